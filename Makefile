@@ -1,0 +1,43 @@
+# Second Token. Two commands are enough: `make lab` and `make test`; each sets up what it needs.
+#   make lab                    open the lessons in JupyterLab
+#   make lab ARGS=--no-browser  the same on a machine without a browser: open the printed address
+#   make test                   every test, from the linter to the notebooks
+#   make build                  rebuild the notebooks and modules whose lesson text changed
+#   make format                 let ruff put code in its usual shape
+
+VENV := .venv
+PYTHON ?= python3
+ARGS ?=
+# nbgrader calls its helpers by bare name, so they must be on PATH.
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+
+.PHONY: lab test build format
+.DELETE_ON_ERROR:
+
+# JupyterLab refuses to run as root unless told to; in a container there is often no one else.
+lab: $(VENV)/installed-lab
+	jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) --ServerApp.root_dir="$(CURDIR)" \
+	  --LabApp.default_url=/lab/tree/lessons/00-start/start.ipynb $(ARGS)
+
+# One process a core, each with one thread: the tests are many and small.
+test: $(VENV)/installed-all
+	ruff format --check . && ruff check .
+	OMP_NUM_THREADS=1 python -m pytest --numprocesses auto --dist loadscope $(ARGS)
+
+build: $(VENV)/installed-all
+	python -m autograder.build $(ARGS)
+
+format: $(VENV)/installed-all
+	ruff format . && ruff check --fix .
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Second Token needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1)." \
+	       "Say which one to use: make PYTHON=python3.12 ..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed-lab: EXTRAS := lab
+$(VENV)/installed-all: EXTRAS := lab,grading,authoring,test
+$(VENV)/installed-lab $(VENV)/installed-all: $(VENV)/bin/python pyproject.toml constraints.txt
+	python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+	touch $@ $(VENV)/installed-lab

@@ -1,0 +1,31 @@
+"""Points nbgrader at the folders of the course. Nothing else lives here."""
+
+from pathlib import Path
+
+c = get_config()  # noqa: F821 (nbgrader provides it)
+
+c.CourseDirectory.course_id = "second-token"
+c.CourseDirectory.source_directory = "solutions"
+c.CourseDirectory.release_directory = "lessons"
+c.CourseDirectory.submitted_directory = "grading/submitted"
+c.CourseDirectory.autograded_directory = "grading/autograded"
+c.CourseDirectory.feedback_directory = "grading/feedback"
+c.CourseDirectory.solution_directory = "grading/solution"
+# SQLite makes the gradebook, but not the folder that it stands in.
+grading = Path(__file__).resolve().parent / "grading"
+grading.mkdir(exist_ok=True)
+c.CourseDirectory.db_url = f"sqlite:///{grading / 'gradebook.db'}"
+# The lesson's text stays with the authors: nbgrader would copy it into the release.
+c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", "*.py"]
+c.ClearSolutions.enforce_metadata = True
+# What was handed in is read, judged and laid out by the judge. No code of a student runs in
+# nbgrader's process, and of nbgrader's own steps only those are left that read points.
+c.Autograde.exporter_class = "autograder.nbgrader_steps.Judge"
+c.Autograde.sanitize_preprocessors = []
+c.Autograde.autograde_preprocessors = [
+    "nbgrader.preprocessors.SaveAutoGrades",
+    "nbgrader.preprocessors.AssignLatePenalties",
+    "nbgrader.preprocessors.CheckCellMetadata",
+]
+# nbgrader clears outputs, but not the state of widgets.
+c.NotebookExporter.preprocessors = ["autograder.nbgrader_steps.drop_execution_metadata"]
