@@ -1,0 +1,81 @@
+"""What every KV cache of the course promises, whoever wrote it, and what it may refuse."""
+
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from course.bounds import check_between
+from course.config import GPTConfig
+
+
+class CacheFull(Exception):
+    """The cache has no room for the tokens it was asked to hold; nothing in it was changed."""
+
+
+@runtime_checkable
+class KVCacheLike(Protocol):
+    """Keys and values of the tokens so far, one pair of tensors a layer.
+
+    One `forward_cached` drives every cache through this protocol: `append` once per layer, then
+    `advance` once per forward pass.
+    """
+
+    max_len: int
+
+    def __len__(self) -> int:
+        """Tokens held, the same for every layer."""
+        ...
+
+    def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Store (B, G, T, D), keys already rotated; return all so far, (B, G, S, D) each.
+
+        Raises:
+            CacheFull: no room for T more tokens; nothing was changed.
+        """
+        ...
+
+    def advance(self, n: int) -> None:
+        """Count n tokens more as held: after the last layer, once per forward pass."""
+        ...
+
+    def truncate(self, n: int) -> None:
+        """Keep the first n tokens and forget the rest."""
+        ...
+
+    def reset(self) -> None:
+        """Forget every token."""
+        ...
+
+    def nbytes(self) -> int:
+        """Bytes that the storage really occupies."""
+        ...
+
+
+def check_cache_sizes(config: GPTConfig, batch: int, max_len: int) -> None:
+    """Raise a ValueError that names the value, unless a cache of these sizes can be used.
+
+    Args:
+        config: of the model that will fill the cache.
+        batch: rows that are decoded together, at least 1.
+        max_len: tokens that the cache will hold at most, 1 … config.max_seq_len.
+    """
+    check_between("batch", batch, 1, 2**31)
+    check_between("max_len", max_len, 1, config.max_seq_len)
+
+
+def check_block(
+    config: GPTConfig, batch: int, dtype: torch.dtype, layer: int, k: Tensor, v: Tensor
+) -> None:
+    """Raise a ValueError that names the value, unless k and v can be stored: both (B, G, T, D) with
+    T of at least 1, and of the cache's dtype, for a layer 0 … L-1."""
+    check_between("layer", layer, 0, config.n_layers - 1)
+    for name, tensor in (("keys", k), ("values", v)):
+        wanted = (batch, config.n_kv_heads, k.shape[2] if k.dim() == 4 else "T", config.head_dim)
+        if tuple(tensor.shape) != wanted or tensor.shape[2] < 1:
+            raise ValueError(
+                f"this cache takes {name} of shape (B, G, T, D) = ({batch}, {config.n_kv_heads}, T, "
+                f"{config.head_dim}) with T of at least 1, got {tuple(tensor.shape)}"
+            )
+        if tensor.dtype != dtype:
+            raise ValueError(f"this cache holds {dtype}, got {name} of {tensor.dtype}")

@@ -1,0 +1,1 @@
+"""The visible checks, one module a lesson: friendly, in the notebook's own process, fixed seeds."""

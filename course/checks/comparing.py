@@ -1,0 +1,126 @@
+"""What several checks compare with, and how the first difference is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from course.cache import CacheFull
+from course.checks.check import Challenge
+from course.checks.drawing import TOLERANCE, build_model
+
+Truth = Callable[[Challenge, np.ndarray], np.ndarray]
+"""Logits (B, T, V) of tokens (B, T) by the challenge's model, computed without a cache."""
+
+
+def uncached(challenge: Challenge, tokens: np.ndarray) -> np.ndarray:
+    """The truth of the visible checks: the model's own forward pass over everything."""
+    return build_model(challenge)(torch.from_numpy(tokens)).numpy()
+
+
+def outcome(call: Callable[[], Any]) -> str:
+    """What a call came to: "returned", or the exception's name. Unfinished work passes through."""
+    try:
+        call()
+    except NotImplementedError:
+        raise
+    except CacheFull:
+        return "CacheFull"
+    except Exception as error:
+        return type(error).__name__
+    return "returned"
+
+
+NO_PLACE = -1
+"""Stands for the place of a difference that is one of shape."""
+
+
+class Difference(str):
+    """A message about the first wrong token; knows which call it was in, and where in its chunk."""
+
+    call: int
+    place: int
+
+
+def first_difference(
+    chunks: list[np.ndarray], wanted: np.ndarray, split: list[int]
+) -> Difference | None:
+    """Compare chunk outputs, (B, T_i, ·) each, with `wanted` (B, T, ·); None where all agree."""
+    done = 0
+    for call, (got, n) in enumerate(zip(chunks, split, strict=True)):
+        want = wanted[:, done : done + n]
+        where = f"Chunks of {split}: "
+        if got.shape != want.shape:
+            text = f"{where}chunk {call + 1} gave shape {got.shape}, wanted is {want.shape}."
+            return _difference(text, call, NO_PLACE)
+        delta = np.abs(got.astype(np.float64) - want).max(axis=-1)  # (B, T_i)
+        delta[~np.isfinite(delta)] = np.inf
+        bad = delta > TOLERANCE
+        if bad.any():
+            place = int(np.flatnonzero(bad.any(axis=0))[0])
+            row = int(np.flatnonzero(bad[:, place])[0])
+            text = (
+                f"{where}token {done + place}, number {place + 1} of chunk {call + 1}, differs from "
+                f"the uncached one (batch row {row}, max |Δ| {delta[row, place]:.2g}, tolerance "
+                f"{TOLERANCE:g})."
+            )
+            return _difference(text, call, place)
+        done += n
+    return None
+
+
+def _difference(text: str, call: int, place: int) -> Difference:
+    difference = Difference(text)
+    difference.call, difference.place = call, place
+    return difference
+
+
+def question_about(split: list[int], wrong: Difference) -> str:
+    """One question that points at what the first wrong token has in common with usual mistakes."""
+    if wrong.place == NO_PLACE:
+        return "Does every token that was fed, in every row, get its own output?"
+    if wrong.call == 0 and wrong.place == 0:
+        return "Nothing was cached yet. Does one token alone agree with lesson 01's layer?"
+    if wrong.call == 0:
+        return "Which keys may each query of the first chunk see?"
+    if split[wrong.call] > 1:
+        return (
+            "Which keys may each query of a later chunk see, and at which positions does it stand?"
+        )
+    return (
+        "Everything before agrees. At which position does this token stand, and what does it see?"
+    )
+
+
+class WrongChoice(NamedTuple):
+    """A new token that was not the likeliest: batch row, number of the new token from 0, the id
+    that leads, and by how much its logit does."""
+
+    row: int
+    step: int
+    likeliest: int
+    lead: float
+
+
+def first_wrong_choice(logits: np.ndarray, tokens: np.ndarray, n_prompt: int) -> WrongChoice | None:
+    """The first new token, over steps and then rows, that is not the likeliest after all before it.
+
+    The logits are those of the text as it was written, so one wrong choice is one mistake and not a
+    different story from there on; and where two tokens nearly tie, either may be chosen.
+
+    Args:
+        logits: (B, T, V), of `tokens`.
+        tokens: (B, T), prompt and new tokens.
+        n_prompt: tokens of the prompt.
+    """
+    before = logits[:, n_prompt - 1 : -1]  # (B, n_new, V): what may follow, at each step
+    chosen = np.take_along_axis(before, tokens[:, n_prompt:, None], axis=2)[:, :, 0]  # (B, n_new)
+    lead = before.max(axis=2) - chosen
+    wrong = np.argwhere(lead.T > TOLERANCE)
+    if not len(wrong):
+        return None
+    step, row = wrong[0].tolist()
+    return WrongChoice(row, step, int(before[row, step].argmax()), float(lead[row, step]))

@@ -1,0 +1,54 @@
+"""What challenges are made of: small random models, tokens, splits; plain arrays and numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from course.config import GPTConfig
+from course.model import MiniGPT
+
+TOLERANCE = 1e-4
+"""For float32 logits. On drawn models right answers stay within 2e-5 of float64, and the mildest
+mistake of the museum moves a logit by more than 1e-2 (tests/test_margins.py prints both)."""
+
+
+def draw_model(rng: np.random.Generator, **sizes: int) -> dict[str, Any]:
+    """A challenge's model: `config` (sizes) and `state` (float32 arrays named as in state_dict()).
+
+    No two sizes are equal, so that a mixed-up axis shows; the weights are sharp, so that attention
+    looks at few tokens and a wrong position or mask moves the logits by far more than rounding.
+    """
+    defaults = {"vocab_size": 50, "n_layers": 3, "d_model": 24, "n_heads": 4, "n_kv_heads": 2}
+    config = GPTConfig(**{**defaults, "d_ff": 40, "max_seq_len": 64, **sizes})
+    state = {}
+    for name, tensor in MiniGPT(config, attention_layer=lambda *_: None).state_dict().items():
+        if "norm" in name:
+            array = rng.uniform(0.5, 1.5, tensor.shape)
+        else:
+            spread = 1.0 if name == "embed.weight" else 1.5 / np.sqrt(tensor.shape[1])
+            array = rng.normal(0.0, spread, tensor.shape)
+        state[name] = array.astype(np.float32)
+    return {"config": config.to_dict(), "state": state}
+
+
+def build_model(challenge: dict[str, Any], attention_layer: Any = None) -> MiniGPT:
+    """The drawn model, float32."""
+    state = {name: torch.from_numpy(array.copy()) for name, array in challenge["state"].items()}
+    return MiniGPT.from_state(GPTConfig(**challenge["config"]), state, attention_layer)
+
+
+def draw_tokens(rng: np.random.Generator, batch: int, length: int, vocab_size: int) -> np.ndarray:
+    """(B, T) int64, every row different."""
+    while True:
+        tokens = rng.integers(0, vocab_size, (batch, length))
+        if len(np.unique(tokens, axis=0)) == batch:
+            return tokens
+
+
+def draw_split(rng: np.random.Generator, total: int) -> list[int]:
+    """Lengths of chunks, at least 1 each, that add up to `total`."""
+    cuts = np.flatnonzero(rng.random(total - 1) < 0.4) + 1
+    return np.diff([0, *cuts, total]).tolist()

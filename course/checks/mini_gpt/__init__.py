@@ -1,0 +1,77 @@
+"""The visible checks of lesson 01: properties that a student can reason about, and no answer."""
+
+from __future__ import annotations
+
+from course.checks.check import Check
+from course.checks.mini_gpt import attention, choosing, probes
+
+heads_split_and_merge = Check(
+    "heads_split_and_merge",
+    ("split_heads", "merge_heads"),
+    attention.draw_heads,
+    probes.probe_heads,
+    attention.judge_heads,
+)
+attention_sees_no_future = Check(
+    "attention_sees_no_future",
+    ("causal_attention",),
+    attention.draw_nudged_tokens,
+    probes.probe_attention,
+    attention.judge_causality,
+)
+attention_weighs_by_softmax = Check(
+    "attention_weighs_by_softmax",
+    ("causal_attention",),
+    attention.draw_softmax,
+    probes.probe_attention,
+    attention.judge_softmax,
+)
+query_heads_share_kv_heads = Check(
+    "query_heads_share_kv_heads",
+    ("causal_attention",),
+    attention.draw_groups,
+    probes.probe_attention,
+    attention.judge_groups,
+)
+layer_joins_its_parts = Check(
+    "layer_joins_its_parts",
+    ("attention_layer",),
+    attention.draw_layer,
+    probes.probe_layer,
+    attention.judge_layer,
+)
+layer_obeys_positions = Check(
+    "layer_obeys_positions",
+    ("attention_layer",),
+    attention.draw_positions,
+    probes.probe_layer,
+    attention.judge_positions,
+)
+greedy_takes_the_likeliest = Check(
+    "greedy_takes_the_likeliest",
+    ("greedy_next",),
+    choosing.draw_logits,
+    probes.probe_greedy,
+    choosing.judge_greedy,
+)
+sample_follows_temperature = Check(
+    "sample_follows_temperature",
+    ("sample_next",),
+    choosing.draw_temperatures,
+    probes.probe_sampling,
+    choosing.judge_temperatures,
+)
+sample_stays_in_top_k = Check(
+    "sample_stays_in_top_k",
+    ("sample_next",),
+    choosing.draw_top_k,
+    probes.probe_sampling,
+    choosing.judge_top_k,
+)
+bad_arguments_are_refused = Check(
+    "bad_arguments_are_refused",
+    ("greedy_next", "sample_next"),
+    choosing.draw_refusals,
+    probes.probe_refusals,
+    choosing.judge_refusals,
+)

@@ -1,0 +1,1 @@
+"""The mini-GPT's parts as the lessons build them, one module a lesson. Built by `make build`."""

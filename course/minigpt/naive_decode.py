@@ -1,0 +1,58 @@
+"""Lesson 02: Decode, the slow way.
+
+Built from solutions/02-naive-decode/naive_decode.py by `make build`: change it there.
+"""
+
+import torch
+from torch import Tensor
+
+from course.bounds import check_between
+from course.minigpt.mini_gpt import greedy_next
+from course.model import MiniGPT
+
+
+def generate_naive(model: MiniGPT, prompt: Tensor, n_new: int) -> Tensor:
+    """Continue each row of the prompt by its likeliest tokens, reading everything at every step.
+
+    Args:
+        prompt: (B, P) int64; it is left as it is.
+        n_new: tokens to write, 0 or more.
+
+    Returns:
+        A tensor of its own, (B, P + n_new) int64: the prompt, then the new tokens.
+
+    Raises:
+        ValueError: before any forward pass, naming the value: n_new is no whole number from 0 on,
+            the prompt is empty, or P + n_new is more than model.config.max_seq_len.
+    """
+    model.check_tokens(prompt)  # a prompt that no forward pass can take, an empty one for example
+    check_between("n_new", n_new, 0, model.config.max_seq_len - prompt.shape[1])
+    tokens = prompt.clone()
+    for _ in range(n_new):
+        new = greedy_next(model(tokens)[:, -1])  # (B,)
+        tokens = torch.cat([tokens, new.unsqueeze(1)], dim=1)  # (B, n), (B, 1) -> (B, n + 1)
+    return tokens
+
+
+def kv_rows_naive(p: int, g: int) -> int:
+    """Rows of keys that one layer computes to write g tokens after p, reading everything each time.
+
+    p is at least 1, g at least 0.
+    """
+    return g * p + g * (g - 1) // 2
+
+
+def kv_rows_needed(p: int, g: int) -> int:
+    """Rows of keys that one layer must compute at least once to write g tokens after p.
+
+    p is at least 1, g at least 0.
+    """
+    return p + g - 1 if g > 0 else 0
+
+
+def attention_visits(prompt_len: int, n_new: int) -> int:
+    """Positions that the newest token of each step looks at, over all n_new steps together.
+
+    prompt_len is at least 1, n_new at least 0.
+    """
+    return n_new * prompt_len + n_new * (n_new - 1) // 2

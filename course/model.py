@@ -1,0 +1,208 @@
+"""The mini-GPT: a Llama-family decoder to be read in one sitting.
+
+    model = MiniGPT.from_weights("mini")
+    logits = model(tokens)                     # (B, T) int64 -> (B, T, V)
+
+What an attention layer *does* is lesson 01's `attention_layer`, given as a parameter; this file
+holds the rest: RMSNorm, rotary positions, SwiGLU, residual stream. With the same weights it gives
+the logits of `transformers.LlamaForCausalLM`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from course.config import GPTConfig
+from course.rotary import rotary_table, rotate
+
+AttentionLayer = Callable[["Attention", Tensor, Tensor], Tensor]
+
+
+class RMSNorm(nn.Module):
+    """Scale each vector to root-mean-square 1, then by a learned weight. Zhang & Sennrich 2019."""
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+
+
+class Attention(nn.Module):
+    """The four matrices of one attention layer, and its sizes. Lesson 01 puts them to work.
+
+    Args:
+        config: the sizes.
+        table: from `rotary_table`; the layers of a model share one. Left out, it is made here.
+    """
+
+    def __init__(self, config: GPTConfig, table: Tensor | None = None) -> None:
+        super().__init__()
+        self.n_heads, self.n_kv_heads = config.n_heads, config.n_kv_heads
+        self.head_dim = config.head_dim
+        C, D = config.d_model, config.head_dim
+        self.wq = nn.Linear(C, config.n_heads * D, bias=False)
+        self.wk = nn.Linear(C, config.n_kv_heads * D, bias=False)
+        self.wv = nn.Linear(C, config.n_kv_heads * D, bias=False)
+        self.wo = nn.Linear(config.n_heads * D, C, bias=False)
+        if table is None:
+            table = rotary_table(config.max_seq_len, D, config.rope_theta)
+        self.register_buffer("rotary_table", table, persistent=False)
+
+    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Turn queries (B, H, T, D) or keys (B, G, T, D) by positions, (T,) or (B, T) int64."""
+        return rotate(x, positions, self.rotary_table)
+
+
+class SwiGLU(nn.Module):
+    """The feed-forward part: silu(x·gate) · (x·up) · down. Shazeer 2020."""
+
+    def __init__(self, d_model: int, d_ff: int) -> None:
+        super().__init__()
+        self.gate = nn.Linear(d_model, d_ff, bias=False)
+        self.up = nn.Linear(d_model, d_ff, bias=False)
+        self.down = nn.Linear(d_ff, d_model, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(F.silu(self.gate(x)) * self.up(x))
+
+
+class Block(nn.Module):
+    """One layer: x + attention(norm(x)), then x + mlp(norm(x))."""
+
+    def __init__(self, config: GPTConfig, table: Tensor | None = None) -> None:
+        super().__init__()
+        self.attn_norm = RMSNorm(config.d_model, config.norm_eps)
+        self.attn = Attention(config, table)
+        self.mlp_norm = RMSNorm(config.d_model, config.norm_eps)
+        self.mlp = SwiGLU(config.d_model, config.d_ff)
+
+
+class MiniGPT(nn.Module):
+    """A decoder with named parts: `embed`, `blocks[i].attn.{wq,wk,wv,wo}`, `blocks[i].attn_norm`,
+    `blocks[i].mlp_norm`, `blocks[i].mlp`, `norm`, `lm_head`.
+
+    Args:
+        config: the sizes.
+        attention_layer: `attention_layer(attn, x, positions)` -> (B, T, C). Left out, it is the one
+            built in lesson 01.
+    """
+
+    def __init__(self, config: GPTConfig, attention_layer: AttentionLayer | None = None) -> None:
+        super().__init__()
+        self.config = config
+        self.attention_layer = attention_layer or _attention_layer_of_lesson_01()
+        self.embed = nn.Embedding(config.vocab_size, config.d_model)
+        table = rotary_table(config.max_seq_len, config.head_dim, config.rope_theta)
+        self.blocks = nn.ModuleList(Block(config, table) for _ in range(config.n_layers))
+        self.norm = RMSNorm(config.d_model, config.norm_eps)
+        self.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=False)
+        if config.tie_embeddings:
+            self.lm_head.weight = self.embed.weight
+        self.requires_grad_(False)  # the lessons decode; `course.train` switches gradients on
+
+    @classmethod
+    def from_weights(
+        cls, name: str, attention_layer: AttentionLayer | None = None, device: str = "cpu"
+    ) -> MiniGPT:
+        """A model with weights that the course ships.
+
+        Raises:
+            ValueError: no such weights; the message lists those there are.
+        """
+        from course import weights
+
+        config, state = weights.read(name)
+        return cls.from_state(config, state, attention_layer).to(device)
+
+    @classmethod
+    def from_state(
+        cls,
+        config: GPTConfig,
+        state: Mapping[str, Tensor],
+        attention_layer: AttentionLayer | None = None,
+    ) -> MiniGPT:
+        """A float32 model with the given tensors, named as in `state_dict()`; where the embeddings
+        are tied, `lm_head.weight` may be left out."""
+        model = cls(config, attention_layer)
+        if config.tie_embeddings:
+            state = {**state, "lm_head.weight": state["embed.weight"]}
+        model.load_state_dict(state)
+        return model.eval()
+
+    def forward(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
+        """Logits of every position, with no cache.
+
+        Args:
+            tokens: (B, T) int64.
+            positions: (T,) or (B, T) int64; left out, 0 … T-1.
+
+        Returns:
+            (B, T, V).
+
+        Raises:
+            ValueError: tokens of another dtype or shape, none at all, an id outside the vocabulary,
+                or more than max_seq_len of them; positions that do not belong to them.
+        """
+        self.check_tokens(tokens)
+        if positions is None:
+            positions = torch.arange(tokens.shape[1], device=tokens.device)
+        else:
+            self.check_positions(positions, tokens)
+        x = self.embed(tokens)  # (B, T, C)
+        for block in self.blocks:
+            x = x + self.attention_layer(block.attn, block.attn_norm(x), positions)
+            x = x + block.mlp(block.mlp_norm(x))
+        return self.lm_head(self.norm(x))  # (B, T, V)
+
+    def check_tokens(self, tokens: Tensor) -> None:
+        """Refuse, with a ValueError that names the value, tokens that no forward pass can take."""
+        if not isinstance(tokens, Tensor) or tokens.dtype != torch.int64:
+            kind = tokens.dtype if isinstance(tokens, Tensor) else type(tokens).__name__
+            raise ValueError(f"tokens must be an int64 tensor, got {kind}")
+        if tokens.dim() != 2 or 0 in tokens.shape:
+            raise ValueError(
+                f"tokens must be (B, T) with at least one row and one token, "
+                f"got shape {tuple(tokens.shape)}"
+            )
+        if tokens.shape[1] > self.config.max_seq_len:
+            raise ValueError(
+                f"{tokens.shape[1]} tokens do not fit max_seq_len={self.config.max_seq_len}"
+            )
+        # On a GPU this look at the values would make the CPU wait for it at every step.
+        if tokens.device.type == "cpu":
+            low, high = int(tokens.min()), int(tokens.max())
+            if low < 0 or high >= self.config.vocab_size:
+                raise ValueError(
+                    f"token ids must lie in 0 … {self.config.vocab_size - 1}, "
+                    f"got {low if low < 0 else high}"
+                )
+
+    def check_positions(self, positions: Tensor, tokens: Tensor) -> None:
+        """Refuse, with a ValueError that names the value, positions that are not those of tokens
+        (B, T)."""
+        B, T = tokens.shape
+        if positions.dtype != torch.int64 or tuple(positions.shape) not in {(T,), (B, T)}:
+            raise ValueError(
+                f"positions must be int64 of shape {(T,)} or {(B, T)}, "
+                f"got {positions.dtype} of shape {tuple(positions.shape)}"
+            )
+        if positions.device.type == "cpu":  # as above
+            low, high = int(positions.min()), int(positions.max())
+            if low < 0 or high >= self.config.max_seq_len:
+                raise ValueError(
+                    f"positions must lie in 0 … {self.config.max_seq_len - 1}, "
+                    f"got {low if low < 0 else high}"
+                )
+
+
+def _attention_layer_of_lesson_01() -> AttentionLayer:
+    from course.minigpt.mini_gpt import attention_layer
+
+    return attention_layer

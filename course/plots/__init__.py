@@ -1,0 +1,1 @@
+"""The pictures of the lessons, one module a lesson; `style` holds what they share."""
