@@ -1,0 +1,305 @@
+# %% [markdown]
+# # 00 · Start here
+#
+# {{badge}}
+#
+# **Why is the second token faster than the first?** Ask a chatbot something: it waits, then the
+# words flow. In this course you build a small language model, watch it write slowly, find out why,
+# and make it fast, one notebook after another. This one shows how a lesson works.
+#
+# **After this lesson you can**
+#
+# * run a lesson, check an answer, read a failing check and hand your work in,
+# * say what your machine is made of, and which models fit into it,
+# * count the operations and the bytes of a matrix product, and say which one makes you wait.
+#
+# **Time:** 30 minutes. **Points:** 10. **Needs:** a little Python; nothing about language models.
+#
+# > **Predict before you read on.** One token meets one weight matrix of 4,096 × 4,096 numbers of 16
+# > bits. The matrix must come out of memory, and every number in it is used. Which is larger: the
+# > number of **bytes** that are read, or the number of **operations**? By what factor? Write your
+# > guess down. You will compute both.
+
+# %% tags=["setup"]
+
+# %% [markdown]
+# ## How a lesson works
+#
+# The cell above prepares the notebook. It is the same in every lesson and does no harm when it runs
+# twice. Run a cell with **Shift + Enter**, and run them from top to bottom.
+#
+# 1. **Predict.** A box like the one above asks for a number. A wrong guess teaches more than none.
+# 2. **Write.** Where a cell says `raise NotImplementedError()`, put your own code in its place.
+# 3. **Check.** The cell below your code calls a check. It prints PASS, or it says what is wrong.
+# 4. **Hand in.** At the end, save the notebook and submit it.
+#
+# <details><summary>If something is stuck</summary>
+# <b>JupyterLab:</b> Kernel → Restart Kernel and Run All Cells. <b>Colab:</b> Runtime → Restart
+# session and run all. Both forget every variable and start again, which cures most riddles.
+# </details>
+
+# %%
+import torch
+
+from course import machine
+from course.checks import start as checks
+from course.checks.check import CheckFailed
+from course.plots.start import draw_card, draw_product, draw_time_per_token, draw_work_and_bytes
+from course.plots.style import show
+from course.widgets.start import play_with_a_product
+
+# %% [markdown]
+# ## Your machine
+#
+# Every lesson runs on a laptop's CPU. A GPU helps later and is never needed. Here is what you have:
+
+# %%
+show(draw_card(machine.card()))
+
+# %% [markdown]
+# The orange marks are models: their weights at two bytes for each parameter. From one label of the
+# scale to the next it is 1,000 times. **A mark beyond the end of your bar is a model that this
+# machine cannot even hold.** Remember it: in lesson 03 something else will ask for that memory.
+
+# %% [markdown]
+# ## A model is mostly matrix products
+#
+# You need to know one thing about language models today. A text is cut into **tokens** (words, more
+# or less), a token is a row of numbers, and the model sends these rows through big matrices of
+# **weights**, one after another. So let us look at one such product.
+
+# %%
+show(draw_product(1, 6, 6))
+
+# %% [markdown]
+# To get **one** number of
+# the output, go along the row and down one column, multiply the pairs, and add up the products.
+#
+# The field counts each multiplication and each addition as one floating-point operation, a **FLOP**.
+# Multiplying a pair and adding the product to the sum is a **multiply-add**: 2 FLOPs. (The very first
+# sum starts at 0. That addition counts as well; it keeps the formula simple.)
+#
+# > **Predict.** Two rows of three numbers, through a 3 × 4 matrix of weights. How many numbers come
+# > out? How many FLOPs is that?
+
+# %% [markdown]
+# ## 1 · Count the operations
+#
+# *Difficulty 1 of 5 · importance 5 of 5 · 5 minutes*
+#
+# Write `matmul_flops`: the FLOPs of `(m, k)` times `(k, n)`.
+#
+# <details><summary>Hint 1: the idea</summary>
+# First count the numbers of the output. Then count what <i>one</i> of them costs.
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# (m, k) times (k, n) is (m, n). Each of these numbers comes from k pairs.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# One <code>return</code>, and one product of four factors.
+# </details>
+
+
+# %% nbgrader={"grade_id": "matmul_flops", "solution": true}
+def matmul_flops(m: int, k: int, n: int) -> int:
+    """Floating-point operations of the product of an (m, k) and a (k, n) matrix.
+
+    A multiply-add counts as 2.
+    """
+    ### BEGIN SOLUTION
+    return 2 * m * k * n
+    ### END SOLUTION
+
+
+# %% [markdown]
+# The next two cells are **graded**: they are locked, and each asks for one property. What you see
+# is a check with small numbers. When you hand in, the same property is checked with numbers that
+# nobody has seen.
+
+# %% nbgrader={"grade_id": "flops_of_one_dot_product", "points": 2}
+checks.flops_of_one_dot_product(matmul_flops)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("start.flops_of_one_dot_product", globals())
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "flops_of_any_product", "points": 3}
+checks.flops_of_any_product(matmul_flops)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("start.flops_of_any_product", globals())
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### How a failing check reads
+#
+# Let us fail on purpose. The function below adds the sizes, which is wrong:
+
+
+# %%
+def flops_by_adding(m: int, k: int, n: int) -> int:
+    return m + k + n
+
+
+try:
+    checks.flops_of_any_product(flops_by_adding)
+except CheckFailed as failure:
+    print("FAIL ", failure)
+
+# %% [markdown]
+# Read it from left to right: **the smallest case** that went wrong, **your number**, **the number
+# that was wanted**, and **one question**. The question is there to point at the cause. Work the small
+# case out on paper first; only then change the code.
+#
+# (The `try` is only here to let the notebook go on.)
+
+# %% [markdown]
+# ## 2 · Count the bytes
+#
+# *Difficulty 1 of 5 · importance 5 of 5 · 5 minutes*
+#
+# A processor cannot multiply what it does not have. Both matrices are read from memory and the output
+# is written back. We count each number **once**: that is the least any machine can do. A number takes
+# 4 bytes as `float32`, 2 as `float16`, 1 as `int8`.
+#
+# > **Predict.** For one token and a 4,096 × 4,096 matrix: which of the three matrices matters?
+#
+# <details><summary>Hint 1: the idea</summary>
+# Three grids in the picture. Two are read, one is written.
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# (m, k), (k, n) and (m, n). Every number in all three is equally wide.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# A sum of three products in brackets, then the width.
+# </details>
+
+
+# %% nbgrader={"grade_id": "matmul_bytes", "solution": true}
+def matmul_bytes(m: int, k: int, n: int, bytes_per_element: int) -> int:
+    """Bytes that the product of an (m, k) and a (k, n) matrix must move at least.
+
+    Both matrices are read once and the output is written once; all have elements of the same width.
+    """
+    ### BEGIN SOLUTION
+    return (m * k + k * n + m * n) * bytes_per_element
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "bytes_of_three_matrices", "points": 3}
+checks.bytes_of_three_matrices(matmul_bytes)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("start.bytes_of_three_matrices", globals())
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "bytes_follow_the_element_size", "points": 2}
+checks.bytes_follow_the_element_size(matmul_bytes)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("start.bytes_follow_the_element_size", globals())
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Play with it
+#
+# Move the sliders. The title is computed by *your* two functions. When does a product do much work
+# for each byte, and when little?
+
+# %%
+play_with_a_product(matmul_flops, matmul_bytes)
+
+# %% [markdown]
+# ## The answer to the first question
+#
+# One token, one matrix of 4,096 × 4,096 numbers of 16 bits:
+
+# %%
+flops = matmul_flops(1, 4096, 4096)
+moved = matmul_bytes(1, 4096, 4096, bytes_per_element=2)
+in_and_out = 2 * (4096 + 4096)  # the token's row, and the output's, two bytes a number
+print(f"operations        {flops:>12,} FLOPs")
+print(f"the matrix        {moved - in_and_out:>12,} bytes")
+print(f"the two rows      {in_and_out:>12,} bytes")
+print(f"FLOP per byte     {flops / moved:>12.3f}")
+
+# %% [markdown]
+# **33,554,432 FLOPs and 33,554,432 bytes.** The same number: each weight is 2 bytes, is read once, and
+# is used for one multiply-add, 2 FLOPs. The rows going in and out are 0.05 % on top. So one token does
+# **1 FLOP for each byte**, and this ratio is called **arithmetic intensity**.
+#
+# Is that much? While one byte arrives from memory, a CPU core could do several operations, and a big
+# GPU hundreds. At 1 FLOP for each byte they mostly wait. Now send more tokens through *together*:
+
+# %%
+show(draw_work_and_bytes(matmul_flops, matmul_bytes))
+
+# %% [markdown]
+# The matrix is read once, however many tokens go through. So 64 tokens are 64 times the work for
+# nearly the same bytes.
+#
+# > **Predict.** On your machine, one token takes some time to go through such a matrix. How many
+# > times longer do 64 tokens take together: 64 times? Not longer at all? Something between?
+
+# %%
+weights = torch.randn(4096, 4096)
+rows = {m: torch.randn(m, 4096) for m in (1, 16, 64)}  # (m, 4096) each
+with machine.one_thread():
+    times = machine.interleaved({m: lambda x=x: x @ weights for m, x in rows.items()}, rounds=5)
+show(draw_time_per_token(times))
+
+# %% [markdown]
+# Something between, on most machines: together, each token is cheaper by several times. Your numbers
+# differ from your neighbour's. That is why **no grade in this course
+# depends on a stopwatch**. Work is counted; time is only drawn.
+#
+# Here is the seed of the whole course. A model can *read* your question as many tokens at once. It can
+# *write* its answer only one token after another, because each word depends on the one before.
+
+# %% [markdown]
+# ## Handing in
+#
+# Save the notebook and submit it the way your instructor told you. Before that, restart the kernel and
+# run all cells once more: what only works because of an old variable does not work for anyone else.
+#
+# Leave the locked cells as they are, and do not copy answer cells. Cells of your own are welcome.
+# Points are given for each graded cell, so a half-finished lesson is worth handing in. Every later
+# lesson brings the answers of earlier ones along: you can never be stuck.
+
+# %% [markdown]
+# ## Check yourself
+#
+# **1.** A projection matrix is 4,096 × 4,096, stored in FP16. One token is decoded. How many bytes are
+# loaded for this matrix, and how many FLOPs are done?
+#
+# <details><summary>Answer</summary>
+# 4,096 · 4,096 · 2 = 33,554,432 bytes and 2 · 4,096 · 4,096 = 33,554,432 FLOPs: 1 FLOP per byte.<br>
+# <b>The common wrong answer</b> is 16,777,216 FLOPs. It counts weights, not operations: each weight is
+# multiplied <i>and</i> its product is added.
+# </details>
+#
+# **2.** 100 tokens go through that matrix together. What happens to the bytes and to the FLOPs?
+#
+# <details><summary>Answer</summary>
+# 100 times the FLOPs. The bytes hardly change: the matrix is still read once, and only the rows going
+# in and out become 100 times as many (1,638,400 bytes beside 33,554,432).<br>
+# <b>The common wrong answer</b> is "both grow 100 times". Then it would gain nothing to serve
+# many people at once.
+# </details>
+#
+# **3.** Your code passes the check in the notebook. Is the point safe?
+#
+# <details><summary>Answer</summary>
+# Nearly. The hidden check asks for the same property with other numbers. <b>The common wrong idea</b>
+# is to return exactly what the visible check wants to see; the next numbers are drawn only after you
+# have handed in.
+# </details>
+#
+# ## Next
+#
+# You can count what a matrix product costs. In **lesson 01** you put such products together to a model
+# that continues a story, and write its attention yourself.

@@ -1,0 +1,502 @@
+# %% [markdown]
+# # 01 · A mini-GPT that talks
+#
+# {{badge}}
+#
+# A language model reads words and says the next one. You build the part of it in which words meet,
+# **attention**, and then it talks.
+#
+# **After this lesson you can**
+#
+# * name every axis of the tensors inside a model,
+# * write causal attention by hand, with KV heads that several query heads share,
+# * choose the next word: the likeliest, or one drawn by chance,
+# * say why a text's past never changes. On this rests all that follows.
+#
+# **Time:** 60 minutes. **Points:** 10. **Needs:** lesson 00 and matrix products in PyTorch.
+#
+# > **Predict before you read on.** A model has read *The cat sat on the mat*. Now replace *sat* by
+# > *dog*. For which words do the model's inner numbers change: all six, only *dog*, or some? Write
+# > down your guess.
+
+# %% tags=["setup"]
+
+# %% tags=["export"]
+import math
+
+import torch
+from torch import Tensor
+
+from course.model import Attention
+
+# %%
+from collections.abc import Callable
+from functools import partial
+from textwrap import fill
+
+from course.checks import mini_gpt as checks
+from course.model import MiniGPT
+from course.plots.mini_gpt import draw_attention, draw_heads
+from course.plots.style import show
+from course.tokenizer import decode, encode
+from course.widgets.mini_gpt import play_with_causality, play_with_sampling
+
+# %% [markdown]
+# ## Words in, words out
+#
+# Our models know 243 words. Each word or punctuation mark is one **token**, a number. The model
+# answers with **logits**: for each token, one number for every word that could come next. The larger,
+# the likelier.
+
+# %%
+tokens = encode("The cat sat")
+print(tokens, "shape", tuple(tokens.shape))
+print(repr(decode(tokens)))
+
+# %% [markdown]
+# These letters mean the same in all lessons:
+#
+# | letter | counts | in `mini` | | tensor | shape |
+# |---|---|---|---|---|---|
+# | B | texts side by side (batch) | 1 | | tokens | (B, T) |
+# | T | tokens | 3 | | x, one vector a token | (B, T, C) |
+# | C | numbers in a token's vector | 64 | | queries | (B, H, T, D) |
+# | H | query heads | 4 | | keys, values | (B, G, T, D) |
+# | G | key/value heads (KV heads) | 4 | | logits | (B, T, V) |
+# | D | numbers in a head, C / H | 16 | | | |
+# | V | words in the vocabulary | 243 | | | |
+#
+# The weights are trained. **What an attention layer does with them is up to you**: you hand the model
+# a function. Let us begin with one that does nothing.
+
+
+# %%
+def no_attention(attn: Attention, x: Tensor, positions: Tensor) -> Tensor:
+    return torch.zeros_like(x)  # (B, T, C)
+
+
+lonely = MiniGPT.from_weights("mini", attention_layer=no_attention)
+for name, weight in lonely.state_dict().items():
+    if "blocks.1" not in name:  # block 1 is built like block 0
+        print(f"{name:28} {tuple(weight.shape)}")
+
+# %% [markdown]
+# `embed` turns a token into a vector. Each **block** adds to it: first what attention found (`wq`,
+# `wk`, `wv`, `wo`), then what the token makes of it alone (`mlp`). `lm_head` turns the vector into
+# logits.
+#
+# ## 1 · The likeliest word
+#
+# *Difficulty 1 of 5 · importance 3 of 5 · 5 minutes*
+#
+# Write `greedy_next`. It gets the logits of each text's last token, (B, V). Whoever forgets to pick
+# the last token sends (B, T, V): refuse that with a `ValueError`.
+#
+# <details><summary>Hint 1: the idea</summary>
+# Not the largest number of a row is asked for, but where it stands.
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# (B, V) → (B,): the vocabulary axis goes away.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# <code>if</code> the tensor has not two axes: <code>raise</code>. Then one call with
+# <code>dim=…</code>.
+# </details>
+
+
+# %% nbgrader={"grade_id": "greedy_next", "solution": true}
+def greedy_next(logits: Tensor) -> Tensor:
+    """The likeliest next token of each row: logits (B, V) -> (B,) int64.
+
+    Raises:
+        ValueError: logits of another shape.
+    """
+    ### BEGIN SOLUTION
+    if logits.dim() != 2:
+        raise ValueError(f"logits must be (B, V), got shape {tuple(logits.shape)}")
+    return logits.argmax(dim=-1)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "greedy_takes_the_likeliest", "points": 1}
+checks.greedy_takes_the_likeliest(greedy_next)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("mini_gpt.greedy_takes_the_likeliest", globals())
+### END HIDDEN TESTS
+
+# %% [markdown]
+# > **Predict.** Training showed it *The cat sat on the mat .* very often. But without attention no
+# > token knows the others. What will it say after *The cat sat*, word by word?
+
+
+# %%
+def tell(model: MiniGPT, text: str, n_words: int, choose: Callable[[Tensor], Tensor]) -> str:
+    """Ask for the next word, write it down, ask again."""
+    for _ in range(n_words):
+        logits = model(encode(text))[:, -1]  # (1, V): what may follow the last word
+        text += " " + decode(choose(logits))
+    return text
+
+
+print(tell(lonely, "The cat sat", 10, greedy_next))
+
+# %% [markdown]
+# It goes in circles: each word is chosen by the one before it, and by nothing else. **Tokens must look
+# at each other.**
+#
+# ## 2 · Heads
+#
+# A token's vector is cut into **heads**, which look at the text independently of each other.
+
+# %%
+show(draw_heads())
+
+# %% [markdown]
+# *Difficulty 2 of 5 · importance 4 of 5 · 8 minutes*
+#
+# Write `split_heads` and its inverse `merge_heads`.
+#
+# <details><summary>Hint 1: the idea</summary>
+# In memory, the numbers of one token lie side by side, head after head. Cut there. Only then
+# rearrange.
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# (B, T, H · D) → (B, T, H, D) → (B, H, T, D), and the same way back.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# Two steps each: one call cuts or glues the last axes, one exchanges two axes. The shortcut straight
+# to (B, H, T, D) has the right shape and mixes tokens. On the way back PyTorch has to copy:
+# <code>reshape</code> does, <code>view</code> refuses.
+# </details>
+
+
+# %% nbgrader={"grade_id": "split_heads", "solution": true}
+def split_heads(x: Tensor, n_heads: int) -> Tensor:
+    """Cut each token's vector into heads: x (B, T, n_heads * D) -> (B, n_heads, T, D)."""
+    ### BEGIN SOLUTION
+    B, T, width = x.shape
+    x = x.view(B, T, n_heads, width // n_heads)  # (B, T, H, D)
+    return x.transpose(1, 2)  # (B, H, T, D)
+    ### END SOLUTION
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Put the heads of each token side by side again: x (B, H, T, D) -> (B, T, H * D)."""
+    ### BEGIN SOLUTION
+    B, H, T, D = x.shape
+    return x.transpose(1, 2).reshape(B, T, H * D)  # (B, T, H, D) -> (B, T, H * D)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "heads_split_and_merge", "points": 1}
+checks.heads_split_and_merge(split_heads, merge_heads)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("mini_gpt.heads_split_and_merge", globals())
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3 · Causal attention
+#
+# Each token asks with its **query**, is found by its **key**, and hands over its **value**. A token
+# must not see what comes after it, or it would read the answer that it should give:
+#
+# | asks ↓ sees → | The | cat | sat |
+# |---|---|---|---|
+# | **The** | yes | no | no |
+# | **cat** | yes | yes | no |
+# | **sat** | yes | yes | yes |
+#
+# 1. A **score** for each pair: query · key, divided by √D, since a sum of D products grows like √D.
+# 2. A pair marked *no* gets the score −∞.
+# 3. **Softmax** over each row: weights that add up to 1. From −∞ comes a weight of 0.
+# 4. The output is the **average of the values** with these weights.
+#
+# $$\mathrm{softmax}\left(\frac{QK^\top}{\sqrt{D}} + \mathrm{mask}\right)V$$
+#
+# G KV heads may serve H query heads: head h reads KV head `h // (H // G)`. For H = 4 and G = 2, query
+# heads 0 1 2 3 read KV heads 0 0 1 1.
+#
+# *Difficulty 3 of 5 · importance 5 of 5 · 12 minutes*
+#
+# Write `causal_attention` with matrix products, a mask and a softmax, not with a ready-made call.
+#
+# <details><summary>Hint 1: the idea</summary>
+# Steps 1 to 4, for all heads and tokens at once. Before them, give every query head a KV head.
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# k and v (B, G, T, D) → (B, H, T, D), each head H // G times in a row. Scores (B, H, T, T): rows ask,
+# columns are seen. The mask (T, T) is a lower triangle, the diagonal included.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# <code>repeat_interleave</code> along the head axis; <code>@</code> with the last two axes of k
+# exchanged; a boolean <code>tril</code>; <code>masked_fill</code>; <code>softmax</code>;
+# <code>@</code>.
+# </details>
+
+
+# %% nbgrader={"grade_id": "causal_attention", "solution": true}
+def causal_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Attention in which token t sees tokens 0 … t.
+
+    Args:
+        q: queries (B, H, T, D).
+        k, v: keys and values (B, G, T, D); query head h reads KV head h // (H // G).
+
+    Returns:
+        (B, H, T, D).
+    """
+    ### BEGIN SOLUTION
+    H, T, D = q.shape[1:]
+    group = H // k.shape[1]  # query heads that read the same KV head
+    k = k.repeat_interleave(group, dim=1)  # (B, G, T, D) -> (B, H, T, D)
+    v = v.repeat_interleave(group, dim=1)
+    scores = q @ k.transpose(-2, -1) / math.sqrt(D)  # (B, H, T, T): one row a query
+    visible = torch.ones(T, T, dtype=torch.bool, device=q.device).tril()
+    scores = scores.masked_fill(~visible, float("-inf"))
+    return scores.softmax(dim=-1) @ v  # (B, H, T, D)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "attention_sees_no_future", "points": 1}
+checks.attention_sees_no_future(causal_attention)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("mini_gpt.attention_sees_no_future", globals())
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "attention_weighs_by_softmax", "points": 1}
+checks.attention_weighs_by_softmax(causal_attention)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("mini_gpt.attention_weighs_by_softmax", globals())
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "query_heads_share_kv_heads", "points": 1}
+checks.query_heads_share_kv_heads(causal_attention)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("mini_gpt.query_heads_share_kv_heads", globals())
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4 · The attention layer
+#
+# So far attention sees a bag of words, without order. `attn.rotate(heads, positions)` turns each
+# vector by an angle that grows with its position. Where a query meets a key, only the angle *between*
+# them counts: their distance. Values are carried, not compared, so they are not turned.
+#
+# *Difficulty 3 of 5 · importance 5 of 5 · 8 minutes*
+#
+# Write `attention_layer`, from x (B, T, C) to what is added to x.
+#
+# <details><summary>Hint 1: the idea</summary>
+# Project three times, cut into heads, turn two of the three, attend, glue, project once more.
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# x (B, T, C) → q (B, H, T, D), k and v (B, G, T, D) → heads (B, H, T, D) → (B, T, H · D) → (B, T, C).
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# Three times <code>split_heads(attn.w…(x), attn.n_…)</code>, twice <code>attn.rotate</code>, then
+# your functions inside one another, and <code>attn.wo</code> around them. The model adds x itself.
+# </details>
+
+
+# %% nbgrader={"grade_id": "attention_layer", "solution": true}
+def attention_layer(attn: Attention, x: Tensor, positions: Tensor) -> Tensor:
+    """One attention layer, with no cache.
+
+    Args:
+        attn: its matrices wq, wk, wv, wo, its sizes n_heads and n_kv_heads, and
+            rotate(heads, positions), which turns (B, H, T, D) or (B, G, T, D).
+        x: (B, T, C).
+        positions: (T,) int64, the place of each token in its text.
+
+    Returns:
+        (B, T, C).
+    """
+    ### BEGIN SOLUTION
+    q = split_heads(attn.wq(x), attn.n_heads)  # (B, H, T, D)
+    k = split_heads(attn.wk(x), attn.n_kv_heads)  # (B, G, T, D)
+    v = split_heads(attn.wv(x), attn.n_kv_heads)  # (B, G, T, D)
+    q, k = attn.rotate(q, positions), attn.rotate(k, positions)
+    return attn.wo(merge_heads(causal_attention(q, k, v)))  # (B, T, C)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "layer_joins_its_parts", "points": 1}
+checks.layer_joins_its_parts(attention_layer)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("mini_gpt.layer_joins_its_parts", globals())
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "layer_obeys_positions", "points": 1}
+checks.layer_obeys_positions(attention_layer)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("mini_gpt.layer_obeys_positions", globals())
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## It talks
+#
+# The same weights, the same loop; now with your layer.
+
+# %%
+model = MiniGPT.from_weights("mini", attention_layer=attention_layer)
+print(tell(model, "The cat sat", 4, greedy_next))
+
+# %% [markdown]
+# Surnames are drawn anew for every story, so none can be known by heart.
+#
+# > **Predict.** To say her surname, at which word must the second *Mia* look?
+
+# %%
+story = "Mia Wood came in from the rain with a red key . Mia"
+print(tell(model, story, 1, greedy_next))
+show(draw_attention(model, story, causal_attention, block=1))
+
+# %% [markdown]
+# ## What moves when a word changes
+#
+# Now your guess from the beginning. One token is replaced. A cell is coloured where the **hidden
+# state**, the token's vector at that depth, moved. Below: the same without the mask.
+
+# %%
+play_with_causality(model, "The cat sat on the mat . It was a cold", j=2)
+
+# %% [markdown]
+# **Left of the change nothing moves, at any depth.** A hidden state depends on its own token and on
+# those before it. Keys and values are computed from hidden states. So **keys and values of the past
+# never change**, however long the text grows. Without the mask, each new word could change them all.
+#
+# ## 5 · A word by chance
+#
+# The likeliest word every time makes one story only. **Sampling** draws from softmax(logits /
+# temperature): a low temperature stretches the distances between logits, a high one shrinks them.
+# `top_k` keeps the k likeliest words.
+#
+# *Difficulty 3 of 5 · importance 3 of 5 · 10 minutes*
+#
+# Write `sample_next`, and refuse arguments that mean nothing: a temperature of 0 or below, a `top_k`
+# outside 1 … V, logits that are not (B, V).
+#
+# <details><summary>Hint 1: the idea</summary>
+# Refuse; keep the top k; divide; softmax; draw once per row.
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# (B, V) → weights → draw (B, 1) → (B,). If you keep only the k best, (B, k), a draw is a place among
+# them, not yet a token.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# <code>topk</code> gives values and tokens; <code>torch.multinomial(…, 1, generator=generator)</code>
+# draws; <code>gather</code> turns places into tokens.
+# </details>
+
+
+# %% nbgrader={"grade_id": "sample_next", "solution": true}
+def sample_next(
+    logits: Tensor,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Draw the next token of each row from softmax(logits / temperature): (B, V) -> (B,) int64.
+
+    Args:
+        temperature: above 0; small is nearly greedy, 1 is what the model learned.
+        top_k: draw only among the top_k likeliest tokens, 1 … V; None is all of them. Where
+            tokens tie for the last place, keep exactly top_k or all that tie, as you like.
+        generator: where the random numbers come from, so that a draw can be repeated.
+
+    Raises:
+        ValueError: logits of another shape, or a temperature or top_k out of range.
+    """
+    ### BEGIN SOLUTION
+    if logits.dim() != 2:
+        raise ValueError(f"logits must be (B, V), got shape {tuple(logits.shape)}")
+    V = logits.shape[-1]
+    if not temperature > 0:
+        raise ValueError(f"temperature must be above 0, got {temperature}; see greedy_next")
+    if top_k is not None and not 1 <= top_k <= V:
+        raise ValueError(f"top_k must lie in 1 … {V}, got {top_k}")
+    scores, tokens = logits.topk(V if top_k is None else top_k, dim=-1)  # (B, K) each
+    weights = (scores / temperature).softmax(dim=-1)
+    place = torch.multinomial(weights, 1, generator=generator)  # (B, 1), in 0 … K-1
+    return tokens.gather(-1, place).squeeze(-1)  # (B,)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "sample_follows_temperature", "points": 1}
+checks.sample_follows_temperature(sample_next)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("mini_gpt.sample_follows_temperature", globals())
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "sample_stays_in_top_k", "points": 1}
+checks.sample_stays_in_top_k(sample_next)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("mini_gpt.sample_stays_in_top_k", globals())
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "bad_arguments_are_refused", "points": 1}
+checks.bad_arguments_are_refused(greedy_next, sample_next)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("mini_gpt.bad_arguments_are_refused", globals())
+### END HIDDEN TESTS
+
+# %% [markdown]
+# > **Predict.** One story at three temperatures: at which one does the grammar break?
+
+# %%
+for temperature in (0.5, 1.5, 3.0):
+    generator = torch.Generator().manual_seed(1)
+    choose = partial(sample_next, temperature=temperature, generator=generator)
+    text = tell(model, "The cat sat on the mat .", 60, choose)
+    print(fill(f"Temperature {temperature}: {text}", width=90), end="\n\n")
+
+# %%
+prompts = ["Then Mia Wood opened the", "The cat sat on the mat . It was a", "The cat sat on the"]
+play_with_sampling(model, sample_next, prompts)
+
+# %% [markdown]
+# ## Check yourself
+#
+# **1. Four words are read, a fifth is added. Why do keys and values of the first four stay the same?**
+# <details><summary>Answer</summary>
+# The mask hides the fifth word from them, so their hidden states h stay the same in every block, and
+# with them wk(h) and wv(h). <b>Common wrong answer:</b> “because the weights are fixed”. They are
+# fixed without the mask too, and then everything moves.
+# </details>
+#
+# **2. Is the key of *sat* in block 1 computed from the word *sat* alone?**
+# <details><summary>Answer</summary>
+# No. After block 0 its hidden state has seen <i>The</i> and <i>cat</i>: change one of them, and the key
+# changes. <b>Common wrong answer:</b> “yes, each token has its own key”. Its own, but made from its
+# past too. So a stored key belongs to one past and to no other.
+# </details>
+#
+# **3. Temperature 3 and `top_k=1`: how wild is the text?**
+# <details><summary>Answer</summary>
+# Not at all: with one candidate it is the greedy text. <b>Common wrong answer:</b> “very, it is hot”.
+# </details>
+#
+# ## Next
+#
+# For every new word, `tell` sends the **whole** text through the model again, although the past did
+# not change. What does that cost? Count it in lesson 02, *Decode, the slow way*.

@@ -1,0 +1,421 @@
+# %% [markdown]
+# # 02 · Decode, the slow way
+#
+# {{badge}}
+#
+# **Why is the second token faster than the first?** Today it is not: it is *slower*. You let the
+# model write, in the plainest way there is, and count what that costs.
+#
+# **After this lesson you can**
+#
+# * write the loop that turns a model into a writer,
+# * say which work is done again at every step, and why its result never changes,
+# * count that work for any prompt and any answer, and see where popular counts slip.
+#
+# **Time:** 60 minutes. **Points:** 10. **Needs:** lesson 01 (its answers are given here).
+#
+# > **Predict before you read on.** The prompt "The cat sat" has 3 tokens. The model writes 4 more, and
+# > for each of them reads everything so far. A token that is read gets one row of keys and one of
+# > values, in every layer. How many rows of keys does one layer compute? How many were needed?
+
+# %% tags=["setup"]
+
+# %% tags=["export"]
+import torch
+from torch import Tensor
+
+from course.bounds import check_between
+from course.minigpt.mini_gpt import greedy_next
+from course.model import MiniGPT
+
+# %%
+import sys
+
+from tqdm.auto import tqdm
+
+from course import machine
+from course.checks import naive_decode as checks
+from course.counting import count_kv_rows
+from course.plots.naive_decode import draw_grid, draw_same_keys, draw_staircases, draw_step_times
+from course.plots.style import show
+from course.tokenizer import decode, encode
+from course.widgets.naive_decode import play_with_the_grid
+
+model = MiniGPT.from_weights("mini")
+
+# %% [markdown]
+# ## One word
+#
+# The model gives logits for every position. Those of the **last** position say what comes next.
+
+# %%
+logits = model(encode("The cat sat"))  # (1, 3, V)
+print("The cat sat …", decode(greedy_next(logits[:, -1])))
+
+# %% [markdown]
+# ## Many words
+#
+# For the next word, put this one behind the text and ask again. Writing like that is called
+# **autoregressive**: the model reads what it wrote. No step can start before the one before is done.
+#
+# Here is the whole run. Each column is one step, one forward pass over everything so far:
+
+# %%
+show(draw_grid(3, 4, ["The", "cat", "sat", "on", "the", "mat", "."]))
+
+# %% [markdown]
+# ## 1 · The loop
+#
+# *Difficulty 2 of 5 · importance 5 of 5 · 15 minutes*
+#
+# Write `generate_naive`. It takes a batch: every row gets its own next token. Refuse what cannot be
+# done **before** the first forward pass; the caller should learn it now and not after a minute.
+#
+# <details><summary>Hint 1: the idea</summary>
+# Start with a copy of the prompt. n_new times: logits, last position, likeliest token, put it behind.
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# tokens (B, n) → logits (B, n, V) → last position (B, V) → new (B,) → (B, 1) → tokens (B, n + 1).
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# <code>model.check_tokens</code> refuses an empty prompt; <code>check_between(name, value, low,
+# high)</code> refuses a number out of bounds, and names it. How many places are left? Then a
+# <code>for</code> loop with <code>greedy_next</code>, <code>unsqueeze(1)</code> and
+# <code>torch.cat</code>.
+# </details>
+
+
+# %% nbgrader={"grade_id": "generate_naive", "solution": true}
+def generate_naive(model: MiniGPT, prompt: Tensor, n_new: int) -> Tensor:
+    """Continue each row of the prompt by its likeliest tokens, reading everything at every step.
+
+    Args:
+        prompt: (B, P) int64; it is left as it is.
+        n_new: tokens to write, 0 or more.
+
+    Returns:
+        A tensor of its own, (B, P + n_new) int64: the prompt, then the new tokens.
+
+    Raises:
+        ValueError: before any forward pass, naming the value: n_new is no whole number from 0 on,
+            the prompt is empty, or P + n_new is more than model.config.max_seq_len.
+    """
+    ### BEGIN SOLUTION
+    model.check_tokens(prompt)  # a prompt that no forward pass can take, an empty one for example
+    check_between("n_new", n_new, 0, model.config.max_seq_len - prompt.shape[1])
+    tokens = prompt.clone()
+    for _ in range(n_new):
+        new = greedy_next(model(tokens)[:, -1])  # (B,)
+        tokens = torch.cat([tokens, new.unsqueeze(1)], dim=1)  # (B, n), (B, 1) -> (B, n + 1)
+    return tokens
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "result_starts_with_the_prompt", "points": 1}
+checks.result_starts_with_the_prompt(generate_naive)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("naive_decode.result_starts_with_the_prompt", globals())
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "every_new_token_is_the_likeliest", "points": 2}
+checks.every_new_token_is_the_likeliest(generate_naive)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("naive_decode.every_new_token_is_the_likeliest", globals())
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "prompt_is_left_alone", "points": 1}
+checks.prompt_is_left_alone(generate_naive)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("naive_decode.prompt_is_left_alone", globals())
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "bad_requests_are_refused", "points": 1}
+checks.bad_requests_are_refused(generate_naive)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("naive_decode.bad_requests_are_refused", globals())
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "each_step_reads_everything", "points": 1}
+checks.each_step_reads_everything(generate_naive)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("naive_decode.each_step_reads_everything", globals())
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Listen to it
+
+# %%
+print(decode(generate_naive(model, encode("The cat sat"), 4)))
+print(decode(generate_naive(model, encode("The cat sat on the mat ."), 40)))
+
+# %% [markdown]
+# Now count: `count_kv_rows` sees every row that goes through a layer's key matrix. Compare with the
+# grid, and with your prediction.
+
+# %%
+with count_kv_rows(model) as count:
+    generate_naive(model, encode("The cat sat"), 4)
+print("rows of each step:", count.per_call)
+print("together:         ", count.rows)
+
+# %% [markdown]
+# ## Is it really the *same* work?
+#
+# Below are the keys of "The cat sat", computed while the text was 3 tokens long, and again when it
+# was 6.
+
+# %%
+show(draw_same_keys(model, encode("The cat sat"), encode("The cat sat on the mat")))
+
+# %% [markdown]
+# **Why must they be equal?** In lesson 01 nothing to the left of a changed token moved: a position
+# sees itself and what is before it. So its hidden state depends on tokens 0 … i only, in every layer,
+# and its key and value are made from that hidden state. What is written later comes too late.
+#
+# **A common wrong answer** is "because the weights do not change". They do not; but without the
+# causal mask every new word would still change all keys from layer 2 on.
+
+# %% [markdown]
+# ## 2 · Count the rows
+#
+# *Difficulty 2 of 5 · importance 4 of 5 · 10 minutes*
+#
+# A prompt of `p` tokens, `g` new ones, one layer, one row of the batch. `kv_rows_naive` counts every
+# filled cell of the grid; `kv_rows_needed` counts each row once. Both must also be right for `g = 0`.
+#
+# <details><summary>Hint 1: the idea</summary>
+# Write down the height of each column, for p = 3 and g = 4. For the second count, look at the grid from
+# the side: which tokens have any filled cell?
+# </details>
+# <details><summary>Hint 2: the sizes</summary>
+# The columns are p, p + 1, …, p + g - 1. There are g of them. The sum 0 + 1 + … + (g-1) is g(g-1)/2.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# One line each. Use <code>//</code> only on a number that is surely even. With g = 0 no forward pass
+# happens at all.
+# </details>
+
+
+# %% nbgrader={"grade_id": "kv_rows_naive", "solution": true}
+def kv_rows_naive(p: int, g: int) -> int:
+    """Rows of keys that one layer computes to write g tokens after p, reading everything each time.
+
+    p is at least 1, g at least 0.
+    """
+    ### BEGIN SOLUTION
+    return g * p + g * (g - 1) // 2
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "kv_rows_needed", "solution": true}
+def kv_rows_needed(p: int, g: int) -> int:
+    """Rows of keys that one layer must compute at least once to write g tokens after p.
+
+    p is at least 1, g at least 0.
+    """
+    ### BEGIN SOLUTION
+    return p + g - 1 if g > 0 else 0
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "naive_rows_add_up", "points": 1}
+checks.naive_rows_add_up(kv_rows_naive)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("naive_decode.naive_rows_add_up", globals())
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "needed_rows_add_up", "points": 2}
+checks.needed_rows_add_up(kv_rows_needed)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("naive_decode.needed_rows_add_up", globals())
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Now longer texts. The last column is a count that you will often read: naive / (p + g).
+
+# %%
+print("    p     g      naive   needed   ratio    with p + g")
+for p, g in [(3, 4), (100, 50), (500, 200), (1000, 500), (2000, 1000)]:
+    naive, needed = kv_rows_naive(p, g), kv_rows_needed(p, g)
+    print(f"{p:5} {g:5} {naive:10,} {needed:8,} {naive / needed:6.1f}× {naive / (p + g):11.1f}×")
+
+# %% [markdown]
+# > **Spot the slip.** A popular explanation counts 6 needed rows in its grid of "The cat sat". Its
+# > table divides by p + g, which is 7 here, and gets 41.5×, 171×, 416× and 833×. Which is right?
+# >
+# > <details><summary>Answer</summary>
+# > The grid: p + g - 1. The last token is chosen but never fed in, so nobody needs its key and value.
+# > For long texts the ratios hardly differ.
+# > </details>
+#
+# > **Spot the slip.** The same text then multiplies these ratios by 96 layers and 96 heads, 9,216 in
+# > all. What happens to a *ratio* if both its sides grow 9,216 times?
+# >
+# > <details><summary>Answer</summary>
+# > Nothing. The counts grow: 9,216 times as many rows are computed, and 9,216 times as many are needed.
+# > 171× stays 171×.
+# > </details>
+
+# %% [markdown]
+# ### Play with the grid
+#
+# A long prompt and a short answer, then the other way round. When is almost everything REDO?
+
+# %%
+play_with_the_grid()
+
+# %% [markdown]
+# ## 3 · Who looks at whom
+#
+# *Difficulty 1 of 5 · importance 4 of 5 · 5 minutes*
+#
+# Rows are one side. In attention, the newest token of each step also **looks at** every position so
+# far: P of them at the first step, one more at each later one. Write `attention_visits`, the sum over
+# all steps. Start from a prompt of one token: 8 new tokens make 1 + 2 + … + 8 visits.
+#
+# <details><summary>Hint 1: the idea</summary>
+# You have met this sum today.
+# </details>
+# <details><summary>Hint 2: the sizes</summary>
+# T steps; the first is P, the last is P + T - 1.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# One line: the average of first and last, times T; multiply before you halve. Or <code>sum</code> of a
+# <code>range</code>.
+# </details>
+
+
+# %% nbgrader={"grade_id": "attention_visits", "solution": true}
+def attention_visits(prompt_len: int, n_new: int) -> int:
+    """Positions that the newest token of each step looks at, over all n_new steps together.
+
+    prompt_len is at least 1, n_new at least 0.
+    """
+    ### BEGIN SOLUTION
+    return n_new * prompt_len + n_new * (n_new - 1) // 2
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "visits_add_up", "points": 1}
+checks.visits_add_up(attention_visits)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("naive_decode.visits_add_up", globals())
+### END HIDDEN TESTS
+
+# %% [markdown]
+# > **Predict.** Twice the new tokens: how many times the visits, after a prompt of 1? Of 2,000?
+
+# %%
+for prompt_len, n_new in [(1, 8), (1, 16), (2000, 200), (2000, 400)]:
+    visits = attention_visits(prompt_len, n_new)
+    print(f"prompt {prompt_len:5,}, new tokens {n_new:3}: {visits:9,} visits")
+show(draw_staircases([(1, 8), (1, 16), (2000, 200)]))
+
+# %% [markdown]
+# Alone, twice the tokens are *nearly four times* the work, 36 and 136: quadratic growth. After a long
+# prompt, twice the answer costs little more than twice. The areas show why.
+#
+# One sum, two meanings. **Rows computed again** are waste, and lesson 03 removes them. **Positions
+# looked at** are attention itself: a new token must look at everything before it, however clever we
+# are. So even a step that computes nothing twice is not free.
+
+# %% [markdown]
+# ### A small model in numbers
+#
+# One projection of a mini-GPT, d = 64: a row costs d² multiply-adds. A prompt of P = 8, T = 20 new.
+
+# %%
+P, T, d = 8, 20, 64
+linear = T * kv_rows_naive(P, 1) * d**2  # the prompt, at every step
+quadratic = T**2 * d**2 // 2  # the growing part, with T²/2 for T(T-1)/2
+once = (kv_rows_needed(P, T) + 1) * d**2  # P + T rows: the last token counted as well
+print(f"{linear:,} + {quadratic:,} = {linear + quadratic:,} against {once:,}")
+print(f"that is {(linear + quadratic) / once:.1f} times as much")
+exact = kv_rows_naive(P, T) * d**2, kv_rows_needed(P, T) * d**2
+print(f"counted exactly: {exact[0]:,} against {exact[1]:,}, {exact[0] / exact[1]:.1f} times")
+
+# %% [markdown]
+# > **Spot the slip.** A popular explanation claims that at P = 1,024 and T = 200 the quadratic term,
+# > T²/2, is far larger than the linear one, T·P. Put the numbers in.
+# >
+# > <details><summary>Answer</summary>
+# > T·P = 204,800 and T²/2 = 20,000: the linear term is ten times <i>larger</i>; the width multiplies
+# > both. The quadratic term wins once the answer is longer than twice the prompt.
+# > </details>
+
+# %% [markdown]
+# ## Feel it
+#
+# A step that reads n tokens computes n rows in every matrix of the model. So rows predict a straight
+# line: a fixed start, and a price per row.
+#
+# > **Predict.** We lay the line through the steps of up to 128 tokens. At 1,000 tokens, will a step
+# > lie on the line, below it or above it?
+
+# %%
+text = torch.randint(model.config.vocab_size, (1, 1000))  # any words: the time is the same
+times = {}
+with machine.one_thread():
+    for n in tqdm([16, 32, 64, 96, 128, 256, 384, 512, 640, 768, 896, 999], file=sys.stdout):
+        # The default keeps this n: a lambda would look n up when it is called.
+        times[n] = machine.seconds(lambda n=n: generate_naive(model, text[:, :n], 1), repeats=7)
+show(draw_step_times(times, fit_to=128))
+
+# %% [markdown]
+# The points climb over the line. What did the rows leave out? In a naive step not only the newest token
+# looks back. All n tokens do, again: about n²/2 pairs, in every head and layer, and all these scores
+# have to be stored for a moment. For short texts this hides behind the matrices; later it takes over.
+
+# %% [markdown]
+# ## Check yourself
+#
+# **1.** You write 100 tokens after a prompt of 100. How often is the key of token 0 computed?
+#
+# <details><summary>Answer</summary>
+# 100 times: once in each forward pass, and there is one for each new token.<br>
+# <b>The common wrong answer</b> is 200, the length of the final text. Reading the prompt takes one
+# pass, not 100.
+# </details>
+#
+# **2.** Why is naive decoding quadratic in the number of new tokens?
+#
+# <details><summary>Answer</summary>
+# Each step reads everything so far, so steps get longer one by one, and their sum is a triangle.<br>
+# <b>The common wrong answer</b> is "because models have many layers". Layers multiply the cost; they
+# do not change how it grows.
+# </details>
+#
+# **3.** Does the prompt still cost anything once the answer has begun?
+#
+# <details><summary>Answer</summary>
+# Yes: every new token looks at all of it. <b>The common wrong answer</b> is "no, it is paid for in
+# the first pass". Look at the blue area above.
+# </details>
+#
+# **4.** By hand: the visits for T = 32 after one token, and after a prompt of 1,024.
+#
+# <details><summary>Answer</summary>
+# 1 + … + 32 = 528, and 1,024 + … + 1,055 = 33,264. <b>Common slip:</b> ending at 1,056. The 32nd step
+# looks at the prompt and the 31 tokens written so far.
+# </details>
+#
+# ## Next
+#
+# 12 of 18 rows were computed only to be thrown away and computed again. In **lesson 03** you keep them:
+# that is the KV cache, and the reason why the second token is faster than the first.
