@@ -1,0 +1,1 @@
+"""The judge: everything that stays with the instructor."""

@@ -1,0 +1,20 @@
+"""The picture on the README: lesson 03's, drawn anew, so that it cannot show something else."""
+
+from __future__ import annotations
+
+import io
+
+import matplotlib
+import matplotlib.pyplot as plt
+
+from course.plots.kv_cache import draw_rows
+
+
+def readme_picture() -> str:
+    """The SVG of what three prompt tokens and four new ones cost, without and with a cache."""
+    with matplotlib.rc_context({"svg.hashsalt": "second-token"}):
+        figure = draw_rows(prompt_len=3, n_new=4).figure
+        svg = io.StringIO()
+        figure.savefig(svg, format="svg", metadata={"Date": None}, facecolor="white")
+        plt.close(figure)
+    return "\n".join(line.rstrip() for line in svg.getvalue().splitlines()) + "\n"

@@ -1,0 +1,220 @@
+"""The course's own steps in nbgrader's pipeline, named in `nbgrader_config.py`.
+
+`nbgrader autograde` asks an exporter for each notebook that was handed in. Here that is `Judge`: it
+reads the file itself, whatever is in it, has it judged, and returns the notebook that formgrader and
+feedback show, with the points as results of its graded cells. nbgrader's own steps then read them.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import weakref
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbconvert.exporters import NotebookExporter
+from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.converters.base import NbGraderException
+from nbgrader.coursedir import CourseDirectory
+from nbgrader.utils import parse_utc
+from traitlets import Bool
+
+LASTING = ("kernelspec", "language_info")
+STAMP, LONGEST_STAMP = "timestamp.txt", 100
+
+
+def drop_execution_metadata(notebook: Any, resources: dict) -> tuple[Any, dict]:
+    """Keep of a notebook's metadata only what does not depend on running it.
+
+    nbgrader clears outputs, but it leaves the state of widgets, whose ids are drawn at random.
+    """
+    for key in set(notebook.metadata) - set(LASTING):
+        del notebook.metadata[key]
+    return notebook, resources
+
+
+class NoGrade(Exception):
+    """The machine or the judge failed, so there is no grade for this submission."""
+
+
+class Judge(NotebookExporter):
+    """Reads, judges and lays out what was handed in: `Autograde.exporter_class`.
+
+    Made once a run, before anything is graded.
+
+    Raises:
+        NbGraderException: nothing can be graded here; the log says what to do.
+    """
+
+    unsafe_no_sandbox = Bool(
+        False,
+        help="Run the students' code on this account, with no barrier around it. What it does then, "
+        "it does as you. Every report says so.",
+    ).tag(config=True)
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.parent.coursedir = course = Submitted.of(self.parent.coursedir)
+        folder = Path(course.format_path(course.release_directory, ".", course.assignment_id))
+        released = sorted(Path(course.root, folder).glob("*.ipynb"))
+        if not released:
+            self._refuse(f"{folder} holds no notebook: nbgrader generate_assignment comes first")
+        self._complain_of_names({path.name for path in released})
+        if self.unsafe_no_sandbox:
+            self.log.warning("No sandbox, as was asked for: the students' code runs as you.")
+        self.desks = {path.stem: self._open_desk(path) for path in released}
+
+    def _open_desk(self, released: Path) -> Desk:
+        from autograder.sandbox import SandboxMissing
+
+        try:
+            desk = Desk(released, _secret_of(self.parent.coursedir), self.unsafe_no_sandbox)
+        except SandboxMissing as error:
+            self._refuse(
+                f"{error}\nHere that is: nbgrader autograde --Judge.unsafe_no_sandbox=True"
+            )
+        except (OSError, ValueError) as error:
+            self._refuse(str(error))
+        weakref.finalize(self, desk.starting.close)
+        return desk
+
+    def _refuse(self, why: str) -> None:
+        self.log.error("Nothing was graded. %s", why)
+        raise NbGraderException(why)
+
+    def _complain_of_names(self, wanted: set[str]) -> None:
+        """nbgrader passes over a file with another name, or stops without saying which."""
+        for folder, notebooks in self.parent.assignments.items():
+            there = {Path(name).name for name in notebooks}
+            if not there & wanted:
+                self.log.error(
+                    "%s: no %s was handed in, but %s. Rename what is meant, and grade again.",
+                    folder,
+                    " or ".join(sorted(wanted)),
+                    ", ".join(sorted(there)),
+                )
+
+    def from_filename(
+        self, filename: str, resources: dict | None = None, **options: Any
+    ) -> tuple[str, dict]:
+        """What nbgrader writes for a file: judged when it was handed in, else as it is."""
+        names = resources["nbgrader"]
+        course = self.parent.coursedir
+        handed_in = course.format_path(
+            course.submitted_directory, names["student"], names["assignment"]
+        )
+        if Path(filename).parent != Path(handed_in):
+            return super().from_filename(filename, resources, **options)
+        notebook = self._judge(Path(filename), names)
+        if stamp := Submitted.read_stamp(Path(handed_in)):
+            resources["outputs"] = {STAMP: stamp.encode()}
+        resources["metadata"] = {"name": names["notebook"], "path": handed_in}
+        return self.from_notebook_node(notebook, resources, **options)
+
+    def _judge(self, path: Path, names: dict[str, str]) -> nbformat.NotebookNode:
+        from autograder.judge import Outcome
+
+        result, notebook = self.desks[names["notebook"]].judge(path)
+        # Partly the student's words: nothing in them may steer a terminal.
+        why = "".join(filter(str.isprintable, " ".join(result.reason.split())))
+        if result.outcome == Outcome.INFRA_ERROR:
+            line = f"{names['student']}: {result.outcome}, no grade; grade again. {why}"
+            self.log.error(line)
+            _forget_if_new(names)
+            raise NoGrade(line)
+        log = self.log.info if result.outcome == Outcome.SCORE else self.log.warning
+        log(f"{names['student']}: {result.outcome}, {result.points:g} points. {why}".strip())
+        return notebook
+
+
+class Desk:
+    """Judges the submissions to one lesson.
+
+    Args:
+        released: the lesson's notebook as students get it.
+        secret: the file with the grader's secret.
+        unsafe_no_sandbox: see `Judge`.
+
+    Raises:
+        SandboxMissing, ValueError: see `Starting`.
+    """
+
+    def __init__(self, released: Path, secret: Path, unsafe_no_sandbox: bool) -> None:
+        # Only here: nbgrader's other commands need none of it.
+        from autograder.assignment import read_assignment
+        from autograder.secret import read_secret
+        from autograder.starting import Starting
+
+        self.released = nbformat.read(released, as_version=4)
+        self.assignment = read_assignment(released)
+        self.secret = read_secret(secret)
+        self.starting = Starting(self.assignment.module, unsafe_no_sandbox)
+
+    def judge(self, path: Path) -> tuple[Any, nbformat.NotebookNode]:
+        """The result for a file, and the notebook that shows it."""
+        from autograder.assignment import BadSubmission, read_cells
+        from autograder.judge import grade_one
+        from autograder.shown import shown_notebook
+
+        path = path.absolute()
+        result = grade_one(path, self.assignment, self.starting.start_for(path.parent), self.secret)
+        try:
+            _, cells = read_cells(path)
+        except BadSubmission:
+            cells = []
+        return result, shown_notebook(cells, self.released, result, self.starting.level)
+
+
+class Submitted(CourseDirectory):
+    """The course's folders, wary of what lies beside a notebook that was handed in.
+
+    nbgrader would copy it all, follow links and wait for pipes; nothing of it is needed.
+    """
+
+    @classmethod
+    def of(cls, course: CourseDirectory) -> Submitted:
+        """The same folders as those of `course`."""
+        settings = {name: getattr(course, name) for name in course.trait_names(config=True)}
+        return cls(parent=course.parent, **{**settings, "ignore": ["*"]})
+
+    def get_existing_timestamp(self, dest_path: str) -> datetime | None:
+        """When it was handed in, in UTC; None when that cannot be told."""
+        stamp = self.read_stamp(Path(dest_path))
+        try:
+            return parse_utc(stamp) if stamp else None
+        except (ValueError, OverflowError):
+            self.log.warning("%s/%s holds no time: %r", dest_path, STAMP, stamp)
+            return None
+
+    @staticmethod
+    def read_stamp(folder: Path) -> str:
+        """The words of the file with the time; "" when there is no regular one."""
+        try:
+            fd = os.open(folder / STAMP, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            return ""
+        with open(fd, "rb") as file:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                return ""
+            return file.read(LONGEST_STAMP).decode("utf-8", "replace").strip()
+
+
+def _secret_of(course: CourseDirectory) -> Path:
+    """Beside the folders of graded work."""
+    return Path(course.root, course.autograded_directory).parent / "secret"
+
+
+def _forget_if_new(names: dict[str, str]) -> None:
+    """nbgrader has entered the submission by now, which would count as 0 points."""
+    student, assignment = names["student"], names["assignment"]
+    with Gradebook(names["db_url"]) as gradebook:
+        try:
+            submission = gradebook.find_submission(assignment, student)
+        except MissingEntry:
+            return
+        grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
+        if all(grade.auto_score is None and grade.manual_score is None for grade in grades):
+            gradebook.remove_submission(assignment, student)

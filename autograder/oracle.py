@@ -1,0 +1,148 @@
+"""An independent mini-GPT: NumPy, float64, one head at a time, no cache and no torch.
+
+Written from the papers and not from the course, so that a mistake there cannot hide here. It is
+slow on purpose: every line can be checked by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray
+State = Mapping[str, Array]  # weights, named as in MiniGPT.state_dict()
+
+
+def rms_norm(x: Array, weight: Array, eps: float) -> Array:
+    """(T, C) -> (T, C)."""
+    return x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + eps) * weight
+
+
+def softmax(scores: Array) -> Array:
+    """Over the last axis; a score of -inf gets weight 0."""
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def rotate(x: Array, positions: Array, theta: float) -> Array:
+    """Turn (T, D) by (T,) positions: the pair (i, i + D/2) by position · theta^(-2i/D)."""
+    D = x.shape[-1]
+    out = np.empty_like(x)
+    for i in range(D // 2):
+        angle = positions * theta ** (-2.0 * i / D)
+        a, b = x[:, i], x[:, i + D // 2]
+        out[:, i] = a * np.cos(angle) - b * np.sin(angle)
+        out[:, i + D // 2] = b * np.cos(angle) + a * np.sin(angle)
+    return out
+
+
+def attend(q: Array, k: Array, v: Array) -> Array:
+    """One head: queries (T, D) are the last T of the S tokens of k and v (S, D). Query t sees
+    tokens 0 … S - T + t."""
+    T, S = len(q), len(k)
+    out = np.empty((T, v.shape[1]))
+    for t in range(T):
+        seen = S - T + t + 1
+        out[t] = softmax(q[t] @ k[:seen].T / np.sqrt(q.shape[1])) @ v[:seen]
+    return out
+
+
+def attention_heads(q: Array, k: Array, v: Array) -> Array:
+    """One row of a batch: (H, T, D), (G, S, D), (G, S, D) -> (H, T, D); head h reads KV head
+    h // (H // G)."""
+    H, G = len(q), len(k)
+    return np.stack([attend(q[h], k[h // (H // G)], v[h // (H // G)]) for h in range(H)])
+
+
+def split(x: Array, n_heads: int) -> Array:
+    """(T, heads · D) -> (heads, T, D)."""
+    D = x.shape[1] // n_heads
+    return np.stack([x[:, h * D : (h + 1) * D] for h in range(n_heads)])
+
+
+def attention_layer(
+    state: State,
+    prefix: str,
+    config: Mapping[str, Any],
+    x: Array,
+    positions: Array,
+    past: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array, Array]:
+    """One attention layer on one row, x (T, C).
+
+    Args:
+        prefix: of the layer's weights, such as "blocks.0.attn.".
+        past: keys, already rotated, and values that come before x, (G, P, D) each.
+
+    Returns:
+        Output (T, C), and all keys and values, (G, P + T, D).
+    """
+    H, G = config["n_heads"], config["n_kv_heads"]
+    weight = {part: np.asarray(state[f"{prefix}{part}.weight"], np.float64) for part in
+              ("wq", "wk", "wv", "wo")}  # fmt: skip
+    turn = lambda heads: np.stack([rotate(h, positions, config["rope_theta"]) for h in heads])  # noqa: E731
+    q = turn(split(x @ weight["wq"].T, H))
+    k = turn(split(x @ weight["wk"].T, G))
+    v = split(x @ weight["wv"].T, G)
+    if past is not None:
+        k, v = np.concatenate([past[0], k], axis=1), np.concatenate([past[1], v], axis=1)
+    heads = attention_heads(q, k, v)
+    return np.concatenate(list(heads), axis=1) @ weight["wo"].T, k, v
+
+
+def forward_row(
+    state: State,
+    config: Mapping[str, Any],
+    tokens: Sequence[int],
+    past: Sequence[tuple[Array, Array]] | None = None,
+) -> Array:
+    """Logits of one row of tokens, (T, V).
+
+    Args:
+        past: for each layer, keys (already rotated) and values of what comes before, (G, P, D)
+            each: from tokens, or from nowhere, as in the poisoned-cache check.
+    """
+    w = lambda name: np.asarray(state[name], np.float64)  # noqa: E731
+    P = 0 if past is None else past[0][0].shape[1]
+    positions = np.arange(P, P + len(tokens), dtype=np.float64)
+    x = w("embed.weight")[np.asarray(tokens)]
+    for i in range(config["n_layers"]):
+        block, eps = f"blocks.{i}.", config["norm_eps"]
+        normed = rms_norm(x, w(f"{block}attn_norm.weight"), eps)
+        before = None if past is None else past[i]
+        x = x + attention_layer(state, f"{block}attn.", config, normed, positions, before)[0]
+        normed = rms_norm(x, w(f"{block}mlp_norm.weight"), eps)
+        gate, up = normed @ w(f"{block}mlp.gate.weight").T, normed @ w(f"{block}mlp.up.weight").T
+        x = x + (gate / (1 + np.exp(-gate)) * up) @ w(f"{block}mlp.down.weight").T
+    head = "embed.weight" if config["tie_embeddings"] else "lm_head.weight"
+    return rms_norm(x, w("norm.weight"), config["norm_eps"]) @ w(head).T
+
+
+def forward(
+    state: State,
+    config: Mapping[str, Any],
+    tokens: Array,
+    past: Sequence[tuple[Array, Array]] | None = None,
+) -> Array:
+    """Logits (B, T, V) of tokens (B, T); `past` holds (B, G, P, D) pairs, one a layer."""
+    rows = []
+    for b, row in enumerate(tokens):
+        before = None if past is None else [(k[b], v[b]) for k, v in past]
+        rows.append(forward_row(state, config, row, before))
+    return np.stack(rows)
+
+
+def generate(
+    state: State, config: Mapping[str, Any], tokens: Array, n_new: int
+) -> tuple[Array, float]:
+    """Greedy continuation of tokens (B, P): the ids (B, P + n_new), and the smallest margin by
+    which a chosen token led the next best (where it is noise, ids say nothing)."""
+    tokens, margin = np.asarray(tokens), np.inf
+    for _ in range(n_new):
+        last = forward(state, config, tokens)[:, -1]
+        best, second = np.sort(last, axis=1)[:, -1], np.sort(last, axis=1)[:, -2]
+        margin = min(margin, float((best - second).min()))
+        tokens = np.concatenate([tokens, last.argmax(axis=1)[:, None]], axis=1)
+    return tokens, margin

@@ -1,0 +1,99 @@
+"""The probes of lesson 03: those of its visible checks, and more where a count could be made up.
+
+A number that is counted in the student's process is a claim. So what is claimed is also asked for
+in a way that has no short cut: a drawn series of operations instead of a known one, and generation
+from a past that is exchanged before every step.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from course.checks import kv_cache as visible
+from course.checks.check import Challenge, Evidence
+from course.checks.comparing import outcome
+from course.checks.drawing import build_model
+from course.checks.kv_cache.container import feed, new_cache
+from course.checks.kv_cache.generation import probe_generation
+
+
+def run_operations(student: SimpleNamespace, challenge: Challenge) -> list[Evidence]:
+    """What each of the drawn operations came to, on one cache of 9 places."""
+    cache, blocks = new_cache(student, challenge, 9), challenge["blocks"]
+    seen = []
+    for name, first, n in challenge["operations"]:
+        returned: list[np.ndarray] = []
+
+        def operate(name=name, first=first, n=n, returned=returned) -> None:
+            if name == "feed":
+                returned += feed(cache, blocks[..., first : first + n, :])
+            elif name == "truncate":
+                cache.truncate(n)
+            else:
+                cache.reset()
+
+        came = outcome(operate)
+        seen.append({"came": came, "length": len(cache), "returned": returned})
+    return seen
+
+
+def probe_full(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    evidence = visible.full_cache_changes_nothing.probe(student, challenge)
+    return {**evidence, "operations": run_operations(student, challenge)}
+
+
+def probe_back(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    evidence = visible.cache_can_go_back.probe(student, challenge)
+    return {**evidence, "operations": run_operations(student, challenge)}
+
+
+def exchange_before_each_pass(model: Any, cache: Any, contents: np.ndarray) -> None:
+    """Whenever tokens enter the model while the cache holds n tokens, put contents[n] in their
+    place. What was computed before is then of no use: only what the cache holds is."""
+
+    def exchange(*_: object) -> None:
+        n = len(cache)
+        cache.reset()
+        feed(cache, contents[n][..., :n, :])
+
+    model.embed.register_forward_pre_hook(exchange)
+
+
+def probe_generation_work(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """The visible probe; every FLOP of one more generation, whatever it was called through; and a
+    generation from one token, before each step of which all that is cached is exchanged."""
+    evidence = probe_generation(student, challenge)
+    model, prompt = build_model(challenge), torch.from_numpy(challenge["prompt"].copy())
+    n_new, contents = challenge["n_new"], challenge["contents"]
+    cache = new_cache(student, challenge, prompt.shape[1] + n_new)
+    with FlopCounterMode(display=False) as counter:
+        student.generate_cached(model, prompt, n_new, cache)
+    held = challenge["held"]
+    cache = new_cache(student, challenge, held + n_new)
+    feed(cache, contents[held][..., :held, :])
+    exchange_before_each_pass(model, cache, contents)
+    exchanged = student.generate_cached(model, prompt[:, -1:].clone(), n_new, cache)
+    return {**evidence, "flops": counter.get_total_flops(), "exchanged": exchanged.numpy()}
+
+
+PROBES = {
+    check.name: check.probe
+    for check in (
+        visible.mask_is_rectangular,
+        visible.cache_returns_what_it_was_given,
+        visible.layer_equals_uncached,
+        visible.every_split_equals_uncached,
+        visible.cache_is_the_only_memory,
+        visible.two_conversations_stay_apart,
+        visible.bytes_match_the_storage,
+    )
+} | {
+    "full_cache_changes_nothing": probe_full,
+    "cache_can_go_back": probe_back,
+    "no_row_is_computed_twice": probe_generation_work,
+}

@@ -1,0 +1,52 @@
+"""The probes of lesson 02: those of its visible checks, and one more.
+
+A number that is counted in the student's process is a claim. So the work is also asked for in a way
+that has no short cut: the model's weights are exchanged for others after every forward pass.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from course.checks import naive_decode as visible
+from course.checks.check import Challenge, Evidence
+from course.checks.drawing import build_model
+
+
+def exchange_weights_after_each_pass(model: Any, passes: list[dict]) -> None:
+    """Before forward pass number j, counted from 0, give the model the weights of passes[j]."""
+    left = list(passes)
+
+    def exchange(*_: object) -> None:
+        with torch.no_grad():
+            for name, array in (left.pop(0) if left else {}).items():
+                model.get_parameter(name).copy_(torch.from_numpy(array.copy()))
+
+    model.embed.register_forward_pre_hook(exchange)
+
+
+def probe_work(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """The visible probe; and one text by a model that is another one at every pass."""
+    evidence = visible.each_step_reads_everything.probe(student, challenge)
+    model = build_model(challenge)
+    exchange_weights_after_each_pass(model, challenge["passes"])
+    prompt = torch.tensor(challenge["prompt"][:1])
+    text = student.generate_naive(model, prompt, len(challenge["passes"]))
+    return {**evidence, "exchanged": visible.record(text)}
+
+
+PROBES = {
+    check.name: check.probe
+    for check in (
+        visible.result_starts_with_the_prompt,
+        visible.every_new_token_is_the_likeliest,
+        visible.prompt_is_left_alone,
+        visible.bad_requests_are_refused,
+        visible.naive_rows_add_up,
+        visible.needed_rows_add_up,
+        visible.visits_add_up,
+    )
+} | {"each_step_reads_everything": probe_work}

@@ -1,0 +1,173 @@
+"""The program around a student's code: it runs cells, answers probes, and knows nothing else.
+
+    python student.py REQUESTS_FD REPLIES_FD LESSON
+
+Started in the sandbox from a view (see `view.py`), where `autograder` is not. Requests and replies
+are frames of `wire.py`; standard output and error belong to the student. After the first reply,
+{"ready": True}, there are two kinds of request, each answered with its own number:
+
+    {"number": n, "cell": source}                          -> {"number": n, "error": None or …}
+    {"number": n, "probe": check, "needs": [names],
+     "challenge": …}                                       -> … the same, and "evidence": …
+
+Whatever runs here may be replaced by the student's code, and so whatever is said here is a claim.
+That is why no expected value, no score and no path to one ever comes here: a challenge is drawn after
+the cells ran, and what its evidence is worth is found out on the other side of the pipe.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+WORDS = 600
+"""Characters of an error's message that are passed on."""
+
+
+def main(requests: int, replies: int, lesson: str) -> None:
+    """Serve until the requests end. Raises nothing that a student's code could be the reason for."""
+    own = str(Path(__file__).resolve().parent)
+    sys.path[:] = [str(Path(own).parent), *(path for path in sys.path if path not in ("", own))]
+    from importlib import import_module
+
+    wire = import_module("judge.wire")
+    probes = dict(import_module(f"judge.probes.{lesson}").PROBES)
+    shell = new_shell()
+    # A student's own module of that name should be found, and not ours.
+    for name in [name for name in sys.modules if name.split(".")[0] == "judge"]:
+        del sys.modules[name]
+    # Now and last: a file torch.py beside the notebook is not torch.
+    sys.path += ["", "/submission"]
+    serve(Pipe(requests, replies, wire), shell, shell.user_ns, probes)
+
+
+class Missing(LookupError):
+    """The notebook has no function of that name."""
+
+
+class Pipe:
+    """Frames in, frames out, by functions that were bound before any student's code ran."""
+
+    def __init__(self, requests: int, replies: int, wire: Any) -> None:
+        self.requests, self.replies = requests, replies
+        self.decode, self.encode = wire.decode, wire.encode
+        self.frame_length, self.head = wire.frame_length, wire.LENGTH.size
+        self.os_read, self.os_write = os.read, os.write
+
+    def receive(self) -> dict[str, Any] | None:
+        """The next request, or None when there will be no other."""
+        head = self._read(self.head)
+        if head is None:
+            return None
+        body = self._read(self.frame_length(head) - self.head)
+        return None if body is None else self.decode(head + body)
+
+    def _read(self, n: int) -> bytes | None:
+        parts, left = [], n
+        while left:
+            part = self.os_read(self.requests, min(left, 2**20))
+            if not part:
+                return None
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts)
+
+    def send(self, frame: bytes) -> None:
+        """Write one frame whole."""
+        left = memoryview(frame)
+        while left:
+            left = left[self.os_write(self.replies, left) :]
+
+
+def new_shell() -> Any:
+    """An IPython shell without history, as near to a notebook's as can be without a kernel."""
+    from IPython.core.interactiveshell import InteractiveShell
+    from traitlets.config import Config
+
+    class NotebookShell(InteractiveShell):
+        def enable_gui(self, gui: str | None = None) -> None:
+            """Of %matplotlib: there are no windows."""
+
+        def ask_exit(self) -> None:
+            """Of exit: nothing ends."""
+
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.InteractiveShell.colors = "nocolor"
+    config.InteractiveShell.xmode = "Plain"
+    return NotebookShell.instance(config=config)
+
+
+def serve(pipe: Pipe, shell: Any, names: Mapping[str, Any], probes: Mapping[str, Callable]) -> None:
+    """Answer requests until there are no more."""
+    own_id, process_id, leave, describe = os.getpid(), os.getpid, os._exit, error_record
+    run, ask = run_cell, run_probe
+    pipe.send(pipe.encode({"ready": True}))
+    while (request := pipe.receive()) is not None:
+        number = {"number": request["number"]}
+        try:
+            if "cell" in request:
+                reply = {**number, "error": run(shell, request["cell"])}
+            else:
+                evidence = ask(names, probes, request)
+                reply = {**number, "error": None, "evidence": evidence}
+            frame = pipe.encode(reply)
+        except BaseException as error:  # also of evidence that is no plain data
+            frame = pipe.encode({**number, "error": describe(error)})
+        if process_id() != own_id:  # a cell forked, and this is the copy: only one may answer
+            leave(0)
+        pipe.send(frame)
+
+
+def run_cell(shell: Any, source: str) -> dict[str, str] | None:
+    """Run one cell; what went wrong, or None. IPython prints the traceback to the student's output."""
+    result = shell.run_cell(source, store_history=True)
+    error = result.error_before_exec or result.error_in_exec
+    return None if error is None else error_record(error)
+
+
+def run_probe(
+    names: Mapping[str, Any], probes: Mapping[str, Callable], request: Mapping[str, Any]
+) -> Any:
+    """The evidence of one probe.
+
+    Raises:
+        Missing: a function that the probe calls is not there.
+    """
+    missing = [name for name in request["needs"] if names.get(name) is None]
+    if missing:
+        raise Missing(f"There is no {' and no '.join(missing)} in this notebook.")
+    student = SimpleNamespace(**{name: names[name] for name in request["needs"]})
+    return probes[request["probe"]](student, request["challenge"])
+
+
+def error_record(error: BaseException) -> dict[str, str]:
+    """An exception as plain words: its kind, its message, and where in the notebook it came up."""
+    record = {"kind": "Exception", "words": "", "where": ""}
+    for part, say in (
+        ("kind", lambda: type(error).__name__),
+        ("words", lambda: str(error)),
+        ("where", lambda: _where(error)),
+    ):
+        try:  # an exception of the student's may raise another one when it is looked at
+            record[part] = str.__getitem__(say(), slice(WORDS))
+        except BaseException:
+            record[part] = record[part] or "?"
+    return record
+
+
+def _where(error: BaseException) -> str:
+    """The innermost line of a cell that the exception passed through."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if frame.line and "<ipython-input" in frame.filename:
+            return f"in {frame.name}, at `{frame.line}`"
+    return ""
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

@@ -1,0 +1,51 @@
+"""What the student's process may see of the library while one lesson is judged.
+
+A view is a folder with `course/`, without the answers of that lesson and of every later one, and
+`judge/`, with the program that runs inside, the wire and the lesson's probes. Nothing in it holds an
+expected value. One view serves every submission of its lesson, and is mounted read-only.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import autograder
+import course
+
+STUDENT = Path("judge", "student.py")
+"""The program that runs inside, in a view."""
+_JUDGE = ("student.py", "wire.py", "probes/__init__.py")
+
+
+def lay_out(place: Path, module: str, order: Sequence[str]) -> Path:
+    """Write the view for a lesson into the folder `place`, which must not exist or be empty.
+
+    Args:
+        place: where to; made when missing.
+        module: the lesson's, such as "kv_cache".
+        order: the modules of all lessons, first to last, such as ["start", "mini_gpt", …].
+
+    Raises:
+        ValueError: the lesson is not in `order`, or has no probes.
+        FileExistsError: `place` holds something.
+    """
+    if module not in order:
+        raise ValueError(f"no lesson {module!r}; there are: {', '.join(order)}")
+    library, judge = Path(course.__file__).parent, Path(autograder.__file__).parent
+    if not (judge / "probes" / f"{module}.py").is_file():
+        raise ValueError(f"no probes for a lesson {module!r} in {judge / 'probes'}")
+    place.mkdir(parents=True, exist_ok=True)
+    if any(place.iterdir()):
+        raise FileExistsError(f"{place} is not empty, so a view cannot be laid out there")
+    shutil.copytree(library, place / "course", ignore=shutil.ignore_patterns("__pycache__"))
+    for path in (place / "course" / "minigpt").iterdir():
+        if path.stem not in ("__init__", *order[: order.index(module)]):
+            path.unlink()
+    for name in (*_JUDGE, f"probes/{module}.py"):
+        target = place / "judge" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(judge / name, target)
+    (place / "judge" / "__init__.py").touch()
+    return place
