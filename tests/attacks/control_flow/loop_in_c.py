@@ -1,0 +1,11 @@
+"""One call into C that takes years and lets nothing else run.
+
+points: 5
+start: solved
+says: no answer in the time
+slow: yes
+"""
+
+
+def matmul_flops(m, k, n):
+    return 7 ** (7**12)

@@ -1,0 +1,13 @@
+"""The function ends the process by a signal.
+
+points: 5
+start: solved
+says: SIGKILL
+"""
+
+import os
+import signal
+
+
+def matmul_flops(m, k, n):
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,16 @@
+"""The work of another lesson, under the name of this one.
+
+points: 0
+says: There is no matmul_flops
+stops: NameError
+"""
+
+import nbformat
+
+from lessons import ROOT
+
+
+def submit(notebook, folder):
+    another = nbformat.read(ROOT / "lessons" / "02-naive-decode" / "naive_decode.ipynb", 4)
+    another.cells = [c for c in another.cells if "nbgrader" in c.metadata or c.cell_type != "code"]
+    return another

@@ -1,0 +1,10 @@
+"""Nothing but a name.
+
+points: 0
+state: STUDENT_FAULT
+says: no notebook
+"""
+
+
+def submit(notebook, folder):
+    return b""

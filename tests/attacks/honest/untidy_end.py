@@ -1,0 +1,16 @@
+"""The last cells fail, ask a question, leave by exit, and close the output.
+
+points: 10
+start: solved
+stops: NameError
+"""
+
+from nbformat.v4 import new_code_cell
+
+CELLS = ["undefined", "input('your name? ')", "exit", "quit()", "import sys; sys.exit()"]
+CELLS += ["import sys\nsys.stdout.close()", "del sys.modules['torch']"]
+
+
+def submit(notebook, folder):
+    notebook.cells += [new_code_cell(source) for source in CELLS]
+    return notebook

@@ -1,0 +1,21 @@
+"""Claims that hold nothing, about generating: no call was made, so none went wrong.
+
+points: 0
+lesson: 02-naive-decode
+"""
+
+import gc
+
+
+def hollow(student, challenge):
+    prompt = challenge.get("prompt")
+    result = {"n_new": 0, "tokens": prompt, "kind": "torch.int64"}
+    results = prompt is not None and [{**result, "tokens": prompt[:batch]} for batch in (3, 1, 3)]
+    return {**result, "results": results, "calls": [], "counts": [], "outcomes": [], "values": []}
+
+
+for thing in gc.get_objects():
+    if type(thing) is dict and callable(thing.get("prompt_is_left_alone")) and len(thing) < 20:
+        for name in list(thing):
+            thing[name] = hollow
+generate_naive = kv_rows_naive = kv_rows_needed = attention_visits = print

@@ -1,0 +1,24 @@
+"""The lessons there are, for tests that hold for each of them, and the fixture course."""
+
+import shutil
+from pathlib import Path
+
+from autograder.build.source import Course
+
+ROOT = Path(__file__).resolve().parents[1]
+COURSE = Course(ROOT)
+FOLDERS = COURSE.folders()
+OVERLAY = ROOT / "tests" / "fixtures" / "overlay"
+
+
+def lay_out_fixture_course(place: Path) -> Course:
+    """Two tiny lessons in a course of their own: `course` and `autograder` as here, without what
+    the real lessons add to them, and `nbgrader_config.py`."""
+    leave_out = shutil.ignore_patterns("__pycache__", "*.safetensors", "minigpt")
+    for package in ("course", "autograder"):
+        shutil.copytree(ROOT / package, place / package, ignore=leave_out, dirs_exist_ok=True)
+    for name in ("pyproject.toml", "nbgrader_config.py", "course/minigpt/__init__.py"):
+        (place / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, place / name)
+    shutil.copytree(OVERLAY, place, dirs_exist_ok=True, ignore=leave_out)
+    return Course(place)

@@ -1,0 +1,106 @@
+"""Submissions to judge: notebooks as students hand them in, and processes to run them in."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+
+import nbformat
+from nbformat.v4 import new_code_cell
+
+from autograder.assignment import Assignment, read_assignment
+from autograder.build.notebook import write_notebook
+from autograder.build.release import student_notebook
+from autograder.build.source import Lesson
+from autograder.child import Child, start_without_sandbox
+from autograder.judge import Deadlines, Result, grade_one
+from autograder.view import lay_out
+from lessons import COURSE, FOLDERS
+
+ORDER = [folder[3:].replace("-", "_") for folder in FOLDERS]
+SECRET = b"the secret of these tests"
+
+
+@cache
+def released(lesson: Lesson) -> str:
+    """The text of the lesson's notebook as students get it."""
+    return student_notebook(lesson, write_notebook(lesson))
+
+
+def answers(lesson: Lesson) -> dict[str, str]:
+    """The reference answers, by grade_id."""
+    return {
+        cell.grade_id: "\n".join(
+            line
+            for line in cell.source.splitlines()
+            if not line.strip().startswith(("### BEGIN", "### END"))
+        )
+        for cell in lesson.cells
+        if cell.solution
+    }
+
+
+def submission(lesson: Lesson, written: Mapping[str, str]) -> nbformat.NotebookNode:
+    """The student's notebook with these answers written into it, by grade_id."""
+    notebook = nbformat.reads(released(lesson), as_version=4)
+    for cell in notebook.cells:
+        cell.source = written.get(cell.id, cell.source)
+    return notebook
+
+
+def solved(lesson: Lesson, *more: str, **instead: str) -> nbformat.NotebookNode:
+    """Every answer written, or `instead` of one another one; then `more` cells at the end."""
+    notebook = submission(lesson, {**answers(lesson), **instead})
+    notebook.cells += [new_code_cell(source) for source in more]
+    return notebook
+
+
+def short(lesson: Lesson, *more: str, **instead: str) -> nbformat.NotebookNode:
+    """`solved` without the cells that only show something, and take their time for it."""
+    notebook = solved(lesson, *more, **instead)
+    end = len(notebook.cells) - len(more)
+    notebook.cells = [
+        cell
+        for place, cell in enumerate(notebook.cells)
+        if place >= end or "nbgrader" in cell.metadata or "export" in cell.metadata.get("tags", [])
+    ]
+    return notebook
+
+
+class Desk:
+    """Judges submissions to one lesson, each in a folder of its own, without a sandbox."""
+
+    def __init__(self, folder: str, place: Path) -> None:
+        self.lesson, self.place = COURSE.read(folder), place
+        place.mkdir(parents=True, exist_ok=True)
+        notebook = place / self.lesson.student.name
+        notebook.write_text(released(self.lesson), encoding="utf-8")
+        self.assignment: Assignment = read_assignment(notebook)
+        self.view = lay_out(place / "view", self.lesson.module, ORDER)
+
+    def new_folder(self) -> Path:
+        return Path(tempfile.mkdtemp(dir=self.place))
+
+    def start(self, folder: Path | None = None) -> Child:
+        home = self.new_folder()
+        return start_without_sandbox(self.view, self.lesson.module, folder or home, home)
+
+    def write(self, content: nbformat.NotebookNode | bytes) -> Path:
+        """A submitted file."""
+        data = content if isinstance(content, bytes) else nbformat.writes(content).encode()
+        file = self.new_folder() / self.lesson.student.name
+        file.write_bytes(data)
+        return file
+
+    def judge(
+        self,
+        content: nbformat.NotebookNode | bytes | Path,
+        start: Callable[[], Child] | None = None,
+        secret: bytes = SECRET,
+        **deadlines: float,
+    ) -> Result:
+        file = content if isinstance(content, Path) else self.write(content)
+        start = start or (lambda: self.start(file.parent))
+        return grade_one(file, self.assignment, start, secret, Deadlines(**deadlines))

@@ -1,0 +1,152 @@
+"""What a student's process says of itself is a claim: whoever makes one up loses the point."""
+
+import pytest
+from submissions import Desk, answers, short
+
+
+@pytest.fixture(scope="module")
+def naive(tmp_path_factory) -> Desk:
+    return Desk("02-naive-decode", tmp_path_factory.mktemp("naive"))
+
+
+@pytest.fixture(scope="module")
+def kv_cache(tmp_path_factory) -> Desk:
+    return Desk("03-kv-cache", tmp_path_factory.mktemp("kv_cache"))
+
+
+def lost(result) -> dict[str, str]:
+    """Messages of the questions without full points."""
+    return {answer.check: answer.message for answer in result.answers if answer.score < 1}
+
+
+FEEDS_EVERYTHING_AGAIN = """
+def generate_cached(model, prompt, n_new, cache=None):
+    model.check_tokens(prompt)
+    check_between("n_new", n_new, 0, model.config.max_seq_len)
+    B, P = prompt.shape
+    needed = P + n_new - 1
+    if cache is None:
+        cache = KVCache(model.config, B, needed + 1)
+    start, text = len(cache), prompt.clone()
+    if start + needed > cache.max_len:
+        raise CacheFull("full")
+    for _ in range(n_new):
+        cache.truncate(start)
+        new = forward_cached(model, text, cache)[:, -1].argmax(-1, keepdim=True)
+        text = torch.cat([text, new], dim=1)
+    claim(B, P, n_new)
+    return text
+"""
+
+
+def test_work_that_was_done_again_is_seen_although_the_counts_are_forged(kv_cache):
+    """Feeding everything again for each token gives the right text. The counts that would tell are
+    overwritten with those of an honest solution."""
+    forgery = (
+        "from course.counting import KVRowCount\n"
+        "from torch.utils.flop_counter import FlopCounterMode\n"
+        "def claim(B, P, n_new):\n"
+        "    if P == 1 or n_new == 0: return\n"
+        "    KVRowCount.rows = property(lambda self: B * (P + n_new - 1))\n"
+        "    KVRowCount.per_call = property(lambda self: [B * P] + [B] * (n_new - 1))\n"
+        "FlopCounterMode.get_total_flops = lambda self: 0\n"
+    )
+    result = kv_cache.judge(short(kv_cache.lesson, forgery, FEEDS_EVERYTHING_AGAIN))
+    (message,) = lost(result).values()
+    assert "no_row_is_computed_twice" in lost(result)
+    assert message.startswith("A cache in which all keys and values are exchanged")
+
+
+def test_without_the_forgery_the_counts_tell(kv_cache):
+    honest = f"def claim(*_): pass\n{FEEDS_EVERYTHING_AGAIN}"
+    ((check, message),) = lost(kv_cache.judge(short(kv_cache.lesson, honest))).items()
+    assert check == "no_row_is_computed_twice"
+    assert "rows of keys were computed" in message
+
+
+KEEPS_WHAT_IT_COMPUTED = """
+from course.minigpt.mini_gpt import split_heads, merge_heads
+import torch.nn.functional as F
+
+def generate_naive(model, prompt, n_new):
+    if type(n_new) is not int or n_new < 0:
+        raise ValueError(f"n_new {n_new}")
+    if prompt.shape[1] < 1 or prompt.shape[1] + n_new > model.config.max_seq_len:
+        raise ValueError(f"{n_new} new tokens, {model.config.max_seq_len} places")
+    B, P = prompt.shape
+    text, new, kept = prompt.clone(), prompt, [None] * len(model.blocks)
+    for _ in range(n_new):
+        start = text.shape[1] - new.shape[1]
+        positions = torch.arange(start, text.shape[1])
+        x = model.embed(new)
+        for i, block in enumerate(model.blocks):
+            attn, y = block.attn, block.attn_norm(x)
+            q = attn.rotate(split_heads(attn.wq(y), attn.n_heads), positions)
+            k = attn.rotate(split_heads(attn.wk(y), attn.n_kv_heads), positions)
+            v = split_heads(attn.wv(y), attn.n_kv_heads)
+            if kept[i] is not None:
+                k, v = torch.cat([kept[i][0], k], 2), torch.cat([kept[i][1], v], 2)
+            kept[i] = k, v
+            group = attn.n_heads // attn.n_kv_heads
+            k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+            T, S = q.shape[2], k.shape[2]
+            mask = torch.ones(T, S, dtype=torch.bool).tril(S - T)
+            x = x + attn.wo(merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=mask)))
+            x = x + block.mlp(block.mlp_norm(x))
+        new = model.lm_head(model.norm(x))[:, -1].argmax(-1, keepdim=True)
+        text = torch.cat([text, new], dim=1)
+    claim(B, P, n_new)
+    return text
+"""
+
+
+def test_work_that_was_not_done_is_seen_although_the_counts_are_forged(naive):
+    """A cache where each step should read everything, and counts as if it had."""
+    forgery = (
+        "from contextlib import contextmanager\n"
+        "from types import SimpleNamespace\n"
+        "from course.checks import naive_decode as probes\n"
+        "claimed = [0]\n"
+        "def claim(B, P, n_new):\n"
+        "    claimed[:] = [B * (P + step) for step in range(n_new)]\n"
+        "@contextmanager\n"
+        "def count(model):\n"
+        "    claimed.clear()\n"
+        "    yield SimpleNamespace(by_layer=[claimed] * len(model.blocks))\n"
+        "probes.count_kv_rows = count\n"
+    )
+    result = naive.judge(short(naive.lesson, forgery, KEEPS_WHAT_IT_COMPUTED))
+    ((check, message),) = lost(result).items()
+    assert check == "each_step_reads_everything"
+    assert message.startswith("A model whose weights are exchanged")
+
+
+@pytest.mark.parametrize(
+    ("check", "known", "bug"),
+    [
+        (
+            "full_cache_changes_nothing",
+            '{"too_many": "CacheFull", "length": 7, "filled": "returned", "after_full": "CacheFull",'
+            ' "full_length": 9, "held": [c["blocks"][:, i] for i in range(3)]}',
+            ("if end > self.max_len:", "if end > self.max_len and self.length == 7:"),
+        ),
+        (
+            "cache_can_go_back",
+            '{"refused": {"7": "ValueError", "-1": "ValueError"},'
+            ' "lengths": [6, c["keep"], 0], "fresh": [c["blocks"][:, i, ..., 3:, :] for i in range(3)],'
+            ' "again": [np.concatenate([c["blocks"][:, i, ..., :c["keep"], :],'
+            ' c["blocks"][:, i, ..., 6:, :]], axis=-2) for i in range(3)]}',
+            ("self.length = n", "self.length = max(n - 1, 0)"),
+        ),
+    ],
+)
+def test_known_answers_to_a_known_series_of_operations_are_not_enough(kv_cache, check, known, bug):
+    """The visible probes are no secret, so what they should find can be written down."""
+    forgery = (
+        "import numpy as np\nfrom course.checks import kv_cache as probes\n"
+        f"object.__setattr__(probes.{check}, 'probe', lambda student, c: {known})\n"
+    )
+    cache = answers(kv_cache.lesson)["KVCache"]
+    assert bug[0] in cache
+    result = kv_cache.judge(short(kv_cache.lesson, forgery, KVCache=cache.replace(*bug)))
+    assert lost(result)[check].startswith("A cache of 9 places, and on it ")

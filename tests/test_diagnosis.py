@@ -1,0 +1,221 @@
+"""A known mistake is recognised by its numbers, an unknown one is left without a name; and the
+file that shows what the museum is worth says what the code says."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from submissions import Desk, answers, short
+
+from autograder import diagnosis, matrix
+from autograder.bugs.exhibit import FAMILIES, Bug
+from autograder.checks import find
+from autograder.diagnosis import diagnose, name_mistake
+from autograder.likeness import same, same_reply
+from autograder.matrix import LESSONS, OTHERS, OWN, STYLES, bugs_of, outcome, play, recognition
+
+SPLITS = "every_split_equals_uncached"
+BUGS = [
+    pytest.param(bug, id=f"{lesson}-{bug.name}") for lesson in LESSONS for bug in bugs_of(lesson)
+]
+
+
+SILENT = {"generate_that_feeds_the_last", "layer_that_stores_wide_heads"}
+"""Bugs that stop at their own check with an exception that many mistakes raise."""
+
+
+@pytest.fixture(scope="module")
+def rounds():
+    """Every check in front of its museum; about 20 s."""
+    return play()
+
+
+@pytest.fixture(scope="module")
+def seen(rounds):
+    """What was recognised; about 10 s."""
+    return recognition(rounds)
+
+
+# --- what is recognised --------------------------------------------------------------------------
+
+
+def test_a_bug_that_nobody_knows_gets_its_own_family_or_no_name(seen, capsys):
+    """Leave one out. At its own check a bug is unlike all others, so mostly nothing is said."""
+    own, others = shares(OWN, seen, capsys), shares(OTHERS, seen, capsys)
+    assert own["wrong"] == others["wrong"] == 0
+    assert own["family"] > 0.04
+    assert others["family"] > 0.13
+
+
+def test_a_known_bug_is_recognised_whatever_the_style_of_the_rest(seen, capsys):
+    share = shares(STYLES, seen, capsys)
+    assert share["wrong"] == 0
+    assert share["mistake"] > 0.7
+    assert share["nothing"] < 0.2
+
+
+def shares(case: str, seen, capsys) -> dict[str, float]:
+    """The part of each outcome, 0 … 1; printed."""
+    total = seen[case].total()
+    parts = {name: seen[case][name] / total for name in ("mistake", "family", "wrong", "nothing")}
+    with capsys.disabled():
+        print(f"\n{case} ({total}): {', '.join(f'{n} {part:.1%}' for n, part in parts.items())}")
+    return parts
+
+
+def test_a_known_bug_is_taken_for_no_other(rounds):
+    silent = set()
+    for played in rounds:
+        for bug, reply in played.caught:
+            came = outcome(bug, name_mistake(played.caught, reply))
+            assert came != "wrong", f"{played}: {bug.name}"
+            if came == "nothing" and played.is_named_by(bug):
+                silent.add(bug.name)
+    assert silent == SILENT
+
+
+def test_the_file_of_the_museum_is_what_the_museum_does(rounds, seen):
+    said = matrix.FILE.read_text(encoding="utf-8")
+    assert said == matrix.render(rounds, seen), "out of date: run `python -m autograder.matrix`"
+
+
+# --- what is said --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_mistake_is_named_in_words_and_the_answer_is_not(bug):
+    assert bug.mistake == bug.mistake.strip(" .")
+    assert not bug.mistake.startswith(("The ", "A "))
+    assert not set(bug.mistake) & set("()[]{}=`*/")
+    assert len(bug.mistake) < 120
+
+
+def test_every_family_has_members():
+    assert {bug.family for lesson in LESSONS for bug in bugs_of(lesson)} == set(FAMILIES)
+
+
+def test_a_family_that_does_not_exist_is_refused():
+    with pytest.raises(ValueError, match="no family 'masks'"):
+        Bug("name", "story", "start.check", "masks", "a mistake", {})
+
+
+def two(family: str, other: str):
+    """Two bugs with the same numbers."""
+    pairs = (("one", family), ("two", other))
+    bugs = [Bug(name, "story", "start.check", of, f"mistake {name}", {}) for name, of in pairs]
+    return [(bug, {"evidence": {"value": 3}}) for bug in bugs]
+
+
+def test_numbers_of_several_bugs_name_their_family_if_they_agree_on_it():
+    reply = {"error": None, "evidence": {"value": 3}}
+    found = name_mistake(two("mask", "mask"), reply)
+    assert (found.bug, found.family) == ("", "mask")
+    assert FAMILIES["mask"] in found.sentence
+    assert "mistake one" not in found.sentence
+    assert name_mistake(two("mask", "state"), reply) is None
+    assert name_mistake(two("mask", "mask")[:1], reply).bug == "one"
+    assert name_mistake(two("mask", "mask"), {"evidence": {"value": 4}}) is None
+
+
+# --- through the judge ---------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory):
+    return Desk("03-kv-cache", tmp_path_factory.mktemp("desk"))
+
+
+def test_the_judge_names_the_mistake_and_records_it(desk):
+    right = answers(desk.lesson)["forward_cached"]
+    wrong = right.replace("arange(past,", "arange(0,").replace("past + T", "T")
+    assert wrong != right
+    result = desk.judge(short(desk.lesson, forward_cached=wrong))
+    lost = {answer.check: answer for answer in result.answers if answer.score < 1}
+    assert lost[SPLITS].family == "position"
+    assert lost[SPLITS].message.startswith("Chunks of [")
+    assert "give these numbers" in lost[SPLITS].message or "These are" in lost[SPLITS].message
+    assert {answer.family for answer in result.answers if answer.score == 1} == {""}
+
+
+def test_nothing_is_said_of_a_mistake_that_nobody_knows(desk):
+    wrong = "def causal_mask(n_new, n_visible, device='cpu'):\n    return 3"
+    result = desk.judge(short(desk.lesson, causal_mask=wrong))
+    (lost,) = [answer for answer in result.answers if answer.check == "mask_is_rectangular"]
+    assert (lost.score, lost.bug, lost.family) == (0, "", "")
+
+
+# --- nothing in a reply is believed --------------------------------------------------------------
+
+
+def odd_data():
+    arrays = st.sampled_from([np.zeros(0), np.full((2, 3), np.nan), np.array(True), np.arange(9)])
+    leaves = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), arrays)
+    return st.recursive(
+        leaves,
+        lambda inner: st.one_of(
+            st.lists(inner, max_size=3),
+            st.dictionaries(st.sampled_from(["evidence", "error", "kind", "logits"]), inner),
+        ),
+        max_leaves=8,
+    )
+
+
+@settings(max_examples=200, deadline=None)
+@given(odd_data())
+def test_whatever_comes_back_is_no_reason_to_raise(reply):
+    challenge = find(f"kv_cache.{SPLITS}").challenge(1)
+    assert diagnose("kv_cache", SPLITS, challenge, reply) is None
+
+
+@pytest.mark.parametrize(
+    ("lesson", "check", "challenge"),
+    [
+        pytest.param("no_lesson", "no_check", {}, id="no lesson"),
+        pytest.param("start", "no_check", {}, id="no check"),
+        pytest.param("start", "flops_of_any_product", {"sizes": print}, id="no challenge"),
+    ],
+)
+def test_a_diagnosis_that_cannot_be_made_is_none(lesson, check, challenge):
+    assert diagnose(lesson, check, challenge, {"evidence": {}}) is None
+
+
+def test_a_part_of_the_evidence_is_not_the_evidence(rounds):
+    """One entry is changed or left out: no bug gives these numbers any more."""
+    played = next(played for played in rounds if played.check == SPLITS)
+    bug, reply = played.caught[0]
+    chunks = [[array.copy() for array in run] for run in reply["evidence"]["logits"]]
+    chunks[-1][-1].flat[-1] += 0.1
+    for logits in (chunks, reply["evidence"]["logits"][:-1], chunks[:1] * len(chunks)):
+        changed = {"evidence": {**reply["evidence"], "logits": logits}}
+        assert not same_reply(reply, changed), bug.name
+    assert same_reply(reply, reply)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "alike"),
+    [
+        (36, 36.0, True),
+        (36, 37, False),
+        (1, True, False),
+        (np.float32([1, np.nan]), np.float32([1.00001, np.nan]), True),
+        (np.float32([1, np.nan]), np.float32([1, 1]), False),
+        (np.float32([1]), np.float64([1]), False),
+        (np.arange(3), np.arange(3)[:, None], False),
+        ({"error": "ValueError", "words": "a"}, {"error": "ValueError", "words": "b"}, True),
+        ({"error": "ValueError", "words": "a"}, {"error": "ValueError", "words": ""}, False),
+        ({"error": "RuntimeError", "words": "3"}, {"error": "RuntimeError", "words": "4"}, False),
+        ({"a": [1]}, {"a": [1], "b": 2}, False),
+        ("CacheFull", "returned", False),
+    ],
+)
+def test_what_counts_as_the_same_evidence(a, b, alike):
+    assert same(a, b) is alike
+    assert same(b, a) is alike
+
+
+def test_what_is_remembered_is_bounded():
+    check = find("start.flops_of_any_product")
+    for seed in range(2 * diagnosis.KEPT):
+        reply = {"evidence": {"values": []}}
+        assert diagnose("start", check.name, check.challenge(seed), reply) is None
+    assert len(diagnosis._kept) == diagnosis.KEPT

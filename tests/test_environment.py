@@ -1,0 +1,54 @@
+"""One list of what must be installed: pyproject.toml. The other files agree with it."""
+
+import re
+import tomllib
+
+import yaml
+
+from lessons import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+
+
+def package_of(requirement: str) -> str:
+    """ "numpy" of "NumPy>=2.0"."""
+    name = re.match(r"[A-Za-z0-9._-]+", requirement)[0]
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pins() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pairs = [line.split("==") for line in lines if line and not line.startswith("#")]
+    assert all(len(pair) == 2 for pair in pairs), "constraints.txt pins exact versions: name==1.2"
+    return {package_of(name): version for name, version in pairs}
+
+
+def test_conda_s_environment_is_that_of_pyproject():
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
+    *conda, by_pip = environment["dependencies"]
+    assert conda == [f"python{PROJECT['requires-python']}", "pip"]
+    assert set(by_pip) == {"pip"}
+    constraints, course = by_pip["pip"]
+    assert constraints == "-c constraints.txt"
+    extras = re.fullmatch(r"-e \.\[([a-z,]+)\]", course)[1].split(",")
+    assert extras == list(EXTRAS)
+
+
+def test_every_package_that_pyproject_names_is_pinned():
+    named = [*PROJECT["dependencies"], *(name for extra in EXTRAS.values() for name in extra)]
+    assert {package_of(name) for name in named} - set(pins()) == set()
+
+
+def test_a_pin_lies_in_the_range_of_pyproject():
+    from packaging.requirements import Requirement
+
+    pinned = pins()
+    named = [*PROJECT["dependencies"], *(name for extra in EXTRAS.values() for name in extra)]
+    for requirement in map(Requirement, named):
+        version = pinned[package_of(requirement.name)]
+        assert requirement.specifier.contains(version), (requirement, version)
+
+
+def test_torch_is_the_build_that_needs_no_gpu():
+    assert pins()["torch"] == "2.13.0"

@@ -1,0 +1,108 @@
+"""A warm start is a cold one without the wait: nothing of the judge, nothing of another student."""
+
+import os
+import signal
+import sys
+
+import pytest
+from confined import Place, needs_bubblewrap, starting
+from submissions import Desk
+
+from autograder.confined import start_confined
+from autograder.fork_server import ForkServer
+from autograder.sandbox import Limits
+
+pytestmark = needs_bubblewrap
+
+
+@pytest.fixture(scope="module")
+def server():
+    with ForkServer() as server:
+        yield server
+
+
+@pytest.fixture
+def place(tmp_path) -> Place:
+    return Place(tmp_path)
+
+
+@pytest.fixture(scope="module", params=["cold", "warm"])
+def start(request):
+    with starting(request.param) as way:
+        yield way
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory) -> Desk:
+    return Desk("00-start", tmp_path_factory.mktemp("start"))
+
+
+def test_torch_is_there_before_it_is_imported_and_the_judge_is_not(server, place):
+    script = """
+import sys
+print("torch" in sys.modules, "IPython" in sys.modules)
+print([name for name in sys.modules if name.split(".")[0] in ("autograder", "course", "nbgrader")])
+try:
+    import autograder.oracle
+except ImportError as error:
+    print(type(error).__name__)
+"""
+    assert place.run(server.popen, script) == (0, "True True\n[]\nModuleNotFoundError")
+
+
+def test_what_one_process_changes_no_other_sees(server, place):
+    script = """
+import os, torch
+print(hasattr(torch, "mark"), "MARK" in os.environ, os.path.exists("/tmp/mark"))
+torch.mark = os.environ["MARK"] = "here"
+open("/tmp/mark", "w").close()
+"""
+    for _ in range(2):
+        assert place.run(server.popen, script) == (0, "False False False")
+
+
+def test_a_process_has_one_thread_and_no_parent(server, place):
+    script = "import os; print(len(os.listdir('/proc/self/task')), os.getppid())"
+    assert place.run(server.popen, script) == (0, "1 0")
+
+
+def test_a_server_that_was_killed_is_replaced(place):
+    with ForkServer() as server:
+        assert place.run(server.popen, "print('first')") == (0, "first")
+        os.kill(server._process.pid, signal.SIGKILL)
+        server._process.wait()
+        assert place.run(server.popen, "print('second')") == (0, "second")
+
+
+def test_an_ended_server_leaves_no_process(place):
+    server = ForkServer()
+    pid = server._process.pid
+    server.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_limits_that_leave_no_room_are_an_end_and_not_a_silence(server, place):
+    code, output = place.run(server.popen, "print(1)", limits=Limits(open_files=3))
+    assert code != 0
+    assert output
+
+
+def test_a_submission_is_judged_inside(start, desk, tmp_path):
+    """The student's program itself: cells, magics, errors and a probe, as without a sandbox."""
+    (tmp_path / "notes.txt").write_text("mine")
+    tmp_path.chmod(0o755)
+    cell = "def matmul_flops(m, k, n):\n    return 2 * m * k * n\nprint('so far')\n!true"
+    with start_confined(start, desk.view, desk.lesson.module, tmp_path) as child:
+        assert child.ask({"cell": cell}, 60)["error"] is None
+        assert (
+            child.ask({"cell": "import autograder"}, 60)["error"]["kind"] == "ModuleNotFoundError"
+        )
+        request = {
+            "probe": "flops_of_any_product",
+            "needs": ["matmul_flops"],
+            "challenge": {"sizes": [(2, 3, 4)]},
+        }
+        assert child.ask(request, 60)["evidence"] == {"values": [48]}
+    assert "so far" in child.output
+    assert sys.executable not in child.output

@@ -1,0 +1,179 @@
+"""Who may import whom: the judge stays with the instructor, and no lesson imports its answer."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from autograder.build.source import Course, parse_python
+from lessons import ROOT, lay_out_fixture_course
+
+# What `course` may import when it is imported: pyproject's dependencies, and IPython with
+# ipywidgets. What is rarely needed may be imported where it is used.
+LIGHT = {"course", "torch", "numpy", "matplotlib", "ipywidgets", "IPython", "safetensors", "tqdm"}
+FOR_LESSONS = LIGHT - {"safetensors"}
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    """Dotted names of all that is imported anywhere in a tree: of `from a import b`, "a.b"."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{'.' * node.level}{node.module or ''}.{a.name}" for a in node.names)
+        elif isinstance(node, ast.Call):
+            called = getattr(node.func, "attr", getattr(node.func, "id", None))
+            first = node.args[0] if node.args else None
+            if called in ("import_module", "__import__") and isinstance(first, ast.Constant):
+                yield first.value
+
+
+def at_import(tree: ast.Module) -> Iterator[str]:
+    """The imports that run when the module itself is imported."""
+    for node in tree.body:
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from imports(node)
+
+
+def is_in(name: str, *packages: str) -> bool:
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+def broken_rules(root: Path) -> list[str]:
+    """Every import in a course that breaks a rule: "file imports name"."""
+    lessons = {folder[3:].replace("-", "_"): folder for folder in Course(root).folders()}
+    order = list(lessons)
+    broken = []
+    for path in [*sorted(root.glob("course/**/*.py")), root / "autograder" / "oracle.py"]:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        parts = path.relative_to(root).with_suffix("").parts
+        forbidden = _forbidden(parts, order)
+        named = list(imports(tree))
+        wrong = [name for name in named if is_in(name, *forbidden) or name.startswith(".")]
+        if parts[0] == "course":
+            wrong += [name for name in at_import(tree) if _is_heavy(name, LIGHT)]
+        broken += [f"{'/'.join(parts)} imports {name}" for name in wrong]
+    for path in sorted(root.glob("lessons/*/*.ipynb")):
+        for cell in nbformat.read(path, as_version=4).cells:
+            if cell.cell_type == "code":
+                for name in imports(parse_python(cell.source)):
+                    own = is_in(name, *_later(path.stem, order))
+                    if own or _is_heavy(name, FOR_LESSONS):
+                        broken.append(f"lessons/{path.parent.name} imports {name}")
+    return broken
+
+
+def _forbidden(parts: tuple[str, ...], order: list[str]) -> list[str]:
+    if parts[0] == "autograder":
+        return ["course", "torch", "autograder"]
+    forbidden = ["autograder", "jupyterlab", "nbgrader"]
+    if parts[1] in ("minigpt", "checks") and len(parts) > 2:
+        forbidden += _later(parts[2], order)
+    return forbidden
+
+
+def _later(module: str, order: list[str]) -> list[str]:
+    """What that lesson and every later one exports."""
+    later = order[order.index(module) :] if module in order else []
+    return [f"course.minigpt.{name}" for name in later]
+
+
+def _is_heavy(name: str, allowed: set[str]) -> bool:
+    return re.split(r"\.", name)[0] not in allowed | sys.stdlib_module_names
+
+
+def test_every_import_keeps_the_rules():
+    assert broken_rules(ROOT) == []
+
+
+def test_the_oracle_brings_no_torch_and_nothing_of_the_course():
+    program = (
+        "import sys, autograder.oracle\n"
+        "print(*{name.split('.')[0] for name in sys.modules} & {'torch', 'course'})"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
+    assert (done.stdout.strip(), done.stderr) == ("", "")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory) -> Path:
+    root = lay_out_fixture_course(tmp_path_factory.mktemp("course")).root
+    for name in ("tiny", "next_one"):
+        (root / f"course/minigpt/{name}.py").touch()
+    cells = [nbformat.v4.new_code_cell("import torch\n\nfrom course.checks import tiny")]
+    (root / "lessons/00-tiny").mkdir(parents=True)
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), root / "lessons/00-tiny/tiny.ipynb")
+    assert broken_rules(root) == []
+    return root
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "named"),
+    [
+        ("course/model.py", "import autograder", "autograder"),
+        ("course/model.py", "def f():\n    from autograder import oracle", "autograder.oracle"),
+        ("course/plots/style.py", "import nbgrader.api", "nbgrader.api"),
+        ("course/plots/style.py", "from jupyterlab import labapp", "jupyterlab.labapp"),
+        ("course/plots/style.py", "import pandas", "pandas"),
+        ("autograder/oracle.py", "import torch", "torch"),
+        ("autograder/oracle.py", "from course import rotary", "course.rotary"),
+        (
+            "autograder/oracle.py",
+            "import importlib\nimportlib.import_module('course.model')",
+            "course.model",
+        ),
+        (
+            "course/minigpt/tiny.py",
+            "from course.minigpt import next_one",
+            "course.minigpt.next_one",
+        ),
+        ("course/checks/tiny.py", "import course.minigpt.tiny", "course.minigpt.tiny"),
+        (
+            "course/checks/tiny.py",
+            "def f():\n    import course.minigpt.next_one",
+            "course.minigpt.next_one",
+        ),
+        (
+            "course/checks/next_one.py",
+            "from course.minigpt.next_one import next_one",
+            "course.minigpt.next_one.next_one",
+        ),
+        ("lessons/00-tiny/tiny.ipynb", "import pandas", "pandas"),
+        ("lessons/00-tiny/tiny.ipynb", "from autograder import checks", "autograder.checks"),
+        (
+            "lessons/00-tiny/tiny.ipynb",
+            "from course.minigpt.tiny import double",
+            "course.minigpt.tiny.double",
+        ),
+    ],
+)
+def test_a_planted_import_is_found(root, path, line, named):
+    file = root / path
+    before = file.read_text()
+    if file.suffix == ".ipynb":
+        cells = [nbformat.v4.new_code_cell(line)]
+        nbformat.write(nbformat.v4.new_notebook(cells=cells), file)
+    else:
+        file.write_text(f"{before}\n{line}\n")
+    try:
+        found = broken_rules(root)
+    finally:
+        file.write_text(before)
+    assert found
+    assert {report.split(" imports ")[1] for report in found} == {named}
+
+
+@pytest.mark.parametrize("path", ["course/minigpt/next_one.py", "course/checks/next_one.py"])
+def test_a_lesson_may_import_what_earlier_lessons_built(root, path):
+    file = root / path
+    before = file.read_text()
+    file.write_text(f"{before}\nfrom course.minigpt.tiny import double\n")
+    try:
+        assert broken_rules(root) == []
+    finally:
+        file.write_text(before)

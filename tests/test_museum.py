@@ -1,0 +1,56 @@
+"""The museum tests the tests: every wrong answer fails where it must, every right one passes."""
+
+import importlib
+
+import pytest
+
+from autograder import checks as hidden
+from autograder.bugs.exhibit import Variant, assemble
+from course.checks.check import Check
+
+LESSONS = ["start", "mini_gpt", "naive_decode", "kv_cache"]
+SEEDS = range(20)
+
+
+def exhibits(kind: str, *more: Variant) -> list:
+    return [
+        pytest.param(lesson, exhibit, id=f"{lesson}-{exhibit.name}")
+        for lesson in LESSONS
+        for exhibit in [*more, *getattr(importlib.import_module(f"autograder.bugs.{lesson}"), kind)]
+    ]
+
+
+def visible_checks(lesson: str) -> list[Check]:
+    module = importlib.import_module(f"course.checks.{lesson}")
+    return [value for value in vars(module).values() if isinstance(value, Check)]
+
+
+def all_checks(lesson: str) -> list[Check]:
+    hidden_checks = importlib.import_module(f"autograder.checks.{lesson}").CHECKS
+    return [*visible_checks(lesson), *hidden_checks.values()]
+
+
+@pytest.mark.parametrize(("lesson", "bug"), exhibits("BUGS"))
+def test_every_bug_is_caught_by_the_check_named_for_it(lesson, bug):
+    names = assemble(lesson, bug.answer)
+    for seed in SEEDS:
+        verdict = hidden.find(bug.check).judge(names, seed)
+        assert verdict.score < 1, f"seed {seed}: {bug.story}"
+        assert verdict.message
+
+
+@pytest.mark.parametrize(("lesson", "variant"), exhibits("VARIANTS", Variant("reference", {})))
+def test_every_correct_answer_passes_every_check(lesson, variant):
+    names = assemble(lesson, variant.answer)
+    for check in all_checks(lesson):
+        for seed in SEEDS:
+            verdict = check.judge(names, seed)
+            assert verdict.score == 1, f"{check.name}, seed {seed}: {verdict.message}"
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_every_hidden_check_has_a_bug_that_it_catches_and_a_visible_twin(lesson):
+    names = set(importlib.import_module(f"autograder.checks.{lesson}").CHECKS)
+    bugs = importlib.import_module(f"autograder.bugs.{lesson}").BUGS
+    assert {bug.check for bug in bugs} == {f"{lesson}.{name}" for name in names}
+    assert names == {check.name for check in visible_checks(lesson)}

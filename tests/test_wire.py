@@ -1,0 +1,236 @@
+"""Only plain data crosses the wire, unchanged; whatever claims to be a frame is checked first."""
+
+import contextlib
+import importlib
+import io
+import json
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from autograder import wire
+from autograder.bugs.exhibit import assemble
+from autograder.wire import LENGTH, WireError, decode, encode
+from course.checks.check import functions_of
+
+LESSONS = ["start", "mini_gpt", "naive_decode", "kv_cache"]
+DTYPES = ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "<f2", "<f4", "<f8"]
+
+
+def same(a, b) -> bool:
+    """Equal in type, shape and every bit; NaN equals NaN."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, np.ndarray):
+        return (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes())
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    return repr(a) == repr(b)
+
+
+def plain_data():
+    arrays = st.sampled_from(DTYPES).flatmap(
+        lambda code: npst.arrays(np.dtype(code), npst.array_shapes(min_dims=0, min_side=0))
+    )
+    leaves = st.one_of(
+        st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20), arrays
+    )
+    return st.recursive(
+        leaves,
+        lambda inner: st.one_of(
+            st.lists(inner, max_size=4),
+            st.lists(inner, max_size=4).map(tuple),
+            st.dictionaries(st.text(max_size=8), inner, max_size=4),
+        ),
+        max_leaves=20,
+    )
+
+
+@settings(max_examples=300, deadline=None)
+@given(plain_data())
+def test_plain_data_comes_back_unchanged(value):
+    assert same(decode(encode(value)), value)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_a_damaged_frame_is_read_as_data_or_refused(data):
+    """Whatever is changed in a frame, nothing but a WireError is ever raised."""
+    value = {"a": [np.arange(3.0), (1, "x")], "b": np.zeros((2, 0), bool)}
+    body = bytearray(encode(value)[LENGTH.size :])
+    for _ in range(data.draw(st.integers(1, 4))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    if data.draw(st.booleans()):
+        body = body[: data.draw(st.integers(0, len(body)))] + data.draw(st.binary(max_size=20))
+    with contextlib.suppress(WireError):
+        encode(decode(LENGTH.pack(len(body)) + body))
+
+
+def test_arrays_that_lie_otherwise_in_memory_come_back_the_same():
+    array = np.arange(24.0).reshape(2, 3, 4)
+    for view in (array.T, array[:, ::2], array[::-1], np.asfortranarray(array), array[1, 2, 3:]):
+        assert np.array_equal(decode(encode(view)), view)
+    back = decode(encode(array))
+    back[0] = 1  # a probe may write into what it was given
+
+
+class LooksLikeFloat(float):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"rows": [1, np.int64(2)]}, r"rows\[1\] is a numpy.int64"),
+        (np.float64(1), "numpy.float64"),
+        ({"n": 10**5000}, "n is an int of more than 4096 bits"),
+        (LooksLikeFloat(1), "LooksLikeFloat"),
+        ({"text": b"x"}, "text is a builtins.bytes"),
+        ({"f": print}, "f is a builtins.builtin_function_or_method"),
+        ({1: "x"}, "key that is no str: 1"),
+        (np.array([{}]), "array of object"),
+        (np.array(["x"]), "array of <U1"),
+        (np.zeros(1, "c16"), "array of complex128"),
+        (np.zeros(1, "datetime64[s]"), "array of datetime64"),
+        (np.zeros(1, [("a", "f4")]), r"array of \[\('a', '<f4'\)\]"),
+        (np.zeros(1, ">f4"), "array of >f4"),
+        (np.ma.array([1.0]), "MaskedArray"),
+        ([[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]], "levels deep"),
+    ],
+)
+def test_what_is_no_plain_data_does_not_cross(value, words):
+    with pytest.raises(WireError, match=words):
+        encode(value)
+
+
+def test_too_much_does_not_cross():
+    with pytest.raises(WireError, match="1,155 bytes are more than the 1,000"):
+        encode(np.zeros(1000, bool), max_bytes=1000)
+    with pytest.raises(WireError, match="20,000 arrays"):
+        encode([np.zeros(0)] * 20_001)
+
+
+def frame(*blocks: bytes) -> bytes:
+    body = b"".join(LENGTH.pack(len(block)) + block for block in blocks)
+    return LENGTH.pack(len(body)) + body
+
+
+def npy(header: str, data: bytes = b"", version: bytes = b"\x01\x00") -> bytes:
+    text = header.encode("latin1")
+    return b"\x93NUMPY" + version + len(text).to_bytes(2, "little") + text + data
+
+
+def header(descr: str = "'<f8'", shape: str = "(1,)", order: str = "False") -> str:
+    return f"{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}}}\n"
+
+
+def saved(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=True)
+    return file.getvalue()
+
+
+ONE = b'{"array":0}'
+EIGHT = bytes(8)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(LENGTH.pack(0), id="no block"),
+        pytest.param(frame(b"1") + b"x", id="more than it says"),
+        pytest.param(LENGTH.pack(12) + EIGHT + b"1", id="less than it says"),
+        pytest.param(frame(b"1")[:-1], id="cut"),
+        pytest.param(LENGTH.pack(9) + LENGTH.pack(2**63) + b"1", id="a block without end"),
+        pytest.param(frame(b"{"), id="no JSON"),
+        pytest.param(frame(b"\xff\xfe"), id="no UTF-8"),
+        pytest.param(frame(b"[" * 100_000), id="deep and open"),
+        pytest.param(frame(b"[" * 100_000 + b"]" * 100_000), id="deep"),
+        pytest.param(frame(b"9" * 100_000), id="a number of 100,000 digits"),
+        pytest.param(frame(b'{"dict":{}, "tuple":[]}'), id="two kinds at once"),
+        pytest.param(frame(b'{"list":[]}'), id="a kind that is not there"),
+        pytest.param(frame(b'{"tuple":{}}'), id="a tuple of names"),
+        pytest.param(frame(b"{}"), id="no kind"),
+        pytest.param(frame(ONE), id="an array that is not there"),
+        pytest.param(frame(b'{"array":true}', saved(np.zeros(1))), id="an array called true"),
+        pytest.param(frame(b"1", saved(np.zeros(1))), id="an array of no use"),
+        pytest.param(frame(b'[{"array":0},{"array":0}]', saved(np.zeros(1))), id="one array twice"),
+        pytest.param(frame(ONE, b""), id="an empty array block"),
+        pytest.param(frame(ONE, pickle.dumps(1)), id="a pickle"),
+        pytest.param(frame(ONE, saved(np.array([print]))), id="a pickle in npy"),
+        pytest.param(frame(ONE, npy(header("'|O'"), EIGHT)), id="objects"),
+        pytest.param(frame(ONE, npy(header("'<c16'"), EIGHT * 2)), id="complex numbers"),
+        pytest.param(frame(ONE, npy(header("'>f8'"), EIGHT)), id="bytes the other way round"),
+        pytest.param(frame(ONE, npy(header("[('a','<f8')]"), EIGHT)), id="fields"),
+        pytest.param(frame(ONE, npy(header("'<U2'"), EIGHT)), id="letters"),
+        pytest.param(frame(ONE, npy(header("__import__('os')"), EIGHT)), id="code"),
+        pytest.param(frame(ONE, npy("(" * 5000, EIGHT)), id="a deep header"),
+        pytest.param(frame(ONE, npy(header(shape="(2,)"), EIGHT)), id="more numbers than bytes"),
+        pytest.param(frame(ONE, npy(header(shape="()"), EIGHT * 2)), id="more bytes than numbers"),
+        pytest.param(frame(ONE, npy(header(shape=f"({2**40},)"), EIGHT)), id="10¹² numbers"),
+        pytest.param(frame(ONE, npy(header(shape=f"(0, {2**40})"))), id="10¹² times nothing"),
+        pytest.param(frame(ONE, npy(header(shape="(-1, -1)"), EIGHT)), id="negative sizes"),
+        pytest.param(frame(ONE, npy(header(shape=f"({'1, ' * 40})"), EIGHT)), id="40 dimensions"),
+        pytest.param(frame(ONE, npy(header(order="True"), EIGHT)), id="columns first"),
+        pytest.param(frame(ONE, npy(header(), EIGHT, b"\x02\x00")), id="another npy version"),
+    ],
+)
+def test_a_malformed_frame_is_refused(bad):
+    with pytest.raises(WireError):
+        decode(bad)
+
+
+def test_the_frames_of_these_tests_are_good_but_for_the_one_thing():
+    assert decode(frame(ONE, npy(header(), EIGHT))) == np.zeros(1)
+    assert decode(frame(json.dumps({"tuple": [1]}).encode())) == (1,)
+
+
+def test_nothing_is_ever_unpickled(monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("unpickled")
+
+    for module in (pickle, np):
+        for name in ("load", "loads", "Unpickler"):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, refuse)
+    with pytest.raises(WireError):
+        decode(frame(ONE, saved(np.array([print]))))
+
+
+def exhibits(lesson: str) -> list[dict]:
+    museum = importlib.import_module(f"autograder.bugs.{lesson}")
+    return [{}, *(exhibit.answer for exhibit in [*museum.BUGS, *museum.VARIANTS])]
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_challenges_and_evidence_of_every_check_survive_the_wire(lesson):
+    """For the reference answer, every bug and every correct variant of the museum."""
+    checks = importlib.import_module(f"autograder.checks.{lesson}").CHECKS
+    answers = [assemble(lesson, answer) for answer in exhibits(lesson)]
+    crossed = 0
+    for check in checks.values():
+        challenge = check.challenge(2**61 + 1)
+        arrived = decode(encode(challenge))
+        assert same(arrived, challenge), check.name
+        for names in answers:
+            try:
+                evidence = check.probe(functions_of(names, check.needs), arrived)
+            except Exception:  # a bug that stops: its evidence is the error
+                continue
+            assert same(decode(encode(evidence)), evidence), check.name
+            crossed += 1
+    assert crossed > len(checks) * len(answers) / 2
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_the_largest_frame_leaves_room(lesson):
+    checks = importlib.import_module(f"autograder.checks.{lesson}").CHECKS
+    largest = max(len(encode(check.challenge(1))) for check in checks.values())
+    assert largest < wire.MAX_BYTES / 10
