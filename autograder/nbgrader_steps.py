@@ -20,7 +20,7 @@ from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import parse_utc
-from traitlets import Bool
+from traitlets import Bool, Float
 
 LASTING = ("kernelspec", "language_info")
 STAMP, LONGEST_STAMP = "timestamp.txt", 100
@@ -54,6 +54,11 @@ class Judge(NotebookExporter):
         help="Run the students' code on this account, with no barrier around it. What it does then, "
         "it does as you. Every report says so.",
     ).tag(config=True)
+    cell_seconds = Float(120, min=0, help="What one cell of a student may take.").tag(config=True)
+    question_seconds = Float(
+        60, min=0, help="What a student's functions may take for one graded question."
+    ).tag(config=True)
+    submission_seconds = Float(600, min=0, help="What a whole notebook may take.").tag(config=True)
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -71,7 +76,12 @@ class Judge(NotebookExporter):
         from autograder.sandbox import SandboxMissing
 
         try:
-            desk = Desk(released, _secret_of(self.parent.coursedir), self.unsafe_no_sandbox)
+            desk = Desk(
+                released,
+                _secret_of(self.parent.coursedir),
+                self.unsafe_no_sandbox,
+                (self.cell_seconds, self.question_seconds, self.submission_seconds),
+            )
         except SandboxMissing as error:
             self._refuse(
                 f"{error}\nHere that is: nbgrader autograde --Judge.unsafe_no_sandbox=True"
@@ -137,20 +147,29 @@ class Desk:
         released: the lesson's notebook as students get it.
         secret: the file with the grader's secret.
         unsafe_no_sandbox: see `Judge`.
+        seconds: of wall-clock time for one cell, one question, and a whole notebook.
 
     Raises:
         SandboxMissing, ValueError: see `Starting`.
     """
 
-    def __init__(self, released: Path, secret: Path, unsafe_no_sandbox: bool) -> None:
+    def __init__(
+        self,
+        released: Path,
+        secret: Path,
+        unsafe_no_sandbox: bool,
+        seconds: tuple[float, float, float],
+    ) -> None:
         # Only here: nbgrader's other commands need none of it.
         from autograder.assignment import read_assignment
+        from autograder.judge import Deadlines
         from autograder.secret import read_secret
         from autograder.starting import Starting
 
         self.released = nbformat.read(released, as_version=4)
         self.assignment = read_assignment(released)
         self.secret = read_secret(secret)
+        self.deadlines = Deadlines(*seconds)
         self.starting = Starting(self.assignment.module, unsafe_no_sandbox)
 
     def judge(self, path: Path) -> tuple[Any, nbformat.NotebookNode]:
@@ -160,7 +179,8 @@ class Desk:
         from autograder.shown import shown_notebook
 
         path = path.absolute()
-        result = grade_one(path, self.assignment, self.starting.start_for(path.parent), self.secret)
+        start = self.starting.start_for(path.parent)
+        result = grade_one(path, self.assignment, start, self.secret, self.deadlines)
         try:
             _, cells = read_cells(path)
         except BadSubmission:

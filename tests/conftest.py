@@ -20,3 +20,14 @@ def fixture_checks(monkeypatch):
     for package, folder in ((autograder.checks, "autograder"), (course.checks, "course")):
         there = str(OVERLAY / folder / "checks")
         monkeypatch.setattr(package, "__path__", [*package.__path__, there])
+
+
+def pytest_terminal_summary(terminalreporter):
+    """What tests measured, also where they ran in other processes (`record_property("margin", …)`)."""
+    reports = terminalreporter.getreports("passed")
+    margins = [
+        value for report in reports for name, value in report.user_properties if name == "margin"
+    ]
+    if margins:
+        terminalreporter.section("margins of the tolerance")
+        terminalreporter.write_line("\n".join(sorted(set(margins))))
