@@ -11,6 +11,7 @@ import os
 import stat
 import weakref
 from datetime import datetime
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,12 @@ class Judge(NotebookExporter):
         raise NbGraderException(why)
 
     def _complain_of_names(self, wanted: set[str]) -> None:
-        """nbgrader passes over a file with another name, or stops without saying which."""
+        """nbgrader passes over an empty folder and a file with another name without saying which."""
+        course = self.parent.coursedir
+        whose = (course.submitted_directory, course.student_id, course.assignment_id)
+        for folder in sorted(glob(course.format_path(*whose))):
+            if not any(Path(folder).glob("*.ipynb")):
+                self.log.error("%s: no notebook was handed in.", folder)
         for folder, notebooks in self.parent.assignments.items():
             there = {Path(name).name for name in notebooks}
             if not there & wanted:

@@ -7,6 +7,8 @@ started warm. Whatever one of them does, the next student must not notice.
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 from pathlib import Path
 
 import pytest
@@ -111,9 +113,18 @@ def test_no_attack_gets_more_or_less_than_it_deserves(graded):
     assert wrong == {}
 
 
-def test_the_machine_is_never_blamed(graded):
-    assert "INFRA_ERROR" not in graded.done.stderr
-    assert "Traceback" not in graded.done.stderr
+def test_the_machine_is_never_blamed_and_who_cannot_be_graded_is_told(graded):
+    log = graded.done.stderr
+    assert "INFRA_ERROR" not in log
+    absent = {
+        graded.student(attack)
+        for attack in graded.attacks
+        if not os.path.lexists(graded.course.submitted(graded.student(attack)))
+    }
+    for student in absent:
+        assert re.search(rf"{student}/\S+: no (notebook|start\.ipynb) was handed in", log), log
+    # nbgrader itself ends a submission in which it knows no file with a traceback, and goes on.
+    assert set(re.findall(r"error processing assignment '.*' for student '(.*)'", log)) <= absent
 
 
 def test_the_gradebook_holds_who_handed_in_and_nobody_else(graded):

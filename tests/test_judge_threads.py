@@ -1,0 +1,58 @@
+"""One submission, judged again and again by several threads at once, gets one and the same grade."""
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import nbformat
+import pytest
+from confined import needs_bubblewrap
+from submissions import SECRET, answers, released, short
+
+from autograder.assignment import read_assignment
+from autograder.build.source import POINTS
+from autograder.judge import Deadlines, Outcome, Result, grade_one
+from autograder.starting import Starting
+from lessons import COURSE
+
+pytestmark = needs_bubblewrap
+LESSON = COURSE.read("03-kv-cache")
+TIMES, THREADS = 100, 4
+PATIENT = Deadlines(cell=600, question=600, submission=3600)
+"""Four processes on two cores are slow, and how slow is not what is asked here."""
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory) -> list[Result]:
+    """A cache that works, fed with positions that restart: some points, and some not."""
+    place = tmp_path_factory.mktemp("threads")
+    place.chmod(0o755)
+    release, notebook = place / LESSON.student.name, place / "submitted" / LESSON.student.name
+    release.write_text(released(LESSON), encoding="utf-8")
+    assignment = read_assignment(release)
+    right = answers(LESSON)["forward_cached"]
+    wrong = right.replace("torch.arange(past, past + T", "torch.arange(0, T")
+    assert wrong != right
+    notebook.parent.mkdir(mode=0o755)
+    nbformat.write(short(LESSON, forward_cached=wrong), notebook)
+    notebook.chmod(0o644)
+    starting = Starting(LESSON.module)
+    try:
+        start = starting.start_for(notebook.parent)
+        with ThreadPoolExecutor(THREADS) as pool:
+            tasks = [
+                pool.submit(grade_one, notebook, assignment, start, SECRET, PATIENT)
+                for _ in range(TIMES)
+            ]
+            return [task.result() for task in tasks]
+    finally:
+        starting.close()
+
+
+def test_no_failure_of_the_machine_is_counted_as_a_grade(judged):
+    assert Counter(result.outcome for result in judged) == {Outcome.SCORE: TIMES}
+
+
+def test_every_time_the_same_grade_for_the_same_reasons(judged):
+    assert len({replace(result, output="") for result in judged}) == 1
+    assert 0 < judged[0].points < POINTS
