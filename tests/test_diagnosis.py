@@ -12,7 +12,17 @@ from autograder.bugs.exhibit import FAMILIES, Bug
 from autograder.checks import find
 from autograder.diagnosis import diagnose, name_mistake
 from autograder.likeness import same, same_reply
-from autograder.matrix import LESSONS, OTHERS, OWN, STYLES, bugs_of, outcome, play, recognition
+from autograder.matrix import (
+    LESSONS,
+    OTHERS,
+    OWN,
+    STYLES,
+    bugs_of,
+    checks_of,
+    outcome,
+    play,
+    recognition,
+)
 
 SPLITS = "every_split_equals_uncached"
 BUGS = [
@@ -72,6 +82,21 @@ def test_a_known_bug_is_taken_for_no_other(rounds):
             if came == "nothing" and played.is_named_by(bug):
                 silent.add(bug.name)
     assert silent == SILENT
+
+
+@pytest.mark.parametrize("name", [f"{lesson}.{c}" for lesson in LESSONS for c in checks_of(lesson)])
+def test_every_check_alone_catches_some_bug(rounds, name):
+    """Beside the checks that need further functions: those see a mistake in any of theirs."""
+    lesson, _, own = name.partition(".")
+    needs = {check: set(find(f"{lesson}.{check}").needs) for check in checks_of(lesson)}
+    rivals = {check for check in needs if check != own and needs[check] <= needs[own]}
+    caught = {
+        bug.name
+        for played in rounds
+        for bug, _ in played.caught
+        if played.lesson == lesson and played.check in rivals
+    }
+    assert {bug.name for bug in bugs_of(lesson) if bug.check == name} - caught
 
 
 def test_the_file_of_the_museum_is_what_the_museum_does(rounds, seen):

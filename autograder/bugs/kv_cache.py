@@ -99,6 +99,12 @@ class DropsWhatDoesNotFit(KVCache):
         return super().append(layer, k[:, :, :room], v[:, :, :room])
 
 
+class ReturnsFloat32(KVCache):
+    def append(self, layer, k, v):
+        k, v = super().append(layer, k, v)
+        return k.float(), v.float()
+
+
 class WritesBeforeItLooks(KVCache):
     def append(self, layer, k, v):
         T, start = k.shape[2], self.length
@@ -282,6 +288,12 @@ def forward_without_final_norm(model, tokens, cache):
 
 def forward_last_logits_only(model, tokens, cache):
     return reference.forward_cached(model, tokens, cache)[:, -1:]
+
+
+def forward_that_makes_room(model, tokens, cache):
+    if len(cache) + tokens.shape[1] > cache.max_len:
+        cache.reset()
+    return reference.forward_cached(model, tokens, cache)
 
 
 def forward_that_recomputes(model, tokens, cache):
@@ -498,6 +510,14 @@ BUGS = [
     ),
     _bug(
         "cache_returns_what_it_was_given",
+        "returns_float32",
+        "Attention is computed in float32, so the cache had better return it: a copy of everything.",
+        "form",
+        "a cache that returns float32, whatever it holds",
+        KVCache=ReturnsFloat32,
+    ),
+    _bug(
+        "cache_returns_what_it_was_given",
         "keeps_keys_as_values",
         "Copy and paste: the values are the keys.",
         "wiring",
@@ -631,6 +651,14 @@ BUGS = [
         "position",
         "a cache in which the newest token stands where the one before it stands",
         forward_cached=forward_positions_off_by_one,
+    ),
+    _bug(
+        "every_split_equals_uncached",
+        "forward_that_makes_room",
+        "A full cache is emptied, and the text goes on as if it began here.",
+        "capacity",
+        "a forward pass that empties a full cache and goes on",
+        forward_cached=forward_that_makes_room,
     ),
     _bug(
         "every_split_equals_uncached",

@@ -212,6 +212,13 @@ def layer_that_forgets_to_turn_keys(attn, x: Tensor, positions: Tensor) -> Tenso
     return attn.wo(merge_heads(causal_attention(attn.rotate(q, positions), k, v)))
 
 
+def layer_that_turns_nothing_at_the_start(attn, x: Tensor, positions: Tensor) -> Tensor:
+    q, k, v = projected(attn, x)
+    if positions[0] > 0:
+        q, k = attn.rotate(q, positions), attn.rotate(k, positions)
+    return attn.wo(merge_heads(causal_attention(q, k, v)))
+
+
 def layer_that_turns_values(attn, x: Tensor, positions: Tensor) -> Tensor:
     q, k, v = (attn.rotate(part, positions) for part in projected(attn, x))
     return attn.wo(merge_heads(causal_attention(q, k, v)))
@@ -651,6 +658,14 @@ BUGS = [
         "position",
         "a layer that rotates nothing",
         attention_layer=layer_without_rotation,
+    ),
+    bug(
+        "layer_joins_its_parts",
+        "nothing_turned_at_the_start",
+        "Position 0 is no rotation, so a text that starts there is not rotated at all.",
+        "position",
+        "a layer that rotates nothing where a text starts at position 0",
+        attention_layer=layer_that_turns_nothing_at_the_start,
     ),
     bug(
         "layer_obeys_positions",

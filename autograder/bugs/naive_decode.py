@@ -31,6 +31,22 @@ def extend(tokens: Tensor, new: Tensor) -> Tensor:
 # --- the result ----------------------------------------------------------------------------------
 
 
+def always_writes_something(model, prompt, n_new):
+    check(model, prompt, n_new)
+    tokens = extend(prompt, model(prompt)[:, -1].argmax(dim=-1))
+    while tokens.shape[1] < prompt.shape[1] + n_new:
+        tokens = extend(tokens, model(tokens)[:, -1].argmax(dim=-1))
+    return tokens
+
+
+def nothing_for_nothing(model, prompt, n_new):
+    check(model, prompt, n_new)
+    tokens = prompt.clone()
+    for _ in range(n_new):
+        tokens = extend(tokens, model(tokens)[:, -1].argmax(dim=-1))
+    return tokens if n_new else tokens[:, :0]
+
+
 def returns_only_the_new_tokens(model, prompt, n_new):
     check(model, prompt, n_new)
     tokens = prompt.clone()
@@ -293,6 +309,20 @@ def _bug(function, story: str, check: str, family: str, mistake: str) -> Bug:
 
 
 BUGS = [
+    _bug(
+        nothing_for_nothing,
+        "Where no new tokens are wanted, nothing comes back: not even the prompt.",
+        RESULT,
+        "form",
+        "an empty result where no new tokens were asked for",
+    ),
+    _bug(
+        always_writes_something,
+        "The first token is chosen before the loop, so that no tokens are one token.",
+        RESULT,
+        "off by one",
+        "a first token that is written even when none was asked for",
+    ),
     _bug(
         returns_only_the_new_tokens,
         "Cuts the prompt off, as a chat window would.",

@@ -18,6 +18,10 @@ def additions_counted_strictly(m, k, n):
     return m * n * (2 * k - 1)
 
 
+def strict_for_one_output(m, k, n):
+    return 2 * k - 1 if m == n == 1 else 2 * m * k * n
+
+
 def numbers_in_place_of_operations(m, k, n):
     return m * k + k * n + m * n
 
@@ -81,6 +85,13 @@ BUGS = [
         DOT,
         "off by one",
         "a count that saves the first addition of every dot product",
+    ),
+    _bug(
+        strict_for_one_output,
+        "Knows the formula of a product, and counts a single dot product by hand.",
+        DOT,
+        "off by one",
+        "a count that treats a single dot product unlike those of a larger product",
     ),
     _bug(
         numbers_in_place_of_operations,

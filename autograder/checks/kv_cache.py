@@ -60,22 +60,35 @@ def judge_poison(challenge: Challenge, evidence: Evidence) -> Verdict:
     return verdict
 
 
-# The cache as a container, in a series of operations that nobody can know before.
+# The cache as a container: never in the dtype that everything else here has, and in a series of
+# operations that nobody can know before.
+
+
+def draw_blocks_to_return(seed: int) -> Challenge:
+    """The visible challenge, for a cache of float64 or float16."""
+    return {
+        **visible.cache_returns_what_it_was_given.challenge(seed),
+        "dtype": ["float64", "float16"][seed % 2],
+    }
 
 
 def draw_operations(goes_back: bool) -> Callable[[int], Challenge]:
-    """The visible challenge, and 32 operations: blocks of 1 … 4 tokens that often do not fit in the
-    9 places, and, if it goes back, truncates, some of them to more than is held, and resets."""
+    """The visible challenge, and 32 operations on 9 places: blocks of 1 … 4 tokens, and truncates.
+    Either the blocks often do not fit, or they always do, and what goes back goes everywhere: some
+    truncates to more than is held, and resets."""
 
     def draw(seed: int) -> Challenge:
         rng = np.random.default_rng([seed, 1])
-        names = ["feed"] * 4 + ["truncate"] * 3 + ["reset"] if goes_back else ["feed"]
+        names = ["feed"] * 4 + (["truncate"] * 3 + ["reset"] if goes_back else ["truncate"] * 2)
         operations, held = [], []
         for _ in range(32):
             name, n = str(rng.choice(names)) if held else "feed", int(rng.integers(1, 5))
             first = int(rng.integers(0, 10 - n))
+            if goes_back and name == "feed" and len(held) + n > 9:
+                name = "truncate"
             if name == "truncate":
-                n = int(rng.integers(-1, len(held) + 2))
+                low, high = (-1, len(held) + 1) if goes_back else (0, len(held))
+                n = int(rng.integers(low, high + 1))
             operations.append((name, first, n))
             _, held = expected(name, first, n, held)
         return {**visible.cache_can_go_back.challenge(seed), "operations": operations}
@@ -199,7 +212,7 @@ CHECKS: dict[str, Check] = {
     for check in (
         visible.mask_is_rectangular,
         whole(
-            visible.cache_returns_what_it_was_given,
+            replace(visible.cache_returns_what_it_was_given, challenge=draw_blocks_to_return),
             lambda c, e: all(len(layers) == len(c["blocks"][0]) for layers in e["returned"]),
         ),
         replace(
