@@ -1,4 +1,4 @@
-"""The judge's command line: `python -m autograder COMMAND`; `--help` lists the commands."""
+"""The judge's command line: `autograder COMMAND`; `--help` lists the commands."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Is the sandbox whole on this machine? Each barrier is tried by a real attempt from inside.
 
-    python -m autograder doctor
+    autograder doctor
 
 `doctor` reports, `require` refuses: grading begins only when every barrier holds.
 """
