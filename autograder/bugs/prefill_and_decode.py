@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from autograder.bugs.exhibit import Bug, Variant
 from autograder.bugs.kv_cache import forward_positions_restart, layer_with_is_causal
+from course.bounds import check_between
 from course.cache import CacheFull
 from course.latency import Latency, check_stamps
 from course.minigpt import prefill_and_decode as reference
@@ -27,10 +28,14 @@ def _room(cache, n):
         raise CacheFull("full")
 
 
-def _prefill(model, prompt, cache, chunk_size, forward=forward_cached):
+def _door(model, prompt, chunk_size):
+    """The given lines above the gap."""
     model.check_tokens(prompt)
-    if chunk_size < 1:
-        raise ValueError(chunk_size)
+    check_between("chunk_size", chunk_size, 1, 2**31)
+
+
+def _prefill(model, prompt, cache, chunk_size, forward=forward_cached):
+    _door(model, prompt, chunk_size)
     _room(cache, prompt.shape[1])
     return [forward(model, chunk, cache) for chunk in prompt.split(chunk_size, dim=1)]
 
@@ -54,7 +59,8 @@ def prefill_restarts_positions(model, prompt, cache, chunk_size=256):
 
 
 def prefill_drops_the_rest(model, prompt, cache, chunk_size=256):
-    whole = prompt.shape[1] // chunk_size if chunk_size > 0 else 0
+    _door(model, prompt, chunk_size)
+    whole = prompt.shape[1] // chunk_size
     if whole == 0:
         return reference.prefill(model, prompt, cache, chunk_size)
     return _prefill(model, prompt[:, : whole * chunk_size], cache, chunk_size)[-1][:, -1]
@@ -73,53 +79,58 @@ def prefill_returns_the_last_chunk(model, prompt, cache, chunk_size=256):
 
 
 def prefill_feeds_all_at_once(model, prompt, cache, chunk_size=256):
-    return reference.prefill(model, prompt, cache, max(prompt.shape[1], chunk_size))
+    _door(model, prompt, chunk_size)
+    return reference.prefill(model, prompt, cache, prompt.shape[1])
 
 
 def prefill_feeds_one_by_one(model, prompt, cache, chunk_size=256):
-    return reference.prefill(model, prompt, cache, min(chunk_size, 1))
+    _door(model, prompt, chunk_size)
+    return reference.prefill(model, prompt, cache, 1)
 
 
 def prefill_takes_the_number_of_chunks(model, prompt, cache, chunk_size=256):
+    _door(model, prompt, chunk_size)
     _room(cache, prompt.shape[1])
-    if chunk_size < 1:
-        raise ValueError(chunk_size)
     for chunk in prompt.chunk(chunk_size, dim=1):
         logits = forward_cached(model, chunk, cache)
     return logits[:, -1]
 
 
 def prefill_forgets_the_past(model, prompt, cache, chunk_size=256):
+    _door(model, prompt, chunk_size)
     cache.reset()
     return reference.prefill(model, prompt, cache, chunk_size)
 
 
 def prefill_notices_on_its_way(model, prompt, cache, chunk_size=256):
-    if chunk_size < 1:
-        raise ValueError(chunk_size)
+    _door(model, prompt, chunk_size)
     for chunk in prompt.split(chunk_size, dim=1):
         logits = forward_cached(model, chunk, cache)
     return logits[:, -1]
 
 
 def prefill_looks_at_the_prompt_alone(model, prompt, cache, chunk_size=256):
+    _door(model, prompt, chunk_size)
     if prompt.shape[1] > cache.max_len:
         raise CacheFull("full")
     return prefill_notices_on_its_way(model, prompt, cache, chunk_size)
 
 
 def prefill_leaves_a_place_empty(model, prompt, cache, chunk_size=256):
+    _door(model, prompt, chunk_size)
     if len(cache) + prompt.shape[1] >= cache.max_len:
         raise CacheFull("full")
     return reference.prefill(model, prompt, cache, chunk_size)
 
 
 def prefill_cuts_what_is_too_long(model, prompt, cache, chunk_size=256):
+    _door(model, prompt, chunk_size)
     room = cache.max_len - len(cache)
     return reference.prefill(model, prompt[:, -room:], cache, chunk_size)
 
 
 def prefill_keeps_its_own_tally(model, prompt, cache, chunk_size=256):
+    _door(model, prompt, chunk_size)
     held = getattr(cache, "fed", 0)
     if held + prompt.shape[1] > cache.max_len:
         raise CacheFull("full")
@@ -205,16 +216,6 @@ def stream_works_before_it_is_asked(model, prompt, n_new, cache, chunk_size=256)
             yield token
 
     return rest(first)
-
-
-def stream_runs_one_ahead(model, prompt, n_new, cache, chunk_size=256):
-    tokens = reference.stream(model, prompt, n_new, cache, chunk_size)
-    ready = next(tokens, None)
-    for new in tokens:
-        yield ready
-        ready = new
-    if ready is not None:
-        yield ready
 
 
 def stream_one_ahead_of_the_reader(model, prompt, n_new, cache, chunk_size=256):
@@ -346,7 +347,7 @@ def latency_ttft_to_the_second(start, stamps):
 
 
 def pad_on_the_right(prompts, pad_id):
-    tokens, n_pads = reference.pad_prompts(prompts, pad_id)
+    _, n_pads = reference.pad_prompts(prompts, pad_id)
     return pad_sequence(list(prompts), batch_first=True, padding_value=pad_id), n_pads
 
 

@@ -4,15 +4,14 @@ knows, and judged by the oracle, which shares no code with the course."""
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
 from autograder import oracle
-from autograder.checks.whole import whole
 from autograder.probes.prefill_and_decode import PROBES
 from course.checks import prefill_and_decode as visible
 from course.checks.check import Challenge, Check, Evidence, Verdict, failed
-from course.checks.comparing import first_wrong_choice
 from course.checks.drawing import TOLERANCE
 from course.checks.prefill_and_decode import chunks, latency, ragged, streaming
 from course.latency import Latency
@@ -118,7 +117,7 @@ def draw_streams(seed: int) -> Challenge:
 
 def true_latency(start: float, stamps: list[float]) -> Latency:
     """Truth: counted out, one gap at a time."""
-    gaps = sorted(late - early for early, late in zip(stamps, stamps[1:], strict=False))
+    gaps = sorted(late - early for early, late in pairwise(stamps))
     if not gaps:
         return Latency(stamps[0] - start, None, None, None, None)
 

@@ -58,7 +58,7 @@ def probe_turns(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     evidence = probe_laziness(student, challenge)
     model, prompt = build_model(challenge), torch.from_numpy(challenge["prompt"].copy())
     (P, n_new), turns = (prompt.shape[1], challenge["n_new"]), challenge["turns"]
-    cache, meanings, given = new_cache(challenge, P + n_new), Meanings(model), []
+    cache, meanings, given = new_cache(challenge, P + n_new + 2), Meanings(model), []
     meanings.begin(turns[0])
     for token in start(student, model, prompt, n_new, cache, chunk_size=P):
         given.append(token)

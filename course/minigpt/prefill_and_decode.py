@@ -173,9 +173,11 @@ def forward_ragged(model: MiniGPT, tokens: Tensor, n_pads: Tensor, cache: KVCach
     n_new, n_visible = tokens.shape[1], len(cache) + tokens.shape[1]
     positions = ragged_positions(n_new, n_visible, n_pads)
     mask = ragged_mask(n_new, n_visible, n_pads)
-    x = model.embed(tokens)
+    hidden = model.embed(tokens)  # (B, T, C)
     for i, block in enumerate(model.blocks):
-        x = attend_ragged(block.attn, block.attn_norm(x), positions, mask, cache, i) + x
-        x = block.mlp(block.mlp_norm(x)) + x
+        normed = block.attn_norm(hidden)
+        hidden = attend_ragged(block.attn, normed, positions, mask, cache, i) + hidden
+        hidden = block.mlp(block.mlp_norm(hidden)) + hidden
     cache.advance(n_new)
-    return model.lm_head(model.norm(x))
+    logits = model.lm_head(model.norm(hidden))
+    return logits

@@ -45,12 +45,19 @@ def draw_phases(config: GPTConfig, prompt_len: int, n_past: int) -> Picture:
             2, 4, figsize=(9, 4.6), width_ratios=[6, 6, S, 12], squeeze=False
         )
         for row, (phase, (T, past)) in zip(axes, cases.items(), strict=True):
-            shapes = phase_shapes(config, T, past)
+            shapes = {
+                name: f"{' × '.join(letters)} =\n{' × '.join(map(str, shape))}"
+                for (name, shape), letters in zip(
+                    phase_shapes(config, T, past).items(),
+                    ("BHTD", "BGSD", "BHTS", "BTF"),
+                    strict=True,
+                )
+            }
             seen = past + T
-            _grid(row[0], T, 6, S, BLUE, f"queries\n{_sizes(shapes['queries'])}")
-            _grid(row[1], seen, 6, S, SKY, f"keys\n{_sizes(shapes['keys'])}", n_old=past)
-            _grid(row[2], T, seen, S, ORANGE, f"scores\n{_sizes(shapes['scores'])}", triangle=T > 1)
-            _grid(row[3], T, 12, S, GREEN, f"in the MLP\n{_sizes(shapes['mlp'])}")
+            _grid(row[0], (T, 6), (S, 6), BLUE, f"queries {shapes['queries']}")
+            _grid(row[1], (seen, 6), (S, 6), SKY, f"keys {shapes['keys']}", n_old=past)
+            _grid(row[2], (T, seen), (S, S), ORANGE, f"scores {shapes['scores']}", triangle=T > 1)
+            _grid(row[3], (T, 12), (S, 12), GREEN, f"in the MLP {shapes['mlp']}")
             row[0].set_ylabel(f"{phase}\nT = {T}, S = {seen}")
     return Picture(
         figure,
@@ -59,35 +66,27 @@ def draw_phases(config: GPTConfig, prompt_len: int, n_past: int) -> Picture:
         f"cached, queries and MLP have one row, keys {n_past + 1}, and the scores are one row of "
         f"{n_past + 1}.",
         f"One layer. A row of each rectangle is a token, heads and widths are drawn small. Decode: "
-        f"one row everywhere, except for the keys, {n_past} of them from the cache (pale).",
+        f"one row everywhere, except for the keys, {n_past} of them from the cache (pale). F is d_ff.",
     )
-
-
-def _sizes(shape: tuple[int, ...]) -> str:
-    return " × ".join(map(str, shape))
 
 
 def _grid(
     axis: Axes,
-    rows: int,
-    columns: int,
-    room: int,
+    size: tuple[int, int],
+    room: tuple[int, int],
     colour: str,
     title: str,
     triangle: bool = False,
     n_old: int = 0,
 ) -> None:
-    """A rectangle of cells; in a triangle, what a token may not see is left pale."""
-    for r in range(rows):
-        for c in range(columns):
-            pale = (triangle and c > r) or r < n_old
-            face = _PAPER if pale and triangle else colour
-            axis.add_patch(
-                Rectangle(
-                    (c, r), 1, 1, facecolor=face, alpha=0.35 if r < n_old else 1, edgecolor="white"
-                )
-            )
-    axis.set(xlim=(0, columns), ylim=(room, 0), xticks=[], yticks=[])
+    """A rectangle of cells, (rows, columns), in a room for so many. In a triangle, what a token may
+    not see is left pale; the first n_old rows are pale, too."""
+    for r in range(size[0]):
+        for c in range(size[1]):
+            face = _PAPER if triangle and c > r else colour
+            alpha = 0.35 if r < n_old else 1
+            axis.add_patch(Rectangle((c, r), 1, 1, facecolor=face, alpha=alpha, edgecolor="white"))
+    axis.set(xlim=(0, room[1]), ylim=(room[0], 0), xticks=[], yticks=[])
     axis.set_title(title, fontsize=9)
     for side in axis.spines.values():
         side.set_visible(False)
@@ -177,66 +176,35 @@ class Shared(NamedTuple):
         return self.chunks[-1][1]
 
 
-def simulate_sharing(
-    iteration_seconds: Mapping[int, float], prompt_len: int, chunk_size: int, around: int = 6
-) -> Shared:
-    """Iterations that carry one token of the stream, and a chunk of the prompt while there is one.
-
-    Args:
-        iteration_seconds: what an iteration of so many tokens takes; between them, straight lines.
-        prompt_len: tokens of the newcomer's prompt.
-        chunk_size: of which so many at most enter in one iteration.
-        around: tokens of the stream that are shown before and after.
-    """
-
-    def cost(n_tokens: int) -> float:
-        sizes = sorted(iteration_seconds)
-        slope = (iteration_seconds[sizes[-1]] - iteration_seconds[sizes[-2]]) / (
-            sizes[-1] - sizes[-2]
-        )
-        beyond = max(n_tokens - sizes[-1], 0) * slope
-        return float(np.interp(n_tokens, sizes, [iteration_seconds[n] for n in sizes])) + beyond
-
-    now, tokens, chunks = 0.0, [-step * cost(1) for step in range(around)][::-1], []
-    for done in range(0, prompt_len, chunk_size):
-        before, now = now, now + cost(min(chunk_size, prompt_len - done) + 1)
-        chunks.append((before, now))
-        tokens.append(now)
-    for _ in range(around):
-        now += cost(2)
-        tokens.append(now)
-    return Shared(tokens, chunks)
-
-
-def draw_sharing(
-    iteration_seconds: Mapping[int, float], prompt_len: int, chunk_size: int, sizes: Sequence[int]
-) -> Picture:
+def draw_sharing(runs: Mapping[int, Shared], chunk_size: int) -> Picture:
     """A stream and a long prompt on one machine, for one chunk size, and the trade over all.
 
     Args:
-        iteration_seconds, prompt_len, chunk_size: as for `simulate_sharing`.
-        sizes: chunk sizes of the trade's curve.
+        runs: measured, by chunk size.
+        chunk_size: the one to show.
     """
-    shown = simulate_sharing(iteration_seconds, prompt_len, chunk_size)
-    trade = [simulate_sharing(iteration_seconds, prompt_len, size) for size in sizes]
+    shown, sizes = runs[chunk_size], sorted(runs)
     gap, ttft = shown.longest_gap * 1e3, shown.ttft * 1e3
     with course_style():
         figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3), width_ratios=[3, 2])
         for number, (begin, end) in enumerate(shown.chunks):
-            colour = BLUE if number % 2 == 0 else SKY
-            left.add_patch(
-                Rectangle((begin * 1e3, 0.1), (end - begin) * 1e3, 0.5, facecolor=colour)
-            )
-        left.plot(
-            np.array(shown.tokens) * 1e3, np.full(len(shown.tokens), 1.2), "v", color=VERMILION
-        )
+            colour = SKY if number % 2 else BLUE
+            corner, width = (begin * 1e3, 0.1), (end - begin) * 1e3
+            left.add_patch(Rectangle(corner, width, 0.5, facecolor=colour))
+        times = np.array(shown.tokens) * 1e3
+        left.plot(times, np.full(len(times), 1.2), "v", color=VERMILION)
         left.axvline(0, color=GREY, linestyle=":")
         left.set(ylim=(0, 1.7), xlabel="ms after the prompt arrived")
         left.set_yticks([0.35, 1.2], ["newcomer:\nchunks", "other stream:\ntokens"])
         left.set_title(f"chunks of {chunk_size}: longest gap {gap:.1f} ms, TTFT {ttft:.1f} ms")
         for values, colour, mark, name in (
-            ([one.longest_gap * 1e3 for one in trade], VERMILION, "v-", "other's longest gap"),
-            ([one.ttft * 1e3 for one in trade], BLUE, "s-", "newcomer's TTFT"),
+            (
+                [runs[size].longest_gap * 1e3 for size in sizes],
+                VERMILION,
+                "v-",
+                "other's longest gap",
+            ),
+            ([runs[size].ttft * 1e3 for size in sizes], BLUE, "s-", "newcomer's TTFT"),
         ):
             right.plot(sizes, values, mark, color=colour, label=name)
         right.axvline(chunk_size, color=GREY, linestyle=":")
@@ -246,12 +214,13 @@ def draw_sharing(
         right.legend(fontsize=8)
     return Picture(
         figure,
-        f"Left: a prompt of {prompt_len} tokens enters in {len(shown.chunks)} chunks; the other "
-        f"stream's tokens come at their ends, with a longest gap of {gap:.1f} ms; the newcomer's "
-        f"first token comes after {ttft:.1f} ms. Right: with larger chunks the gap grows and the "
-        f"TTFT falls.",
-        f"With chunks of {chunk_size} the other stream stalls for {gap:.1f} ms at most, and the "
-        f"newcomer waits {ttft:.1f} ms. Small chunks: short gaps, a later first token.",
+        f"Left: a prompt enters in {len(shown.chunks)} chunks; the other stream's tokens come between "
+        f"them, with a longest gap of {gap:.1f} ms; the newcomer's prefill ends after {ttft:.1f} ms. "
+        f"Right, for chunks from {sizes[0]} to {sizes[-1]}: the longest gap goes from "
+        f"{runs[sizes[0]].longest_gap * 1e3:.1f} to {runs[sizes[-1]].longest_gap * 1e3:.1f} ms, the "
+        f"TTFT from {runs[sizes[0]].ttft * 1e3:.1f} to {runs[sizes[-1]].ttft * 1e3:.1f} ms.",
+        f"Measured here. With chunks of {chunk_size} the other stream stalls for {gap:.1f} ms at most, "
+        f"and the newcomer waits {ttft:.1f} ms. Small chunks: short gaps, a later first token.",
     )
 
 

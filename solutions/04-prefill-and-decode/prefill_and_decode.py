@@ -3,8 +3,8 @@
 #
 # {{badge}}
 #
-# **Why is the second token faster than the first?** Here is the answer, and what a serving engine makes of
-# it.
+# **Why is the second token faster than the first?** Here is the answer, and what a serving engine
+# makes of it.
 #
 # **After this lesson you can**
 #
@@ -14,8 +14,8 @@
 #
 # **Time:** 75 minutes. **Points:** 10. **Needs:** lesson 03; its answers are given.
 #
-# > **Predict.** A prompt of 500 tokens goes in, then one token at a time. How many times longer does the
-# > first token take than the second: 500 times, 20 times, or the same?
+# > **Predict.** A prompt of 500 tokens goes in, then one token at a time. How many times longer
+# > does the first token take than the second: 500 times, 20 times, or the same?
 
 # %% tags=["setup"]
 
@@ -38,7 +38,7 @@ from course.model import Attention, MiniGPT
 import time
 
 from course.checks import prefill_and_decode as checks
-from course.machine import one_thread, seconds
+from course.machine import one_thread
 from course.minigpt.kv_cache import KVCache, generate_cached
 from course.plots.prefill_and_decode import draw_padding, draw_phases, draw_timeline
 from course.plots.style import show
@@ -47,19 +47,20 @@ from course.tokenizer import PAD, decode, encode
 from course.widgets.prefill_and_decode import share_a_machine
 
 storyteller = MiniGPT.from_weights("story")
+prompt = torch.cat([encode(tell(seed).text) for seed in (7, 8)], dim=1)[:, :500]
 
 # %% [markdown]
 # ## The picture
 #
-# The same layers, the same weights. What differs is `T`, the number of new tokens: the whole prompt in
-# **prefill**, one in **decode**.
+# The same layers, the same weights. What differs is `T`, the number of new tokens: the whole prompt
+# in **prefill**, one in **decode**.
 
 # %%
 show(draw_phases(storyteller.config, prompt_len=12, n_past=15))
 
 # %% [markdown]
-# In prefill every weight that is read serves 12 rows; in decode it serves one. And the scores of a decode
-# step are `n_past + 1` wide: its own key is appended first.
+# In prefill every weight that is read serves 12 rows; in decode it serves one. And the scores of a
+# decode step are `n_past + 1` wide: its own key is appended first.
 #
 # ## 1 · Prefill, in chunks
 #
@@ -70,15 +71,15 @@ show(draw_phases(storyteller.config, prompt_len=12, n_past=15))
 # before anything is stored**: a half-fed prompt is worse than none.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Look for room once, for all of it. Then chunk after chunk, each behind the one before; the cache knows
-# where that is.
+# Look for room once, for all of it. Then chunk after chunk, each behind the one before; the cache
+# knows where that is.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # prompt (B, P) → chunks (B, chunk_size), the last one perhaps shorter → logits (B, T, V) → (B, V).
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# One <code>if … raise CacheFull</code>; a loop over <code>Tensor.split</code> along dimension 1; one
-# index into what the last turn left.
+# One <code>if … raise CacheFull</code>; a loop over <code>Tensor.split</code> along dimension 1;
+# one index into what the last turn left.
 # </details>
 
 
@@ -127,19 +128,19 @@ grade("prefill_and_decode.too_long_a_prompt_changes_nothing", globals())
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# All but one row of those logits were computed for nobody. Our 243 words forgive it. With 128,256 words
-# and 2,048 prompt tokens in float32 they would take 1.05 GB: an engine sends the last row alone through
-# `lm_head`.
+# All but one row of those logits were computed for nobody. Our 243 words forgive it. With 128,256
+# words and 2,048 prompt tokens in float32 they would take 1.05 GB: an engine sends the last row
+# alone through `lm_head`.
 #
 # ## 2 · A stream
 #
 # *Difficulty 3 of 5 · importance 5 of 5 · 10 minutes*
 #
-# Users read along, so a token leaves as soon as it is known. In Python that is a *generator*: `yield`
-# hands out a token and pauses until the next one is asked for.
+# Users read along, so a token leaves as soon as it is known. In Python that is a *generator*:
+# `yield` hands out a token and pauses until the next one is asked for.
 #
-# **The common wrong answer** prefills all but the last prompt token and lets a decode step choose the
-# first new one. Same text, one pass too many: *the first token belongs to prefill*.
+# **The common wrong answer** prefills all but the last prompt token and lets a decode step choose
+# the first new one. Same text, one pass too many: *the first token belongs to prefill*.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Two phases, two places that yield: one after the prefill, one in the loop.
@@ -208,12 +209,13 @@ grade("prefill_and_decode.no_step_before_it_is_asked_for", globals())
 # *Difficulty 2 of 5 · importance 4 of 5 · 8 minutes*
 #
 # * **TTFT**, time to first token: from the request to the first token.
-# * **ITL**, inter-token latency: the gaps *between* tokens, so n - 1 of them. Mean, median (p50) and p99,
-#   for one bad gap in a hundred is what people notice.
-# * **Tokens per second** of the decode phase: tokens after the first, by the seconds since the first.
+# * **ITL**, inter-token latency: the gaps *between* tokens, so n - 1 of them. Mean, median (p50)
+#   and p99, for one bad gap in a hundred is what people notice.
+# * **Tokens per second** of the decode phase: tokens after the first, by the seconds since the
+#   first.
 #
-# Percentile q of m sorted gaps stands at place q · (m - 1), counted from 0; between two places, draw a
-# straight line.
+# Percentile q of m sorted gaps stands at place q · (m - 1), counted from 0; between two places,
+# draw a straight line.
 #
 # <details><summary>Hint 1: the idea</summary>
 # The first stamp ends the prefill and starts the decode phase. It belongs to no gap before it.
@@ -222,8 +224,8 @@ grade("prefill_and_decode.no_step_before_it_is_asked_for", globals())
 # n stamps → n - 1 gaps → three numbers. One stamp: no gap, so <code>None</code>, not 0.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# <code>np.diff</code>, <code>np.percentile</code>, and the case of a single stamp. Stay in float64: a
-# clock that has run for days leaves no digits for milliseconds in float32.
+# <code>np.diff</code>, <code>np.percentile</code>, and the case of a single stamp. Stay in float64:
+# a clock that has run for days leaves no digits for milliseconds in float32.
 # </details>
 
 
@@ -266,13 +268,12 @@ grade("prefill_and_decode.first_token_is_no_gap", globals())
 # Now the answer to the question at the top, on your machine. Was it 500, 20 or 1?
 
 # %%
-prompt = torch.cat([encode(tell(seed).text) for seed in (7, 8)], dim=1)[:, :500]
 cache = KVCache(storyteller.config, batch=1, max_len=600)
 with one_thread():
     list(stream(storyteller, prompt[:, :50], 4, cache))  # warm-up
     cache.reset()
     start, stamps = time.perf_counter(), []
-    for token in stream(storyteller, prompt, 40, cache, chunk_size=500):
+    for _ in stream(storyteller, prompt, 40, cache, chunk_size=500):
         stamps.append(time.perf_counter())
 latency = latency_metrics(start, stamps)
 print(f"TTFT {latency.ttft * 1e3:.1f} ms for {prompt.shape[1]} prompt tokens")
@@ -281,15 +282,16 @@ print(f"     {latency.tokens_per_second:.0f} tokens per second in the decode pha
 show(draw_timeline(prompt.shape[1], start, stamps))
 
 # %% [markdown]
-# The second token is faster because its step computes *one* row, where the first waited for 500. It is not
-# 500 times faster: a step must still read every weight. Per row, decode is the dear phase.
+# The second token is faster because its step computes *one* row, where the first waited for 500. It
+# is not 500 times faster: a step must still read every weight. Per row, decode is the dear phase.
 #
-# > **Spot the slip.** A popular table says: prefill time is "linear in N", and decode is limited by "cache
-# > reads". Test both with a 70B model in fp16 (140 GB of weights, 327,680 bytes of cache a token).
+# > **Spot the slip.** A popular table says: prefill time is "linear in N", and decode is limited by
+# > "cache reads". Test both with a 70B model in fp16 (140 GB of weights, 327,680 bytes of cache a
+# > token).
 #
 # <details><summary>Answer</summary>
-# Attention in prefill has N² / 2 scores: beside the matrices that is little at 2,000 tokens, and much at
-# 100,000. And at 2,000 tokens a step reads 0.66 GB of cache and 140 GB of weights.
+# Attention in prefill has N² / 2 scores: beside the matrices that is little at 2,000 tokens, and
+# much at 100,000. And at 2,000 tokens a step reads 0.66 GB of cache and 140 GB of weights.
 # </details>
 #
 # ## 4 · Why input is priced below output
@@ -307,37 +309,29 @@ for name, rows in (
     print(f"{name:<26} {2 * parameters:>9.2g} {parameters * bytes_each / rows:>20,.0f}")
 
 # %% [markdown]
-# The same FLOPs, a thousandth of the reading. Batching users closes most of the gap, not all: each brings a
-# cache of its own. Lesson 05 turns bytes into seconds.
+# The same FLOPs, a thousandth of the reading. Batching users closes most of the gap, not all: each
+# brings a cache of its own. Lesson 05 turns bytes into seconds.
 #
 # ## 5 · What chunks are for
 #
-# A machine that prefills 500 tokens in one go serves nobody else meanwhile: every other stream stalls. Cut
-# the prompt into chunks, and each iteration can carry a chunk *and* everybody's next token.
+# A machine that prefills 500 tokens in one go serves nobody else meanwhile: every other stream
+# stalls. Cut the prompt into chunks, and each iteration can carry a chunk *and* everybody's next
+# token.
 #
-# > **Predict.** Smaller chunks: what happens to the longest gap of the others, and to the newcomer's TTFT?
+# > **Predict.** Smaller chunks: what happens to the longest gap of the others, and to the
+# > newcomer's TTFT?
 
 # %%
-iteration_seconds = {}
-with one_thread():
-    for n in (1, 16, 64, 128, 256, 500):
-        chunk = prompt[:, :n]
-        cache = KVCache(storyteller.config, batch=1, max_len=500)
-
-        def feed(chunk=chunk, cache=cache):
-            cache.reset()
-            forward_cached(storyteller, chunk, cache)
-
-        iteration_seconds[n] = min(seconds(feed))
-share_a_machine(iteration_seconds, prompt_len=500)
+share_a_machine(storyteller, forward_cached, KVCache, prompt)
 
 # %% [markdown]
-# Measured costs of an iteration, simulated queue. Lesson 10 builds the scheduler.
+# Move the slider. Here a chunk and a token take turns; an engine puts both into one forward pass.
+# Lesson 10 builds its scheduler.
 #
 # ## 6 · Going back
 #
-# A user edits the last question. What both texts share need not be computed again: `truncate` to the
-# common prefix, feed the rest.
+# A user edits the last question. What both texts share need not be computed again: `truncate` to
+# the common prefix, feed the rest.
 
 
 # %%
@@ -371,8 +365,8 @@ grade("prefill_and_decode.rollback_equals_a_fresh_start", globals())
 #
 # *Difficulty 3 of 5 · importance 4 of 5 · 20 minutes*
 #
-# One batch is one tensor, so short prompts are filled up: **on the left**. Then every prompt ends in the
-# last column, and one column of new tokens continues all rows.
+# One batch is one tensor, so short prompts are filled up: **on the left**. Then every prompt ends
+# in the last column, and one column of new tokens continues all rows.
 
 # %%
 show(draw_padding(["The cat", "The dog slept by the", "Good night"]))
@@ -381,8 +375,8 @@ show(draw_padding(["The cat", "The dog slept by the", "Good night"]))
 # A pad is no token: nobody may see it, and no position counts it.
 #
 # <details><summary>Hint 1: the idea</summary>
-# A tensor full of pads; write each prompt to the end of its row. Count pads by lengths: an id equal to
-# <code>pad_id</code> may be a token of the prompt.
+# A tensor full of pads; write each prompt to the end of its row. Count pads by lengths: an id equal
+# to <code>pad_id</code> may be a token of the prompt.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # tokens (B, T) with T the longest length; n_pads (B,).
@@ -426,9 +420,9 @@ grade("prefill_and_decode.pads_stand_on_the_left", globals())
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now the mask. A token sees its own row's tokens up to itself. What a *pad* sees interests nobody, but it
-# must see **something**: softmax over nothing is 0 / 0 = NaN, and in the next layer 0 · NaN is NaN for all who
-# hide that pad.
+# Now the mask. A token sees its own row's tokens up to itself. What a *pad* sees interests nobody,
+# but it must see **something**: softmax over nothing is 0 / 0 = NaN, and in the next layer 0 · NaN
+# is NaN for all who hide that pad.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Three conditions: not after me; not a pad; and each place may see itself, pad or not.
@@ -437,7 +431,8 @@ grade("prefill_and_decode.pads_stand_on_the_left", globals())
 # Causal (T, S) against places (S,) compared with n_pads as (B, 1, 1, 1): gives (B, 1, T, S).
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# <code>causal_mask</code> of lesson 03, one comparison with <code>&</code>, one with <code>|</code>.
+# <code>causal_mask</code> of lesson 03, one comparison with <code>&</code>, one with
+# <code>|</code>.
 # </details>
 
 
@@ -472,12 +467,13 @@ grade("prefill_and_decode.pads_are_never_seen", globals())
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# > **Predict.** Rotary attention sees only *differences* of positions. Which mistake does it forgive: (a)
-# > counting pads as positions, always; (b) counting them in decode only?
+# > **Predict.** Rotary attention sees only *differences* of positions. Which mistake does it
+# > forgive: (a) counting pads as positions, always; (b) counting them in decode only?
 #
 # <details><summary>Answer</summary>
-# (a): the whole row is shifted, all differences stay. (b) tears the new token away from its prompt, by
-# as many places as there are pads. Models with <em>learned</em> positions forgive neither, so we count right.
+# (a): the whole row is shifted, all differences stay. (b) tears the new token away from its prompt,
+# by as many places as there are pads. Models with <em>learned</em> positions forgive neither, so we
+# count right.
 # </details>
 #
 # <details><summary>Hint 1: the idea</summary>
@@ -487,7 +483,8 @@ grade("prefill_and_decode.pads_are_never_seen", globals())
 # Places (T,), the last T of S; pads (B, 1); positions (B, T).
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# One <code>arange</code>, one difference, one <code>clamp</code>: a pad's position must not be negative.
+# One <code>arange</code>, one difference, one <code>clamp</code>: a pad's position must not be
+# negative.
 # </details>
 
 
@@ -541,12 +538,14 @@ def forward_ragged(model: MiniGPT, tokens: Tensor, n_pads: Tensor, cache: KVCach
     n_new, n_visible = tokens.shape[1], len(cache) + tokens.shape[1]
     positions = ragged_positions(n_new, n_visible, n_pads)
     mask = ragged_mask(n_new, n_visible, n_pads)
-    x = model.embed(tokens)
+    hidden = model.embed(tokens)  # (B, T, C)
     for i, block in enumerate(model.blocks):
-        x = attend_ragged(block.attn, block.attn_norm(x), positions, mask, cache, i) + x
-        x = block.mlp(block.mlp_norm(x)) + x
+        normed = block.attn_norm(hidden)
+        hidden = attend_ragged(block.attn, normed, positions, mask, cache, i) + hidden
+        hidden = block.mlp(block.mlp_norm(hidden)) + hidden
     cache.advance(n_new)
-    return model.lm_head(model.norm(x))
+    logits = model.lm_head(model.norm(hidden))
+    return logits
 
 
 # %% nbgrader={"grade_id": "each_row_equals_itself_alone", "points": 1}
@@ -575,23 +574,25 @@ for text, row in zip(texts, torch.cat(written, dim=1), strict=True):
 # ## Check yourself
 #
 # <details><summary>Why is the second token faster than the first?</summary>
-# The first waits until the prompt's rows are computed, all of them; the second for one row. <em>Common
-# wrong answer:</em> "because of the cache". The cache keeps token 100 as fast as token 2; the first token
-# would be slow with or without.
+# The first waits until the prompt's rows are computed, all of them; the second for one row.
+# <em>Common wrong answer:</em> "because of the cache". The cache keeps token 100 as fast as token
+# 2; the first token would be slow with or without.
 # </details>
 # <details><summary>How wide are the scores of the step that computes token 2, after a prompt of P?</summary>
-# P + 1: n_past is P, and its own key. <em>Common wrong answer:</em> P + 2. Token 2 is chosen, not fed.
+# P + 1: n_past is P, and its own key. <em>Common wrong answer:</em> P + 2. Token 2 is chosen, not
+# fed.
 # </details>
 # <details><summary>A stream of 101 tokens: 1 s to the first, 3 s in all. Tokens per second?</summary>
-# 100 / 2 = 50. <em>Common wrong answer:</em> 101 / 3 = 34, which mixes the phases and falls as the prompt
-# grows.
+# 100 / 2 = 50. <em>Common wrong answer:</em> 101 / 3 = 34, which mixes the phases and falls as the
+# prompt grows.
 # </details>
 # <details><summary>Do chunks make a prompt faster?</summary>
-# No: a little slower, for each chunk reads all weights again. <em>Common wrong answer:</em> "yes, less at
-# a time". They are for the others.
+# Small ones make it slower: each reads all weights again. (Middle ones may win a little where, as
+# here, masked scores are computed too.) <em>Common wrong answer:</em> "yes, that is what they are
+# for". They are for the others.
 # </details>
 #
 # ## Next
 #
-# Bytes and FLOPs disagree about what is dear. **Lesson 05** measures both limits of your machine, and
-# predicts every point between them.
+# Bytes and FLOPs disagree about what is dear. **Lesson 05** measures both limits of your machine,
+# and predicts every point between them.

@@ -177,10 +177,11 @@ def draw_edit(seed: int) -> Challenge:
     rng = np.random.default_rng(seed)
     challenge = draw_model(rng)
     V = challenge["config"]["vocab_size"]
-    shared, first = int(rng.integers(3, 6)), int(rng.integers(2, 4))
+    shared, n_new = int(rng.integers(3, 6)), int(rng.integers(3, 5))
+    first = n_new + int(rng.integers(0, 2))  # so long that what is cut off would not fit as well
     lengths = {"shared": shared, "first": first, "second": first + int(rng.integers(1, 3))}
     parts = {name: draw_tokens(rng, B, n, V) for name, n in lengths.items()}
-    return {**challenge, **parts, "n_new": int(rng.integers(3, 5))}
+    return {**challenge, **parts, "n_new": n_new}
 
 
 def probe_edit(student: SimpleNamespace, challenge: Challenge) -> Evidence:
