@@ -332,10 +332,12 @@ def latency_zero_for_no_gap(start, stamps):
 
 def latency_in_float32(start, stamps):
     check_stamps(start, stamps)
-    gaps = torch.tensor(stamps).diff().double().numpy()
-    return (
-        _latency(start, stamps, gaps=gaps) if len(gaps) else Latency(stamps[0] - start, *[None] * 4)
-    )
+    if len(stamps) == 1:
+        return reference.latency_metrics(start, stamps)
+    gaps = torch.tensor(stamps).diff().double()
+    p50, p99 = gaps.quantile(torch.tensor([0.5, 0.99], dtype=torch.float64)).tolist()
+    mean = gaps.mean().item()
+    return Latency(stamps[0] - start, mean, p50, p99, 1 / mean if mean else math.inf)
 
 
 def latency_ttft_to_the_second(start, stamps):

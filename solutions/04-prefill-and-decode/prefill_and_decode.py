@@ -66,8 +66,8 @@ show(draw_phases(storyteller.config, prompt_len=12, n_past=15))
 #
 # *Difficulty 2 of 5 · importance 5 of 5 · 10 minutes*
 #
-# The prompt may enter whole or in pieces: lesson 03's `forward_cached` takes both. Only the last
-# position's logits matter: they choose the first new token. **A prompt that does not fit is refused
+# The prompt may enter whole or in pieces: `forward_cached` takes both. Only the last position's
+# logits matter: they choose the first new token. **A prompt that does not fit is refused
 # before anything is stored**: a half-fed prompt is worse than none.
 #
 # <details><summary>Hint 1: the idea</summary>
@@ -210,7 +210,7 @@ grade("prefill_and_decode.no_step_before_it_is_asked_for", globals())
 #
 # * **TTFT**, time to first token: from the request to the first token.
 # * **ITL**, inter-token latency: the gaps *between* tokens, so n - 1 of them. Mean, median (p50)
-#   and p99, for one bad gap in a hundred is what people notice.
+#   and p99: the one bad gap in a hundred is what people notice.
 # * **Tokens per second** of the decode phase: tokens after the first, by the seconds since the
 #   first.
 #
@@ -265,7 +265,7 @@ grade("prefill_and_decode.first_token_is_no_gap", globals())
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now the answer to the question at the top, on your machine. Was it 500, 20 or 1?
+# Now the question at the top, on your machine. Was it 500, 20 or 1?
 
 # %%
 cache = KVCache(storyteller.config, batch=1, max_len=600)
@@ -283,7 +283,7 @@ show(draw_timeline(prompt.shape[1], start, stamps))
 
 # %% [markdown]
 # The second token is faster because its step computes *one* row, where the first waited for 500. It
-# is not 500 times faster: a step must still read every weight. Per row, decode is the dear phase.
+# is not 500 times faster: a step still starts every operation and reads every weight, for one row.
 #
 # > **Spot the slip.** A popular table says: prefill time is "linear in N", and decode is limited by
 # > "cache reads". Test both with a 70B model in fp16 (140 GB of weights, 327,680 bytes of cache a
@@ -296,7 +296,7 @@ show(draw_timeline(prompt.shape[1], start, stamps))
 #
 # ## 4 · Why input is priced below output
 #
-# No prices, only arithmetic: what one token costs in each phase.
+# No prices, only arithmetic: one token in each phase.
 
 # %%
 parameters, bytes_each = 70e9, 2
@@ -325,8 +325,7 @@ for name, rows in (
 share_a_machine(storyteller, forward_cached, KVCache, prompt)
 
 # %% [markdown]
-# Move the slider. Here a chunk and a token take turns; an engine puts both into one forward pass.
-# Lesson 10 builds its scheduler.
+# Move the slider. Here a chunk and a token take turns; an engine puts both into one pass (lesson 10).
 #
 # ## 6 · Going back
 #
@@ -578,11 +577,11 @@ for text, row in zip(texts, torch.cat(written, dim=1), strict=True):
 # <em>Common wrong answer:</em> "because of the cache". The cache keeps token 100 as fast as token
 # 2; the first token would be slow with or without.
 # </details>
-# <details><summary>How wide are the scores of the step that computes token 2, after a prompt of P?</summary>
-# P + 1: n_past is P, and its own key. <em>Common wrong answer:</em> P + 2. Token 2 is chosen, not
+# <details><summary>After a prompt of P, how wide are the scores of the first step?</summary>
+# P + 1: P cached, and its own. <em>Common wrong answer:</em> P + 2. The second token is chosen, not
 # fed.
 # </details>
-# <details><summary>A stream of 101 tokens: 1 s to the first, 3 s in all. Tokens per second?</summary>
+# <details><summary>101 tokens: 1 s to the first, 3 s in all. Tokens per second?</summary>
 # 100 / 2 = 50. <em>Common wrong answer:</em> 101 / 3 = 34, which mixes the phases and falls as the
 # prompt grows.
 # </details>

@@ -69,7 +69,8 @@ def latency_verdict(truth: Callable[[float, list[float]], Latency]) -> Callable[
     def judge(challenge: Challenge, evidence: Evidence) -> Verdict:
         for (start, stamps), got in zip(challenge["streams"], evidence["numbers"], strict=True):
             shown = ", ".join(f"{(stamp - start) * 1e3:.1f}" for stamp in stamps[:9])
-            case = f"{len(stamps)} tokens, {shown}{' …' * (len(stamps) > 9)} ms after a start at {start:,.0f} s"
+            more = " …" if len(stamps) > 9 else ""
+            case = f"{len(stamps)} tokens, {shown}{more} ms after a start at {start:,.0f} s"
             if len(got) != len(FIELDS):
                 return failed(f"{case}: latency_metrics gave {got}, wanted is a Latency.")
             for name, value, right in zip(FIELDS, got, truth(start, stamps), strict=True):
