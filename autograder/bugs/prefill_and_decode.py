@@ -465,10 +465,6 @@ def positions_below_zero(n_new, n_visible, n_pads):
     return torch.arange(n_visible - n_new, n_visible) - n_pads.unsqueeze(1)
 
 
-def positions_of_the_longest(n_new, n_visible, n_pads):
-    return reference.ragged_positions(n_new, n_visible, n_pads.min().expand(len(n_pads)))
-
-
 def _bug(check, name, story, family, mistake, **answer):
     return Bug(name, story, f"prefill_and_decode.{check}", family, mistake, answer)
 
@@ -545,7 +541,7 @@ BUGS = [
         CHUNKS,
         "prefill_feeds_one_by_one",
         "Token after token, as in decode: every weight is read once for each of them.",
-        "cost",
+        "feeding",
         "a prompt that goes in token by token",
         prefill=prefill_feeds_one_by_one,
     ),
@@ -553,7 +549,7 @@ BUGS = [
         CHUNKS,
         "prefill_takes_the_number_of_chunks",
         "Tensor.chunk for Tensor.split: chunk_size is the number of chunks.",
-        "arguments",
+        "feeding",
         "a chunk size that is taken for the number of chunks",
         prefill=prefill_takes_the_number_of_chunks,
     ),
@@ -817,7 +813,7 @@ BUGS = [
         PADS,
         "pad_on_the_right",
         "pad_sequence as it is: the prompts end in different columns.",
-        "writes",
+        "position",
         "pads that stand behind the prompts",
         pad_prompts=pad_on_the_right,
     ),
@@ -841,7 +837,7 @@ BUGS = [
         PADS,
         "pads_all_zero",
         "torch.zeros to begin with, whatever pad_id is.",
-        "arguments",
+        "feeding",
         "pads of id zero, whatever was asked for",
         pad_prompts=pads_all_zero,
     ),
@@ -972,14 +968,6 @@ BUGS = [
         "position",
         "pads with negative positions",
         ragged_positions=positions_below_zero,
-    ),
-    _bug(
-        POSITIONS,
-        "positions_of_the_longest",
-        "One count of pads for all rows.",
-        "position",
-        "positions of the longest row, for every row",
-        ragged_positions=positions_of_the_longest,
     ),
     _bug(
         ALONE,

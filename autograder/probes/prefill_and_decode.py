@@ -47,7 +47,7 @@ def probe_chunks(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     for size in challenge["sizes"]:
         model, prompt = build_model(challenge), torch.from_numpy(challenge["prompt"].copy())
         Meanings(model).begin(challenge["tables"])
-        logits = student.prefill(model, prompt, new_cache(challenge, prompt.shape[1]), size)
+        logits = student.prefill(model, prompt, new_cache(challenge, prompt.shape[1] + 1), size)
         exchanged.append(logits.numpy())
     return {**evidence, "exchanged": exchanged}
 

@@ -146,27 +146,45 @@ every_chunk_size_gives_the_same_logits = Check(
 def probe_no_room(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     model, prompt = build_model(challenge), torch.from_numpy(challenge["prompt"].copy())
     P = prompt.shape[1]
-    cache = new_cache(challenge, P)
+    small, cache = new_cache(challenge, P - 1), new_cache(challenge, P)
+    evidence: Evidence = {
+        "alone": outcome(lambda: student.prefill(model, prompt, small, 2)),
+        "alone_held": len(small),
+    }
     student.prefill(model, prompt[:, :3], cache, 2)
-    refused = outcome(lambda: student.prefill(model, prompt[:, : P - 2], cache, 2))
-    held = len(cache)
+    evidence["before"] = len(cache)
+    evidence["refused"] = outcome(lambda: student.prefill(model, prompt[:, : P - 2], cache, 2))
+    evidence["held"] = len(cache)
     rest: list[np.ndarray] = []
-    exact = outcome(lambda: rest.append(student.prefill(model, prompt[:, 3:], cache, 2).numpy()))
-    sizes = [
+    evidence["exact"] = outcome(
+        lambda: rest.append(student.prefill(model, prompt[:, 3:], cache, 2).numpy())
+    )
+    evidence["sizes"] = [
         outcome(lambda size=size: student.prefill(model, prompt, cache, size)) for size in (0, -1)
     ]
-    return {"refused": refused, "held": held, "exact": exact, "rest": rest, "sizes": sizes}
+    return {**evidence, "rest": rest}
 
 
 def no_room_verdict(truth: Truth) -> Callable[..., Verdict]:
     def judge(challenge: Challenge, evidence: Evidence) -> Verdict:
         P = challenge["prompt"].shape[1]
+        if evidence["alone"] != "CacheFull" or evidence["alone_held"] != 0:
+            return failed(
+                f"An empty cache of {P - 1} places, and a prompt of {P} comes in chunks of 2: "
+                f"{evidence['alone']}, and then it holds {evidence['alone_held']}. Wanted is "
+                f"CacheFull, and 0. When can you know that the last chunk will not fit?"
+            )
         case = f"A cache of {P} places holds 3 tokens"
+        if evidence["before"] != 3:
+            return failed(
+                f"3 tokens were fed in chunks of 2, and the cache holds {evidence['before']}. Does "
+                f"the check above pass?"
+            )
         if evidence["refused"] != "CacheFull" or evidence["held"] != 3:
             return failed(
                 f"{case}, and a prompt of {P - 2} comes in chunks of 2: {evidence['refused']}, and "
-                f"then it holds {evidence['held']}. Wanted is CacheFull, and 3 still. When can you "
-                f"know that the last chunk will not fit?"
+                f"then it holds {evidence['held']}. Wanted is CacheFull, and 3 still. How many tokens "
+                f"would be held after the last chunk?"
             )
         if evidence["exact"] != "returned":
             return failed(
