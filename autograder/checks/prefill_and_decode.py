@@ -48,7 +48,8 @@ def judge_chunks(challenge: Challenge, evidence: Evidence) -> Verdict:
         tables = np.repeat(challenge["tables"][: len(lengths)], lengths, axis=0)  # (P, V)
         meant = np.take_along_axis(tables.T, prompt, axis=0)  # (B, P): of column t, by table t
         wanted = logits(challenge, meant)[:, -1]
-        row, delta = chunks.apart(got, wanted) if got.shape == wanted.shape else (0, np.inf)
+        alike = not isinstance(got, str) and got.shape == wanted.shape
+        row, delta = chunks.apart(got, wanted) if alike else (0, np.inf)
         if delta > TOLERANCE:
             return failed(
                 f"A model whose words mean something else in every forward pass, a prompt of "

@@ -7,6 +7,7 @@ embedding are exchanged), and for a stream they have others again after each tok
 
 from __future__ import annotations
 
+from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +17,7 @@ import torch
 from course.checks import prefill_and_decode as visible
 from course.checks.check import Challenge, Evidence
 from course.checks.drawing import build_model
-from course.checks.prefill_and_decode.chunks import new_cache, probe_sizes
+from course.checks.prefill_and_decode.chunks import as_array, new_cache, probe_sizes
 from course.checks.prefill_and_decode.streaming import probe_laziness, record, start
 
 
@@ -48,7 +49,7 @@ def probe_chunks(student: SimpleNamespace, challenge: Challenge) -> Evidence:
         model, prompt = build_model(challenge), torch.from_numpy(challenge["prompt"].copy())
         Meanings(model).begin(challenge["tables"])
         logits = student.prefill(model, prompt, new_cache(challenge, prompt.shape[1] + 1), size)
-        exchanged.append(logits.numpy())
+        exchanged.append(as_array(logits))
     return {**evidence, "exchanged": exchanged}
 
 
@@ -60,11 +61,12 @@ def probe_turns(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     (P, n_new), turns = (prompt.shape[1], challenge["n_new"]), challenge["turns"]
     cache, meanings, given = new_cache(challenge, P + n_new + 2), Meanings(model), []
     meanings.begin(turns[0])
-    for token in start(student, model, prompt, n_new, cache, chunk_size=P):
+    for token in islice(start(student, model, prompt, n_new, cache, chunk_size=P), n_new + 1):
         given.append(token)
         meanings.begin(turns[min(len(given), n_new)])
-    last = given[-1].unsqueeze(1)
-    given += list(start(student, model, last, 1, cache, chunk_size=P))
+    if (seen := record(given))["tokens"].size:
+        last = torch.from_numpy(seen["tokens"][:, -1:].copy())
+        given += islice(start(student, model, last, 1, cache, chunk_size=P), 2)
     return {**evidence, "exchanged": record(given)}
 
 

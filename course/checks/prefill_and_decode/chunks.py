@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
 from course.checks.comparing import Truth, outcome, uncached
@@ -42,6 +44,11 @@ def chunks_of(length: int, chunk_size: int) -> list[int]:
     return [min(chunk_size, length - done) for done in range(0, length, chunk_size)]
 
 
+def as_array(value: Any) -> np.ndarray | str:
+    """A tensor's numbers; of anything else, what it is."""
+    return value.detach().numpy() if isinstance(value, Tensor) else f"a {type(value).__name__}"
+
+
 def apart(got: np.ndarray, wanted: np.ndarray) -> tuple[int, float]:
     """The row of (B, V) logits that differs most, and by how much; infinite where not finite."""
     delta = np.abs(got.astype(np.float64) - wanted).max(axis=-1)
@@ -69,7 +76,7 @@ def probe_sizes(student: SimpleNamespace, challenge: Challenge) -> Evidence:
         cache = new_cache(challenge, prompt.shape[1] + 2)
         with count_passes(model) as passes:
             logits = student.prefill(model, prompt, cache, size)
-        evidence["logits"].append(logits.numpy())
+        evidence["logits"].append(as_array(logits))
         evidence["passes"].append(passes)
         evidence["held"].append(len(cache))
     return evidence
@@ -87,10 +94,11 @@ def sizes_verdict(truth: Truth) -> Callable[..., Verdict]:
             strict=True,
         ):
             case, chunks = f"A prompt of {P} tokens, chunk_size {size}", chunks_of(P, size)
-            if logits.shape != wanted.shape:
+            if isinstance(logits, str) or logits.shape != wanted.shape:
+                kind = logits if isinstance(logits, str) else f"shape {logits.shape}"
                 return failed(
-                    f"{case}: got logits of shape {logits.shape}, wanted is (B, V) = "
-                    f"{wanted.shape}. Which token's logits choose the first new one?"
+                    f"{case}: prefill gave {kind}, wanted are logits (B, V) = {wanted.shape}. Which "
+                    f"token's logits choose the first new one?"
                 )
             if passes != chunks or held != P:
                 return failed(
@@ -115,7 +123,7 @@ def sizes_verdict(truth: Truth) -> Callable[..., Verdict]:
 
 def _about(passes: list[int], chunks: list[int]) -> str:
     if passes == chunks:
-        return "How often is each chunk counted as held?"
+        return "What puts a chunk into the cache, and how often?"
     if sum(passes) < sum(chunks):
         return "Which tokens never entered, and why?"
     if sum(passes) > sum(chunks):
@@ -155,14 +163,20 @@ def probe_no_room(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     evidence["before"] = len(cache)
     evidence["refused"] = outcome(lambda: student.prefill(model, prompt[:, : P - 2], cache, 2))
     evidence["held"] = len(cache)
-    rest: list[np.ndarray] = []
+    rest: list[np.ndarray | str] = []
     evidence["exact"] = outcome(
-        lambda: rest.append(student.prefill(model, prompt[:, 3:], cache, 2).numpy())
+        lambda: rest.append(as_array(student.prefill(model, prompt[:, 3:], cache, 2)))
     )
     evidence["sizes"] = [
         outcome(lambda size=size: student.prefill(model, prompt, cache, size)) for size in (0, -1)
     ]
     return {**evidence, "rest": rest}
+
+
+def _about_refusal(evidence: Evidence) -> str:
+    if evidence["alone_held"]:
+        return "When can you know that the last chunk will not fit?"
+    return "By which exception does a caller know that it is the room that is missing?"
 
 
 def no_room_verdict(truth: Truth) -> Callable[..., Verdict]:
@@ -172,7 +186,7 @@ def no_room_verdict(truth: Truth) -> Callable[..., Verdict]:
             return failed(
                 f"An empty cache of {P - 1} places, and a prompt of {P} comes in chunks of 2: "
                 f"{evidence['alone']}, and then it holds {evidence['alone_held']}. Wanted is "
-                f"CacheFull, and 0. When can you know that the last chunk will not fit?"
+                f"CacheFull, and 0. {_about_refusal(evidence)}"
             )
         case = f"A cache of {P} places holds 3 tokens"
         if evidence["before"] != 3:
@@ -193,7 +207,8 @@ def no_room_verdict(truth: Truth) -> Callable[..., Verdict]:
             )
         (rest,) = evidence["rest"]
         wanted = truth(challenge, challenge["prompt"])[:, -1]
-        row, delta = apart(rest, wanted) if rest.shape == wanted.shape else (0, np.inf)
+        alike = not isinstance(rest, str) and rest.shape == wanted.shape
+        row, delta = apart(rest, wanted) if alike else (0, np.inf)
         if delta > TOLERANCE:
             return failed(
                 f"{case}; a prompt that does not fit is refused, and then the rest of the text "

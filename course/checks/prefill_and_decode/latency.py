@@ -72,7 +72,7 @@ def latency_verdict(truth: Callable[[float, list[float]], Latency]) -> Callable[
             more = " …" if len(stamps) > 9 else ""
             case = f"{len(stamps)} tokens, {shown}{more} ms after a start at {start:,.0f} s"
             if len(got) != len(FIELDS):
-                return failed(f"{case}: latency_metrics gave {got}, wanted is a Latency.")
+                return failed(f"{case}: wanted is a Latency, got {str(got).strip('[]')}.")
             for name, value, right in zip(FIELDS, got, truth(start, stamps), strict=True):
                 problem = _wrong_number(f"{case}: {name}", name, value, right)
                 if problem:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
 from course.checks.comparing import Truth, uncached
 from course.checks.drawing import TOLERANCE, build_model, draw_model
-from course.checks.prefill_and_decode.chunks import B, apart, new_cache
+from course.checks.prefill_and_decode.chunks import B, apart, as_array, new_cache
 
 PAD = 0
 
@@ -42,17 +40,15 @@ def draw_prompts(seed: int) -> Challenge:
     return {"batches": [*batches, {"prompts": begins_with_it, "pad_id": pad_id}]}
 
 
-def as_array(value: Any) -> Any:
-    """A tensor's numbers; of anything else, what it is."""
-    return value.detach().numpy() if isinstance(value, Tensor) else f"a {type(value).__name__}"
-
-
 def probe_padding(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     padded, after = [], []
     for batch in challenge["batches"]:
         prompts = [torch.from_numpy(prompt.copy()) for prompt in batch["prompts"]]
-        tokens, n_pads = student.pad_prompts(prompts, batch["pad_id"])
-        padded.append((as_array(tokens), as_array(n_pads)))
+        result = student.pad_prompts(prompts, batch["pad_id"])
+        if not isinstance(result, tuple) or len(result) != 2:
+            kind = type(result).__name__
+            raise TypeError(f"pad_prompts gave a {kind}, wanted is a tuple: tokens and n_pads")
+        padded.append(tuple(map(as_array, result)))
         after.append([prompt.numpy() for prompt in prompts])
     return {"padded": padded, "after": after}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
@@ -71,7 +72,10 @@ def wrong_text(
 
 def start(student: SimpleNamespace, *arguments: Any, chunk_size: int = CHUNK) -> Any:
     """The student's stream, as an iterator whatever it is."""
-    return iter(student.stream(*arguments, chunk_size))
+    tokens = student.stream(*arguments, chunk_size)
+    if not isinstance(tokens, Iterable):
+        raise TypeError(f"stream gave {tokens!r}, from which no tokens come. Does it yield?")
+    return iter(tokens)
 
 
 # --- the text ------------------------------------------------------------------------------------
@@ -83,7 +87,7 @@ def probe_text(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     for name, n in (("text", n_new), ("one", 1), ("none", 0)):
         prompt = torch.from_numpy(challenge["prompt"].copy())
         cache = new_cache(challenge, prompt.shape[1] + n_new)
-        evidence[name] = record(start(student, model, prompt, n, cache))
+        evidence[name] = record(islice(start(student, model, prompt, n, cache), n + 1))
     return evidence
 
 
@@ -126,12 +130,13 @@ def probe_laziness(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     with count_passes(model) as passes:
         tokens = start(student, model, prompt, n_new, cache, chunk_size=P)
         seen = [list(passes)]
+        given = 0
         for _ in range(n_new):
-            next(tokens)
+            given += next(tokens, None) is not None
             seen.append(list(passes))
-        left = len(list(tokens))
+        given += next(tokens, None) is not None
         seen.append(list(passes))
-    return {"passes": seen, "left": left, "held": len(cache)}
+    return {"passes": seen, "given": given, "held": len(cache)}
 
 
 def judge_laziness(challenge: Challenge, evidence: Evidence) -> Verdict:
@@ -153,10 +158,10 @@ def judge_laziness(challenge: Challenge, evidence: Evidence) -> Verdict:
                 f"{case}: {when}, the forward passes so far had {passes} tokens each, wanted is "
                 f"{want}. {question}"
             )
-    if evidence["left"] or evidence["held"] != P + n_new - 1:
+    if evidence["given"] != n_new or evidence["held"] != P + n_new - 1:
         return failed(
-            f"{case}: after them {evidence['left']} more tokens came, and the cache holds "
-            f"{evidence['held']}; wanted are 0 and {P + n_new - 1}. Which token is never fed?"
+            f"{case}: {evidence['given']} tokens came out, and the cache then holds "
+            f"{evidence['held']}; wanted are {n_new} and {P + n_new - 1}. Which token is never fed?"
         )
     return passed(
         "The first token comes from the prefill alone, every other from one step, and no step is "
@@ -191,7 +196,8 @@ def probe_edit(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     )
     n_shared = shared.shape[1]
     cache = new_cache(challenge, n_shared + second.shape[1] + n_new - 1)
-    before = record(start(student, model, torch.cat([shared, first], dim=1), n_new, cache))
+    text = torch.cat([shared, first], dim=1)
+    before = record(islice(start(student, model, text, n_new, cache), n_new + 1))
     cache.truncate(min(n_shared, len(cache)))
     after: list[Evidence] = []
     came = outcome(lambda: after.append(record(start(student, model, second, n_new, cache))))
