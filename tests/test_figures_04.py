@@ -85,6 +85,7 @@ def test_a_70b_model_keeps_327680_bytes_a_token_and_reads_0_66_gb_at_2000_tokens
     assert kv_cache_bytes(GIANT, 1) == 327_680
     assert f"{kv_cache_bytes(GIANT, 2000) / 1e9:.2f}" == "0.66"
     assert 70e9 * 2 / 1e9 == 140
+    assert round(70e9 * 2 / kv_cache_bytes(GIANT, 2000), -1) == 210  # "some 200 such users"
 
 
 def test_the_scores_of_a_prefill_are_little_at_2000_tokens_and_much_at_100000():

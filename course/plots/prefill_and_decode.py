@@ -41,12 +41,10 @@ def draw_phases(config: GPTConfig, prompt_len: int, n_past: int) -> Picture:
     cases = {"Prefill": (prompt_len, 0), "Decode": (1, n_past)}
     S = max(prompt_len, n_past + 1)
     with course_style():
-        figure, axes = plt.subplots(
-            2, 4, figsize=(9, 4.6), width_ratios=[6, 6, S, 12], squeeze=False
-        )
+        figure, axes = plt.subplots(2, 4, figsize=(9, 5), width_ratios=[6, 6, S, 12], squeeze=False)
         for row, (phase, (T, past)) in zip(axes, cases.items(), strict=True):
             shapes = {
-                name: f"{' × '.join(letters)} =\n{' × '.join(map(str, shape))}"
+                name: f"\n{' × '.join(letters)}\n{' × '.join(map(str, shape))}"
                 for (name, shape), letters in zip(
                     phase_shapes(config, T, past).items(),
                     ("BHTD", "BGSD", "BHTS", "BTF"),
@@ -54,10 +52,10 @@ def draw_phases(config: GPTConfig, prompt_len: int, n_past: int) -> Picture:
                 )
             }
             seen = past + T
-            _grid(row[0], (T, 6), (S, 6), BLUE, f"queries {shapes['queries']}")
-            _grid(row[1], (seen, 6), (S, 6), SKY, f"keys {shapes['keys']}", n_old=past)
-            _grid(row[2], (T, seen), (S, S), ORANGE, f"scores {shapes['scores']}", triangle=T > 1)
-            _grid(row[3], (T, 12), (S, 12), GREEN, f"in the MLP {shapes['mlp']}")
+            _grid(row[0], (T, 6), (S, 6), BLUE, f"queries{shapes['queries']}")
+            _grid(row[1], (seen, 6), (S, 6), SKY, f"keys{shapes['keys']}", n_old=past)
+            _grid(row[2], (T, seen), (S, S), ORANGE, f"scores{shapes['scores']}", triangle=T > 1)
+            _grid(row[3], (T, 12), (S, 12), GREEN, f"in the MLP{shapes['mlp']}")
             row[0].set_ylabel(f"{phase}\nT = {T}, S = {seen}")
     return Picture(
         figure,

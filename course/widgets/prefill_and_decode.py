@@ -75,4 +75,5 @@ def share_a_machine(
     def draw(chunk: int) -> Picture:
         return draw_sharing(best, chunk)
 
-    playground(draw, chunk=SelectionSlider(options=sizes, value=sizes[-1], description="chunk"))
+    first = sizes[len(sizes) // 2]
+    playground(draw, chunk=SelectionSlider(options=sizes, value=first, description="chunk"))

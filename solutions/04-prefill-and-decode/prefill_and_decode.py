@@ -291,7 +291,8 @@ show(draw_timeline(prompt.shape[1], start, stamps))
 #
 # <details><summary>Answer</summary>
 # Attention in prefill has N² / 2 scores: beside the matrices that is little at 2,000 tokens, and
-# much at 100,000. And at 2,000 tokens a step reads 0.66 GB of cache and 140 GB of weights.
+# much at 100,000. And at 2,000 tokens a step reads 0.66 GB of cache and 140 GB of weights; cache
+# reads weigh as much from some 200 such users on.
 # </details>
 #
 # ## 4 · Why input is priced below output
@@ -330,7 +331,7 @@ share_a_machine(storyteller, forward_cached, KVCache, prompt)
 # ## 6 · Going back
 #
 # A user edits the last question. What both texts share need not be computed again: `truncate` to
-# the common prefix, feed the rest.
+# the common prefix, feed the rest; at least the last token, whose logits nobody kept.
 
 
 # %%
@@ -346,7 +347,7 @@ past += "came up the path with a blue ball. He put the blue ball in the jar. Whe
 first, edited = encode(past + "red key? In the"), encode(past + "blue ball? In the")
 cache = KVCache(storyteller.config, batch=1, max_len=100)
 print("asked: ", decode(torch.cat(list(stream(storyteller, first, 2, cache)))))
-cache.truncate(n_shared(first, edited))
+cache.truncate(min(n_shared(first, edited), edited.shape[1] - 1))
 rest = edited[:, len(cache) :]
 print("edited:", decode(torch.cat(list(stream(storyteller, rest, 2, cache)))))
 print(f"fed for it: {rest.shape[1]} of {edited.shape[1]} prompt tokens")
