@@ -8,7 +8,7 @@
 #
 # **After this lesson you can**
 #
-# * tell the two phases apart by their shapes, their work and their clocks,
+# * tell the two phases apart by their shapes and their clocks,
 # * feed a prompt in chunks, stream tokens, and report TTFT and ITL as engines do,
 # * decode prompts of different lengths in one batch, each as if it were alone.
 #
@@ -574,7 +574,7 @@ for text, row in zip(texts, torch.cat(written, dim=1), strict=True):
 # ## Check yourself
 #
 # <details><summary>Why is the second token faster than the first?</summary>
-# The first waits until the prompt's rows are computed, all of them; the second for one row.
+# The first waits for all of the prompt's rows, the second for one.
 # <em>Common wrong answer:</em> "because of the cache". The cache keeps token 100 as fast as token
 # 2; the first token would be slow with or without.
 # </details>
@@ -588,11 +588,9 @@ for text, row in zip(texts, torch.cat(written, dim=1), strict=True):
 # </details>
 # <details><summary>Do chunks make a prompt faster?</summary>
 # Small ones make it slower: each reads all weights again. (Middle ones may win a little where, as
-# here, masked scores are computed too.) <em>Common wrong answer:</em> "yes, that is what they are
-# for". They are for the others.
+# here, masked scores are computed too.) <em>Common wrong answer:</em> "yes". They are for the others.
 # </details>
 #
 # ## Next
 #
-# Bytes and FLOPs disagree about what is dear. **Lesson 05** measures both limits of your machine,
-# and predicts every point between them.
+# Bytes and FLOPs disagree about what is dear. **Lesson 05** measures both limits of your machine.
