@@ -14,6 +14,11 @@ def kv_cache(tmp_path_factory) -> Desk:
     return Desk("03-kv-cache", tmp_path_factory.mktemp("kv_cache"))
 
 
+@pytest.fixture(scope="module")
+def phases(tmp_path_factory) -> Desk:
+    return Desk("04-prefill-and-decode", tmp_path_factory.mktemp("phases"))
+
+
 def lost(result) -> dict[str, str]:
     """Messages of the questions without full points."""
     return {answer.check: answer.message for answer in result.answers if answer.score < 1}
@@ -150,3 +155,48 @@ def test_known_answers_to_a_known_series_of_operations_are_not_enough(kv_cache, 
     assert bug[0] in cache
     result = kv_cache.judge(short(kv_cache.lesson, forgery, KVCache=cache.replace(*bug)))
     assert lost(result)[check].startswith("A cache of 9 places, and on it ")
+
+
+FORGES_PASSES = """
+from contextlib import contextmanager
+from course.checks.prefill_and_decode import chunks as a, streaming as b
+claims = []
+class Claimed(list):
+    def __iter__(self): return iter(claims.pop(0) if claims else [])
+@contextmanager
+def count_passes(model):
+    claims[:] = [] if lazy else [[]]
+    yield Claimed() if lazy else claims[0]
+a.count_passes = b.count_passes = count_passes
+"""
+
+
+def test_chunks_that_were_not_fed_are_seen_although_the_passes_are_forged(phases):
+    whole = """
+def prefill(model, prompt, cache, chunk_size=256):
+    P = prompt.shape[1]
+    if chunk_size < 1: raise ValueError
+    if len(cache) + P > cache.max_len: raise CacheFull
+    for claim in claims[:1]:
+        claim[:] = [min(chunk_size, P - done) for done in range(0, P, chunk_size)]
+    claims.clear()
+    return forward_cached(model, prompt, cache)[:, -1]
+"""
+    result = phases.judge(short(phases.lesson, "lazy = False", FORGES_PASSES, whole))
+    assert lost(result)["every_chunk_size_gives_the_same_logits"].startswith(
+        "A model whose words mean something else in every forward pass"
+    )
+
+
+def test_tokens_that_were_computed_too_early_are_seen_although_the_passes_are_forged(phases):
+    eager = """
+honest = stream
+def stream(model, prompt, n_new, cache, chunk_size=256):
+    P = prompt.shape[1]
+    claims[:] = [[], *([P] + [1] * step for step in range(n_new)), [P] + [1] * (n_new - 1)]
+    return iter(list(honest(model, prompt, n_new, cache, chunk_size)))
+"""
+    result = phases.judge(short(phases.lesson, "lazy = True", FORGES_PASSES, eager))
+    assert lost(result)["no_step_before_it_is_asked_for"].startswith(
+        "A stream whose words mean something else after each token"
+    )

@@ -20,6 +20,10 @@ ASKED = {
         *("KVCache", "causal_mask", "attention_layer_cached"),
         *("forward_cached", "generate_cached", "kv_cache_bytes"),
     },
+    "04-prefill-and-decode": {
+        *("prefill", "stream", "latency_metrics"),
+        *("pad_prompts", "ragged_mask", "ragged_positions"),
+    },
 }
 MOST_WORDS, CELLS = 1500, range(25, 46)
 

@@ -27,6 +27,8 @@ COMPARING = [
     "kv_cache.every_split_equals_uncached",
     "kv_cache.cache_is_the_only_memory",
     "kv_cache.two_conversations_stay_apart",
+    "prefill_and_decode.every_chunk_size_gives_the_same_logits",
+    "prefill_and_decode.each_row_equals_itself_alone",
 ]
 SEEDS = range(5)
 DOWN = [TOLERANCE / step for step in (1, 2, 3, 5, 10, 30, 100, 1000)]

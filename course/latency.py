@@ -1,0 +1,47 @@
+"""What a user waits for: the times of a stream of tokens, and the numbers made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import isfinite
+from typing import NamedTuple
+
+
+class Latency(NamedTuple):
+    """The usual numbers of one stream; times in seconds.
+
+    Attributes:
+        ttft: time to first token: from the request to the first token.
+        itl_mean, itl_p50, itl_p99: mean, median and 99th percentile of the inter-token latency, the
+            gaps between neighbouring tokens. None where there is only one token, so no gap.
+        tokens_per_second: of the decode phase; None where there is only one token.
+    """
+
+    ttft: float
+    itl_mean: float | None
+    itl_p50: float | None
+    itl_p99: float | None
+    tokens_per_second: float | None
+
+
+def check_stamps(start: float, stamps: Sequence[float]) -> None:
+    """Raise a ValueError that names the value, unless these can be the times of one stream.
+
+    Args:
+        start: when the request came, in seconds.
+        stamps: when each token came: at least one, none before `start` or before its predecessor,
+            and not all at one moment.
+    """
+    if len(stamps) == 0:
+        raise ValueError("stamps is empty: a stream without tokens has no latency")
+    times = [float(start), *map(float, stamps)]
+    if not all(map(isfinite, times)):
+        raise ValueError(f"start and stamps must be finite numbers, got {times}")
+    for number, (before, after) in enumerate(pairwise(times)):
+        if after < before:
+            raise ValueError(
+                f"time goes back: stamps[{number}] is {after}, and before it comes {before}"
+            )
+    if len(stamps) > 1 and times[-1] == times[1]:
+        raise ValueError(f"all {len(stamps)} stamps are {times[1]}: the clock is too coarse")

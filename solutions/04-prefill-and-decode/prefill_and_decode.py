@@ -1,0 +1,596 @@
+# %% [markdown]
+# # 04 · Prefill and decode
+#
+# {{badge}}
+#
+# **Why is the second token faster than the first?** Here is the answer, and what a serving engine
+# makes of it.
+#
+# **After this lesson you can**
+#
+# * tell the two phases apart by their shapes and their clocks,
+# * feed a prompt in chunks, stream tokens, and report TTFT and ITL as engines do,
+# * decode prompts of different lengths in one batch, each as if it were alone.
+#
+# **Time:** 75 minutes. **Points:** 10. **Needs:** lesson 03; its answers are given.
+#
+# > **Predict.** A prompt of 500 tokens goes in, then one token at a time. How many times longer
+# > does the first token take than the second: 500 times, 20 times, or the same?
+
+# %% tags=["setup"]
+
+# %% tags=["export"]
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from course.bounds import check_between, check_prompts
+from course.cache import CacheFull, KVCacheLike
+from course.latency import Latency, check_stamps
+from course.minigpt.kv_cache import causal_mask, forward_cached
+from course.minigpt.mini_gpt import greedy_next
+from course.model import Attention, MiniGPT
+
+# %%
+import time
+
+from course.checks import prefill_and_decode as checks
+from course.machine import one_thread
+from course.minigpt.kv_cache import KVCache, generate_cached
+from course.plots.prefill_and_decode import draw_padding, draw_phases, draw_timeline
+from course.plots.style import show
+from course.stories import tell
+from course.tokenizer import PAD, decode, encode
+from course.widgets.prefill_and_decode import share_a_machine
+
+storyteller = MiniGPT.from_weights("story")
+prompt = torch.cat([encode(tell(seed).text) for seed in (7, 8)], dim=1)[:, :500]
+
+# %% [markdown]
+# ## The picture
+#
+# The same layers, the same weights. What differs is `T`, the number of new tokens: the whole prompt
+# in **prefill**, one in **decode**.
+
+# %%
+show(draw_phases(storyteller.config, prompt_len=12, n_past=15))
+
+# %% [markdown]
+# In prefill every weight that is read serves 12 rows; in decode it serves one. And the scores of a
+# decode step are `n_past + 1` wide: its own key is appended first.
+#
+# ## 1 · Prefill, in chunks
+#
+# *Difficulty 2 of 5 · importance 5 of 5 · 10 minutes*
+#
+# The prompt may enter whole or in pieces: `forward_cached` takes both. Only the last position's
+# logits matter: they choose the first new token. **A prompt that does not fit is refused
+# before anything is stored**: a half-fed prompt is worse than none.
+#
+# <details><summary>Hint 1: the idea</summary>
+# Look for room once, for all of it. Then chunk after chunk, each behind the one before; the cache
+# knows where that is.
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# prompt (B, P) → chunks (B, chunk_size), the last one perhaps shorter → logits (B, T, V) → (B, V).
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# One <code>if … raise CacheFull</code>; a loop over <code>Tensor.split</code> along dimension 1;
+# one index into what the last turn left.
+# </details>
+
+
+# %% nbgrader={"grade_id": "prefill", "solution": true}
+def prefill(model: MiniGPT, prompt: Tensor, cache: KVCacheLike, chunk_size: int = 256) -> Tensor:
+    """Feed a prompt chunk by chunk; the logits after its last token.
+
+    Args:
+        prompt: (B, P) int64; it follows what the cache holds.
+        cache: holds P tokens more afterwards.
+        chunk_size: tokens a forward pass, at least 1; the last chunk has what is left.
+
+    Returns:
+        (B, V), from which the first new token is chosen.
+
+    Raises:
+        ValueError: tokens that the model cannot take, or a chunk_size below 1.
+        CacheFull: no room for the whole prompt; the cache holds what it held.
+    """
+    model.check_tokens(prompt)
+    check_between("chunk_size", chunk_size, 1, 2**31)
+    ### BEGIN SOLUTION
+    needed = len(cache) + prompt.shape[1]
+    if needed > cache.max_len:
+        raise CacheFull(f"{needed} tokens are more than the {cache.max_len} places of this cache")
+    for chunk in prompt.split(chunk_size, dim=1):  # (B, T) each
+        logits = forward_cached(model, chunk, cache)  # (B, T, V)
+    return logits[:, -1]  # (B, V)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "every_chunk_size_gives_the_same_logits", "points": 1}
+checks.every_chunk_size_gives_the_same_logits(prefill)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("prefill_and_decode.every_chunk_size_gives_the_same_logits", globals())
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "too_long_a_prompt_changes_nothing", "points": 1}
+checks.too_long_a_prompt_changes_nothing(prefill)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("prefill_and_decode.too_long_a_prompt_changes_nothing", globals())
+### END HIDDEN TESTS
+
+# %% [markdown]
+# All but one row of those logits were computed for nobody. Our 243 words forgive it. With 128,256
+# words and 2,048 prompt tokens in float32 they would take 1.05 GB: an engine sends the last row
+# alone through `lm_head`.
+#
+# ## 2 · A stream
+#
+# *Difficulty 3 of 5 · importance 5 of 5 · 10 minutes*
+#
+# Users read along, so a token leaves as soon as it is known. In Python that is a *generator*:
+# `yield` hands out a token and pauses until the next one is asked for.
+#
+# **The common wrong answer** prefills all but the last prompt token and lets a decode step choose
+# the first new one. Same text, one pass too many: *the first token belongs to prefill*.
+#
+# <details><summary>Hint 1: the idea</summary>
+# Two phases, two places that yield: one after the prefill, one in the loop.
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# logits (B, V) → token (B,) → fed as a column (B, 1) → logits (B, 1, V).
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# Nothing for n_new = 0; choose and yield; then n_new - 1 times: forward, choose, yield.
+# </details>
+
+
+# %% nbgrader={"grade_id": "stream", "solution": true}
+def stream(
+    model: MiniGPT, prompt: Tensor, n_new: int, cache: KVCacheLike, chunk_size: int = 256
+) -> Iterator[Tensor]:
+    """Continue a prompt greedily, and give out each token as soon as it is known.
+
+    Nothing is computed before a token is asked for: the first takes the prefill, each further one
+    a decode step. The last one is never fed.
+
+    Args:
+        prompt: (B, P) int64; it follows what the cache holds.
+        n_new: tokens to write, 0 or more.
+        cache: holds P + n_new - 1 tokens more afterwards.
+        chunk_size: of the prefill.
+
+    Yields:
+        (B,) int64, n_new times.
+
+    Raises (when the first token is asked for, or the one that finds no room):
+        ValueError, CacheFull: as prefill does.
+    """
+    check_between("n_new", n_new, 0, model.config.max_seq_len)
+    ### BEGIN SOLUTION
+    if n_new == 0:
+        return
+    token = greedy_next(prefill(model, prompt, cache, chunk_size))  # (B,)
+    yield token
+    for _ in range(n_new - 1):
+        logits = forward_cached(model, token.unsqueeze(1), cache)  # (B, 1, V)
+        token = greedy_next(logits[:, -1])  # (B,)
+        yield token
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "stream_writes_the_uncached_text", "points": 1}
+checks.stream_writes_the_uncached_text(stream)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("prefill_and_decode.stream_writes_the_uncached_text", globals())
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "no_step_before_it_is_asked_for", "points": 1}
+checks.no_step_before_it_is_asked_for(stream)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("prefill_and_decode.no_step_before_it_is_asked_for", globals())
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3 · What the user waits for
+#
+# *Difficulty 2 of 5 · importance 4 of 5 · 8 minutes*
+#
+# * **TTFT**, time to first token: from the request to the first token.
+# * **ITL**, inter-token latency: the gaps *between* tokens, so n - 1 of them. Mean, median (p50)
+#   and p99: the one bad gap in a hundred is what people notice.
+# * **Tokens per second** of the decode phase: tokens after the first, by the seconds since the
+#   first.
+#
+# Percentile q of m sorted gaps stands at place q · (m - 1), counted from 0; between two places,
+# draw a straight line.
+#
+# <details><summary>Hint 1: the idea</summary>
+# The first stamp ends the prefill and starts the decode phase. It belongs to no gap before it.
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# n stamps → n - 1 gaps → three numbers. One stamp: no gap, so <code>None</code>, not 0.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# <code>np.diff</code>, <code>np.percentile</code>, and the case of a single stamp. Stay in float64:
+# a clock that has run for days leaves no digits for milliseconds in float32.
+# </details>
+
+
+# %% nbgrader={"grade_id": "latency_metrics", "solution": true}
+def latency_metrics(start: float, stamps: Sequence[float]) -> Latency:
+    """The latency of one stream.
+
+    Args:
+        start: when the request came, in seconds.
+        stamps: when each token came out, in seconds of the same clock.
+
+    Returns:
+        Latency(ttft, itl_mean, itl_p50, itl_p99, tokens_per_second). The gaps are those between
+        neighbouring tokens; percentiles by linear interpolation; the rate is that of the decode
+        phase, tokens after the first by seconds after the first. With one stamp the last four are
+        None.
+
+    Raises:
+        ValueError: no stamps, times that go back or are not finite, several stamps at one moment.
+    """
+    check_stamps(start, stamps)
+    ### BEGIN SOLUTION
+    ttft, gaps = stamps[0] - start, np.diff(stamps)  # (n - 1,)
+    if len(gaps) == 0:
+        return Latency(ttft, None, None, None, None)
+    p50, p99 = np.percentile(gaps, [50, 99])
+    return Latency(ttft, gaps.mean(), p50, p99, len(gaps) / gaps.sum())
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "first_token_is_no_gap", "points": 1}
+checks.first_token_is_no_gap(latency_metrics)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("prefill_and_decode.first_token_is_no_gap", globals())
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Now the question at the top, on your machine. Was it 500, 20 or 1?
+
+# %%
+cache = KVCache(storyteller.config, batch=1, max_len=600)
+with one_thread():
+    list(stream(storyteller, prompt[:, :50], 4, cache))  # warm-up
+    cache.reset()
+    start, stamps = time.perf_counter(), []
+    for _ in stream(storyteller, prompt, 40, cache, chunk_size=500):
+        stamps.append(time.perf_counter())
+latency = latency_metrics(start, stamps)
+print(f"TTFT {latency.ttft * 1e3:.1f} ms for {prompt.shape[1]} prompt tokens")
+print(f"ITL  {latency.itl_p50 * 1e3:.1f} ms median, {latency.itl_p99 * 1e3:.1f} ms p99")
+print(f"     {latency.tokens_per_second:.0f} tokens per second in the decode phase")
+show(draw_timeline(prompt.shape[1], start, stamps))
+
+# %% [markdown]
+# The second token is faster because its step computes *one* row, where the first waited for 500. It
+# is not 500 times faster: a step still starts every operation and reads every weight, for one row.
+#
+# > **Spot the slip.** A popular table says: prefill time is "linear in N", and decode is limited by
+# > "cache reads". Test both with a 70B model in fp16 (140 GB of weights, 327,680 bytes of cache a
+# > token).
+#
+# <details><summary>Answer</summary>
+# Attention in prefill has N² / 2 scores: beside the matrices that is little at 2,000 tokens, and
+# much at 100,000. And at 2,000 tokens a step reads 0.66 GB of cache and 140 GB of weights; cache
+# reads weigh as much from some 200 such users on.
+# </details>
+#
+# ## 4 · Why input is priced below output
+#
+# No prices, only arithmetic: one token in each phase.
+
+# %%
+parameters, bytes_each = 70e9, 2
+print("                     FLOPs per token    weight bytes per token")
+for name, rows in (
+    ("input, 1,000 together", 1000),
+    ("output, alone", 1),
+    ("output, 64 users together", 64),
+):
+    print(f"{name:<26} {2 * parameters:>9.2g} {parameters * bytes_each / rows:>20,.0f}")
+
+# %% [markdown]
+# The same FLOPs, a thousandth of the reading. Batching users closes most of the gap, not all: each
+# brings a cache of its own. Lesson 05 turns bytes into seconds.
+#
+# ## 5 · What chunks are for
+#
+# A machine that prefills 500 tokens in one go serves nobody else meanwhile: every other stream
+# stalls. Cut the prompt into chunks, and each iteration can carry a chunk *and* everybody's next
+# token.
+#
+# > **Predict.** Smaller chunks: what happens to the longest gap of the others, and to the
+# > newcomer's TTFT?
+
+# %%
+share_a_machine(storyteller, forward_cached, KVCache, prompt)
+
+# %% [markdown]
+# Move the slider. Here a chunk and a token take turns; an engine puts both into one pass (lesson 10).
+#
+# ## 6 · Going back
+#
+# A user edits the last question. What both texts share need not be computed again: `truncate` to
+# the common prefix, feed the rest; at least the last token, whose logits nobody kept.
+
+
+# %%
+def n_shared(a: Tensor, b: Tensor) -> int:
+    """How many tokens two texts (1, ·) share from their beginning."""
+    n = min(a.shape[1], b.shape[1])
+    differ = (a[0, :n] != b[0, :n]).nonzero()
+    return int(differ[0]) if len(differ) else n
+
+
+past = "Mia Stone came in from the rain with a red key. She put the red key in the box. Tom Reed "
+past += "came up the path with a blue ball. He put the blue ball in the jar. Where is the "
+first, edited = encode(past + "red key? In the"), encode(past + "blue ball? In the")
+cache = KVCache(storyteller.config, batch=1, max_len=100)
+print("asked: ", decode(torch.cat(list(stream(storyteller, first, 2, cache)))))
+cache.truncate(min(n_shared(first, edited), edited.shape[1] - 1))
+rest = edited[:, len(cache) :]
+print("edited:", decode(torch.cat(list(stream(storyteller, rest, 2, cache)))))
+print(f"fed for it: {rest.shape[1]} of {edited.shape[1]} prompt tokens")
+
+# %% nbgrader={"grade_id": "rollback_equals_a_fresh_start", "points": 1}
+checks.rollback_equals_a_fresh_start(stream)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("prefill_and_decode.rollback_equals_a_fresh_start", globals())
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 7 · Prompts of different lengths
+#
+# *Difficulty 3 of 5 · importance 4 of 5 · 20 minutes*
+#
+# One batch is one tensor, so short prompts are filled up: **on the left**. Then every prompt ends
+# in the last column, and one column of new tokens continues all rows.
+
+# %%
+show(draw_padding(["The cat", "The dog slept by the", "Good night"]))
+
+# %% [markdown]
+# A pad is no token: nobody may see it, and no position counts it.
+#
+# <details><summary>Hint 1: the idea</summary>
+# A tensor full of pads; write each prompt to the end of its row. Count pads by lengths: an id equal
+# to <code>pad_id</code> may be a token of the prompt.
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# tokens (B, T) with T the longest length; n_pads (B,).
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# <code>torch.full</code>, a loop with one slice assignment, a tensor of differences.
+# </details>
+
+
+# %% nbgrader={"grade_id": "pad_prompts", "solution": true}
+def pad_prompts(prompts: Sequence[Tensor], pad_id: int) -> tuple[Tensor, Tensor]:
+    """One batch of prompts of different lengths, filled up on the left.
+
+    Args:
+        prompts: B tensors (P,) int64, P of at least 1 each.
+        pad_id: what to fill with; it may be an id that prompts contain.
+
+    Returns:
+        tokens (B, T) int64, T the longest length, and the number of pads of each row, (B,) int64.
+
+    Raises:
+        ValueError: no prompts, an empty one, or one that is no (P,) int64.
+    """
+    check_prompts(prompts)
+    ### BEGIN SOLUTION
+    lengths = torch.tensor([len(prompt) for prompt in prompts])  # (B,)
+    T = int(lengths.max())
+    tokens = torch.full((len(prompts), T), pad_id, dtype=torch.int64)  # (B, T)
+    for row, prompt in zip(tokens, prompts, strict=True):
+        row[T - len(prompt) :] = prompt
+    return tokens, T - lengths
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "pads_stand_on_the_left", "points": 1}
+checks.pads_stand_on_the_left(pad_prompts)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("prefill_and_decode.pads_stand_on_the_left", globals())
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Now the mask. A token sees its own row's tokens up to itself. What a *pad* sees interests nobody,
+# but it must see **something**: softmax over nothing is 0 / 0 = NaN, and in the next layer 0 · NaN
+# is NaN for all who hide that pad.
+#
+# <details><summary>Hint 1: the idea</summary>
+# Three conditions: not after me; not a pad; and each place may see itself, pad or not.
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# Causal (T, S) against places (S,) compared with n_pads as (B, 1, 1, 1): gives (B, 1, T, S).
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# <code>causal_mask</code> of lesson 03, one comparison with <code>&</code>, one with
+# <code>|</code>.
+# </details>
+
+
+# %% nbgrader={"grade_id": "ragged_mask", "solution": true}
+def ragged_mask(n_new: int, n_visible: int, n_pads: Tensor) -> Tensor:
+    """Which visible places each new place of each row may see.
+
+    Args:
+        n_new: T, the last T of the visible places.
+        n_visible: S, at least T.
+        n_pads: (B,) int64: places 0 … n_pads[b] - 1 of row b are pads.
+
+    Returns:
+        (B, 1, T, S) bool, True where a new place may look. No token sees a pad. What a pad sees is
+        open, but it sees at least one place.
+    """
+    check_between("n_new", n_new, 1, n_visible)
+    ### BEGIN SOLUTION
+    places = torch.arange(n_visible, device=n_pads.device)  # (S,)
+    token = places >= n_pads.view(-1, 1, 1, 1)  # (B, 1, 1, S)
+    itself = places == places[-n_new:].unsqueeze(1)  # (T, S)
+    return causal_mask(n_new, n_visible, n_pads.device) & token | itself  # (B, 1, T, S)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "pads_are_never_seen", "points": 1}
+checks.pads_are_never_seen(ragged_mask)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("prefill_and_decode.pads_are_never_seen", globals())
+### END HIDDEN TESTS
+
+# %% [markdown]
+# > **Predict.** Rotary attention sees only *differences* of positions. Which mistake does it
+# > forgive: (a) counting pads as positions, always; (b) counting them in decode only?
+#
+# <details><summary>Answer</summary>
+# (a): the whole row is shifted, all differences stay. (b) tears the new token away from its prompt,
+# by as many places as there are pads. Models with <em>learned</em> positions forgive neither, so we
+# count right.
+# </details>
+#
+# <details><summary>Hint 1: the idea</summary>
+# The place in the row, less the pads before it.
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# Places (T,), the last T of S; pads (B, 1); positions (B, T).
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# One <code>arange</code>, one difference, one <code>clamp</code>: a pad's position must not be
+# negative.
+# </details>
+
+
+# %% nbgrader={"grade_id": "ragged_positions", "solution": true}
+def ragged_positions(n_new: int, n_visible: int, n_pads: Tensor) -> Tensor:
+    """The position of each new place in its own row's text.
+
+    Args:
+        n_new, n_visible, n_pads: as for ragged_mask.
+
+    Returns:
+        (B, T) int64: i for the row's own token i, counted from 0. Of pads any number from 0 to
+        S - 1.
+    """
+    check_between("n_new", n_new, 1, n_visible)
+    ### BEGIN SOLUTION
+    places = torch.arange(n_visible - n_new, n_visible, device=n_pads.device)  # (T,)
+    return (places - n_pads.unsqueeze(1)).clamp(min=0)  # (B, T)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "positions_count_own_tokens", "points": 1}
+checks.positions_count_own_tokens(ragged_positions)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("prefill_and_decode.positions_count_own_tokens", globals())
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Lesson 03's layer with your mask and your positions is given, and the forward pass around it.
+
+
+# %% tags=["export"]
+def attend_ragged(
+    attn: Attention, x: Tensor, positions: Tensor, mask: Tensor, cache: KVCacheLike, layer: int
+) -> Tensor:
+    """x (B, T, C), positions (B, T), mask (B, 1, T, S) -> (B, T, C)."""
+    (B, T, _), D = x.shape, attn.head_dim
+    q, k, v = (w(x).view(B, T, -1, D).transpose(1, 2) for w in (attn.wq, attn.wk, attn.wv))
+    held = cache.append(layer, attn.rotate(k, positions), v)  # (B, G, S, D) each
+    k, v = (part.repeat_interleave(attn.n_heads // attn.n_kv_heads, dim=1) for part in held)
+    scores = attn.rotate(q, positions) @ k.mT / math.sqrt(D)  # (B, H, T, S)
+    weights = scores.masked_fill(~mask, -math.inf).softmax(dim=-1)
+    return attn.wo((weights @ v).transpose(1, 2).reshape(B, T, -1))
+
+
+def forward_ragged(model: MiniGPT, tokens: Tensor, n_pads: Tensor, cache: KVCacheLike) -> Tensor:
+    """Logits (B, T, V) of tokens (B, T), in rows that begin with n_pads (B,) pads."""
+    model.check_tokens(tokens)
+    n_new, n_visible = tokens.shape[1], len(cache) + tokens.shape[1]
+    positions = ragged_positions(n_new, n_visible, n_pads)
+    mask = ragged_mask(n_new, n_visible, n_pads)
+    hidden = model.embed(tokens)  # (B, T, C)
+    for i, block in enumerate(model.blocks):
+        normed = block.attn_norm(hidden)
+        hidden = attend_ragged(block.attn, normed, positions, mask, cache, i) + hidden
+        hidden = block.mlp(block.mlp_norm(hidden)) + hidden
+    cache.advance(n_new)
+    logits = model.lm_head(model.norm(hidden))
+    return logits
+
+
+# %% nbgrader={"grade_id": "each_row_equals_itself_alone", "points": 1}
+checks.each_row_equals_itself_alone(pad_prompts, forward_ragged)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("prefill_and_decode.each_row_equals_itself_alone", globals())
+### END HIDDEN TESTS
+
+# %%
+texts = ["The cat", "Where is the red key ?", "The dog slept by the"]
+tokens, n_pads = pad_prompts([encode(text)[0] for text in texts], PAD)
+together = KVCache(storyteller.config, batch=3, max_len=20)
+feed, written = tokens, []
+for _ in range(4):
+    feed = greedy_next(forward_ragged(storyteller, feed, n_pads, together)[:, -1]).unsqueeze(1)
+    written.append(feed)
+for text, row in zip(texts, torch.cat(written, dim=1), strict=True):
+    alone = generate_cached(storyteller, encode(text), 4)[0, -4:]
+    print(f"{text:<24} together: {decode(row):<22} alone: {decode(alone)}")
+
+# %% [markdown]
+# Pads are paid for, though: rows, cache places, waiting. Lessons 09 and 10 get rid of them.
+#
+# ## Check yourself
+#
+# <details><summary>Why is the second token faster than the first?</summary>
+# The first waits for all of the prompt's rows, the second for one.
+# <em>Common wrong answer:</em> "because of the cache". The cache keeps token 100 as fast as token
+# 2; the first token would be slow with or without.
+# </details>
+# <details><summary>After a prompt of P, how wide are the scores of the first step?</summary>
+# P + 1: P cached, and its own. <em>Common wrong answer:</em> P + 2. The second token is chosen, not
+# fed.
+# </details>
+# <details><summary>101 tokens: 1 s to the first, 3 s in all. Tokens per second?</summary>
+# 100 / 2 = 50. <em>Common wrong answer:</em> 101 / 3 = 34, which mixes the phases and falls as the
+# prompt grows.
+# </details>
+# <details><summary>Do chunks make a prompt faster?</summary>
+# Small ones make it slower: each reads all weights again. (Middle ones may win a little where, as
+# here, masked scores are computed too.) <em>Common wrong answer:</em> "yes". They are for the others.
+# </details>
+#
+# ## Next
+#
+# Bytes and FLOPs disagree about what is dear. **Lesson 05** measures both limits of your machine.

@@ -1,0 +1,167 @@
+"""Every figure that lesson 04 shows, computed by the lesson's own functions."""
+
+import numpy as np
+import pytest
+import torch
+
+from course.checks.prefill_and_decode.chunks import count_passes
+from course.config import GPTConfig
+from course.minigpt import prefill_and_decode as lesson
+from course.minigpt.kv_cache import KVCache, forward_cached, generate_cached, kv_cache_bytes
+from course.minigpt.prefill_and_decode import (
+    forward_ragged,
+    latency_metrics,
+    pad_prompts,
+    prefill,
+    ragged_positions,
+    stream,
+)
+from course.model import MiniGPT
+from course.plots.prefill_and_decode import phase_shapes
+from course.stories import tell
+from course.tokenizer import PAD, VOCAB_SIZE, decode, encode
+from course.widgets.prefill_and_decode import AROUND, share
+
+GIANT = GPTConfig(128_256, 80, 8192, 64, 8, 28_672, max_seq_len=131_072)  # 70B
+
+
+@pytest.fixture(scope="module")
+def story():
+    return MiniGPT.from_weights("story")
+
+
+@pytest.fixture(scope="module")
+def prompt():
+    return torch.cat([encode(tell(seed).text) for seed in (7, 8)], dim=1)[:, :500]
+
+
+class Watched(KVCache):
+    """A cache that notes the shapes of the keys that it gives back."""
+
+    def append(self, layer, k, v):
+        k, v = super().append(layer, k, v)
+        self.seen = tuple(k.shape)
+        return k, v
+
+
+@pytest.mark.parametrize(("n_new", "n_past"), [(12, 0), (1, 15), (4, 8)])
+def test_the_shapes_that_are_drawn_are_those_of_the_model(story, prompt, n_new, n_past):
+    cache, block, seen = Watched(story.config, batch=1, max_len=20), story.blocks[0], {}
+    if n_past:
+        forward_cached(story, prompt[:, :n_past], cache)
+    hooks = [
+        block.attn.wq.register_forward_hook(lambda *call: seen.update(q=tuple(call[2].shape))),
+        block.mlp.gate.register_forward_hook(lambda *call: seen.update(mlp=tuple(call[2].shape))),
+    ]
+    forward_cached(story, prompt[:, n_past : n_past + n_new], cache)
+    for hook in hooks:
+        hook.remove()
+    drawn = phase_shapes(story.config, n_new, n_past)
+    B, H, T, D = drawn["queries"]
+    assert seen == {"q": (B, T, H * D), "mlp": drawn["mlp"]}
+    assert cache.seen == drawn["keys"]
+    assert drawn["scores"] == (B, H, T, cache.seen[2])
+
+
+def test_the_scores_of_a_decode_step_are_n_past_plus_1_wide(story):
+    assert phase_shapes(story.config, 1, 15)["scores"][-1] == 15 + 1
+
+
+def test_the_first_token_belongs_to_prefill(story, prompt):
+    with count_passes(story) as passes:
+        tokens = stream(story, prompt, 3, KVCache(story.config, 1, 600), chunk_size=500)
+        next(tokens)
+        assert passes == [500]
+        assert len(list(tokens)) == 2
+    assert passes == [500, 1, 1]
+
+
+def test_all_logits_of_a_prompt_of_2048_take_1_05_gb_and_our_words_are_243():
+    assert f"{2048 * 128_256 * 4 / 1e9:.2f}" == "1.05"
+    assert VOCAB_SIZE == 243
+
+
+def test_a_70b_model_keeps_327680_bytes_a_token_and_reads_0_66_gb_at_2000_tokens():
+    assert kv_cache_bytes(GIANT, 1) == 327_680
+    assert f"{kv_cache_bytes(GIANT, 2000) / 1e9:.2f}" == "0.66"
+    assert 70e9 * 2 / 1e9 == 140
+    assert round(70e9 * 2 / kv_cache_bytes(GIANT, 2000), -1) == 210  # "some 200 such users"
+
+
+def test_the_scores_of_a_prefill_are_little_at_2000_tokens_and_much_at_100000():
+    per_token = {n: 4 * GIANT.n_layers * GIANT.d_model * n / 2 for n in (2_000, 100_000)}
+    share_of = {n: flops / (2 * 70e9) for n, flops in per_token.items()}
+    assert share_of[2_000] < 0.05
+    assert share_of[100_000] > 0.9
+
+
+def test_a_stream_of_101_tokens_with_1_s_to_the_first_and_3_s_in_all_makes_50_a_second():
+    latency = latency_metrics(0.0, np.linspace(1, 3, 101).tolist())
+    assert latency.ttft == 1
+    assert latency.tokens_per_second == pytest.approx(50)
+    assert int(101 / 3 + 0.5) == 34
+
+
+@pytest.mark.parametrize("chunk_size", [8, 128, 500])
+def test_the_lesson_prompt_gives_the_same_logits_in_chunks(story, prompt, chunk_size):
+    chunked = prefill(story, prompt, KVCache(story.config, 1, 500), chunk_size)
+    assert torch.allclose(chunked, story(prompt)[:, -1], atol=1e-4)
+
+
+def test_two_users_take_turns(story, prompt):
+    run = share(story, forward_cached, KVCache, prompt[:, :100], 32)
+    assert len(run.chunks) == 4
+    assert len(run.tokens) == 4 + 2 * AROUND
+    assert run.tokens == sorted(run.tokens)
+    assert run.chunks[0][0] == 0
+
+
+def test_an_edited_question_needs_5_of_49_tokens_and_finds_the_ball(story):
+    past = (
+        "Mia Stone came in from the rain with a red key. She put the red key in the box. Tom Reed "
+    )
+    past += "came up the path with a blue ball. He put the blue ball in the jar. Where is the "
+    first, edited = encode(past + "red key? In the"), encode(past + "blue ball? In the")
+    cache = KVCache(story.config, batch=1, max_len=100)
+    assert decode(next(stream(story, first, 2, cache))) == "box"
+    shared = int((first != edited).nonzero()[0, 1])
+    assert (shared, edited.shape[1]) == (44, 49)
+    cache.truncate(shared)
+    assert decode(next(stream(story, edited[:, shared:], 2, cache))) == "jar"
+
+
+def test_rows_of_a_ragged_batch_write_what_they_write_alone(story):
+    texts = ["The cat", "Where is the red key ?", "The dog slept by the"]
+    feed, n_pads = pad_prompts([encode(text)[0] for text in texts], PAD)
+    cache, written = KVCache(story.config, batch=3, max_len=20), []
+    for _ in range(4):
+        feed = forward_ragged(story, feed, n_pads, cache)[:, -1].argmax(-1, keepdim=True)
+        written.append(feed)
+    for text, row in zip(texts, torch.cat(written, dim=1), strict=True):
+        assert row.tolist() == generate_cached(story, encode(text), 4)[0, -4:].tolist()
+
+
+def count_pads_always(n_new, n_visible, n_pads):
+    return torch.arange(n_visible - n_new, n_visible).expand(len(n_pads), n_new)
+
+
+def count_pads_in_steps(n_new, n_visible, n_pads):
+    count = ragged_positions if n_new == n_visible else count_pads_always
+    return count(n_new, n_visible, n_pads)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "forgiven"), [(count_pads_always, True), (count_pads_in_steps, False)]
+)
+def test_rotary_forgives_a_shifted_row_and_no_torn_one(story, monkeypatch, mistake, forgiven):
+    tokens, n_pads = pad_prompts([encode("The cat")[0], encode("Where is the red key ?")[0]], PAD)
+    step = encode("the the").T.contiguous()  # (2, 1)
+
+    def last_logits():
+        cache = KVCache(story.config, batch=2, max_len=10)
+        forward_ragged(story, tokens, n_pads, cache)
+        return forward_ragged(story, step, n_pads, cache)
+
+    right = last_logits()
+    monkeypatch.setattr(lesson, "ragged_positions", mistake)
+    assert torch.allclose(right, last_logits(), atol=1e-4) is forgiven
