@@ -20,6 +20,7 @@ row times a matrix reads memory straight ahead. The idea is that of gpt-fast (Py
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -59,26 +60,41 @@ class FastDecoder:
     """
 
     def __init__(self, model: MiniGPT, batch: int, max_len: int, compile: bool = False) -> None:
-        check_cache_sizes(model.config, batch, max_len)
-        self.config, self.batch, self.max_len = model.config, batch, max_len
+        self.config = model.config
         self.embed, self.norm = model.embed.weight, model.norm.weight
         self.head = _laid_out(model.lm_head.weight)
         self.weights = [_weights_of(block) for block in model.blocks]
-        kind = {"dtype": self.embed.dtype, "device": self.embed.device}
-        shape = (model.config.n_layers, batch, model.config.n_kv_heads, max_len, self._head_dim)
-        self.keys, self.values = torch.zeros(shape, **kind), torch.zeros(shape, **kind)
         cos, sin = model.blocks[0].attn.rotary_table  # (max_seq_len, D) each
-        half = self._head_dim // 2
+        half = model.config.head_dim // 2
         sin = torch.cat([-sin[:, :half], sin[:, half:]], dim=-1)  # the sign of each half's partner
         self.turns = torch.stack([cos, sin]).to(self.embed.dtype)  # (2, max_seq_len, D)
-        self.places = torch.arange(max_len, device=self.embed.device)
-        self.token = torch.zeros(batch, 1, dtype=torch.int64, device=self.embed.device)
-        self.position = torch.zeros(1, dtype=torch.int64, device=self.embed.device)
-        self.length = 0
         self._layer = torch.compile(_layer, dynamic=False) if compile else _layer
+        self._make_room(batch, max_len)
+
+    def resized(self, batch: int, max_len: int) -> FastDecoder:
+        """Another, empty decoder of other sizes; the two share their weights.
+
+        Raises:
+            ValueError: sizes that cannot be used.
+        """
+        other = copy.copy(self)
+        other._make_room(batch, max_len)
+        return other
+
+    def _make_room(self, batch: int, max_len: int) -> None:
+        """Everything that a step reads and writes besides the weights, at addresses that stay."""
+        check_cache_sizes(self.config, batch, max_len)
+        self.batch, self.max_len, self.length = batch, max_len, 0
+        config, device = self.config, self.embed.device
+        shape = (config.n_layers, batch, config.n_kv_heads, max_len, config.head_dim)
+        self.keys = torch.zeros(shape, dtype=self.embed.dtype, device=device)
+        self.values = torch.zeros_like(self.keys)
+        self.places = torch.arange(max_len, device=device)
+        self.token = torch.zeros(batch, 1, dtype=torch.int64, device=device)
+        self.position = torch.zeros(1, dtype=torch.int64, device=device)
         self._replay = self._decode
-        if self.embed.device.type == "cuda":
-            with torch.cuda.device(self.embed.device):
+        if device.type == "cuda":
+            with torch.cuda.device(device):
                 self._replay = _record(self._decode)
 
     def __len__(self) -> int:
@@ -131,10 +147,6 @@ class FastDecoder:
         while len(chosen) < n_new:
             chosen.append(self.step(chosen[-1]).argmax(dim=-1))
         return torch.cat([prompt, torch.stack(chosen, dim=1)], dim=1)
-
-    @property
-    def _head_dim(self) -> int:
-        return self.config.head_dim
 
     def _decode(self) -> Tensor:
         """One step on `self.token` at `self.position`. No shape and no address depends on how many

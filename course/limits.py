@@ -29,8 +29,8 @@ from course.devices import Device, check_device, device_of
 from course.machine import card, one_thread
 
 ROUNDS = 5
-ONE_GIB = 2**30
-CPU_BYTES = ONE_GIB // 4  # read at once: far more than a cache holds
+CPU_BYTES = 2**28  # read at once: far more than a cache holds
+GPU_BYTES = 2**30  # copied at once
 CPU_MATRIX = 1536  # rows and columns: enough work to reach full speed, little enough to be quick
 GPU_MATRIX = 8192
 
@@ -100,33 +100,39 @@ def measure_machine(
 
 @functools.cache
 def _measure(name: str, dtype: torch.dtype) -> Machine:
-    device, kind = device_of(name), str(dtype).removeprefix("torch.")
-    if name == "cpu":
-        with one_thread():
-            flops, moved = _matmul_rate(name, device, dtype, CPU_MATRIX), _read_rate(device)
-        return Machine(f"{card().cpu}, one thread, {kind}", flops, moved)
-    flops, moved = _matmul_rate(name, device, dtype, GPU_MATRIX), _copy_rate(name, device)
-    return Machine(f"{torch.cuda.get_device_name(name)}, {kind}", flops, moved)
+    device = device_of(name)
+    with one_thread():  # on a GPU this changes nothing
+        work = limit_work(name, dtype)
+        flops = work.flops / _best_seconds(work.multiply, device)
+        moved = work.bytes / _best_seconds(work.move, device)
+    processor = f"{card().cpu}, one thread" if name == "cpu" else torch.cuda.get_device_name(name)
+    return Machine(f"{processor}, {str(dtype).removeprefix('torch.')}", flops, moved)
 
 
-def _read_rate(device: Device) -> float:
-    """Bytes per second that are read: the largest number of a long array is looked for."""
-    numbers = torch.rand(CPU_BYTES // 4)
-    return numbers.nbytes / _best_seconds(numbers.amax, device)
+@dataclass(frozen=True)
+class Work:
+    """Two calls that ask for nothing but computing and nothing but moving, and how much they do."""
+
+    multiply: Callable[[], object]
+    flops: int
+    move: Callable[[], object]
+    bytes: int
 
 
-def _copy_rate(name: str, device: Device) -> float:
-    """Bytes per second that a copy reads and writes."""
-    source = torch.rand(ONE_GIB // 4, device=name)
-    target = torch.rand(ONE_GIB // 4, device=name)
-    return 2 * source.nbytes / _best_seconds(lambda: target.copy_(source), device)
-
-
-def _matmul_rate(name: str, device: Device, dtype: torch.dtype, n: int) -> float:
-    """FLOPs per second of the product of two (n, n) matrices."""
-    left = torch.randn(n, n, device=name).to(dtype)
-    right = torch.randn(n, n, device=name).to(dtype)
-    return 2 * n**3 / _best_seconds(lambda: left @ right, device)
+def limit_work(device: str | torch.device, dtype: torch.dtype) -> Work:
+    """What `measure_machine` times; for a benchmark that measures limits and programs by turns."""
+    device = check_device(device)
+    on_cpu = device.type == "cpu"
+    n = CPU_MATRIX if on_cpu else GPU_MATRIX
+    left = torch.randn(n, n, device=device).to(dtype)
+    right = torch.randn(n, n, device=device).to(dtype)
+    source = torch.rand((CPU_BYTES if on_cpu else GPU_BYTES) // 4, device=device)
+    if on_cpu:  # look for the largest number: each is read once
+        return Work(lambda: left @ right, 2 * n**3, source.amax, source.nbytes)
+    target = torch.rand_like(source)
+    return Work(
+        lambda: left @ right, 2 * n**3, lambda: target.copy_(source), source.nbytes + target.nbytes
+    )
 
 
 def _best_seconds(call: Callable[[], object], device: Device) -> float:
