@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import asdict, dataclass, fields
 from datetime import date
 from pathlib import Path
@@ -109,17 +110,21 @@ def read(path: Path) -> Recording:
 
 
 def write(recording: Recording, folder: Path) -> Path:
-    """Write a run into a folder, as "nvidia-…-bfloat16.json"; a run of the same name is replaced.
+    """Write a run into a folder, named after the device, the dtype and the models; an earlier run
+    of the same name is replaced.
 
     Returns:
         The file.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    name = "".join(letter if letter.isalnum() else "-" for letter in recording.device.lower())
-    path = folder / f"{name}-{recording.dtype}.json"
+    sizes = dict.fromkeys(point.size for point in recording.points)
+    name = re.sub(
+        r"[^a-z0-9.]+", "-", " ".join([recording.device, recording.dtype, *sizes]).lower()
+    )
+    path = folder / f"{name}.json"
     content = asdict(recording)
     del content["machine"]["name"]  # it is the device's
-    partial = path.with_suffix(".partial")
+    partial = folder / f"{name}.partial"
     partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     partial.replace(path)  # in one move: a recording is whole or not there
     return path

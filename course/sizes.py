@@ -133,14 +133,23 @@ def check_room(
         ValueError: no such device here, or sizes that cannot be.
         MemoryError: there is not enough; the message names both numbers and says what to do.
     """
-    device = check_device(device)
-    needed = size.bytes_needed(batch, context, n_new)
-    free = free_memory(device) if free_bytes is None else free_bytes
     rows = f"{batch} row{'s' if batch > 1 else ''} of {context} tokens"
-    sentence = (
-        f'The model "{size.name}" with {rows} needs {_gigabytes(needed)} on {device}; '
-        f"{_gigabytes(free)} are free."
-    )
+    needed = size.bytes_needed(batch, context, n_new)
+    return check_bytes(f'The model "{size.name}" with {rows}', needed, device, free_bytes)
+
+
+def check_bytes(
+    what: str, needed: int, device: str | torch.device, free_bytes: int | None = None
+) -> str:
+    """The same for bytes that were added up elsewhere; `what` begins the sentence.
+
+    Raises:
+        ValueError: no such device here.
+        MemoryError: there is not enough.
+    """
+    device = check_device(device)
+    free = free_memory(device) if free_bytes is None else free_bytes
+    sentence = f"{what} needs {_gigabytes(needed)} on {device}; {_gigabytes(free)} are free."
     if needed > free:
         raise MemoryError(
             f"{sentence} Nothing was allocated. Take a smaller batch or context, a smaller model "
