@@ -21,6 +21,7 @@ _JUDGE = ("student.py", "wire.py", "probes/__init__.py")
 
 HOLDS_ANSWERS = {
     "fast_decode": ("kv_cache", "prefill_and_decode"),  # generates as those lessons ask for
+    "steps": ("kv_cache", "prefill_and_decode"),  # a forward pass on a cache
     "train": ("mini_gpt", "gqa"),  # an attention layer; the pooling of key and value heads
 }
 """Modules of `course`, hand-written and given, in which the answers of some lessons stand all the

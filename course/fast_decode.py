@@ -85,9 +85,9 @@ class FastDecoder:
         """Everything that a step reads and writes besides the weights, at addresses that stay."""
         check_cache_sizes(self.config, batch, max_len)
         self.batch, self.max_len, self.length = batch, max_len, 0
-        config, device = self.config, self.embed.device
-        shape = (config.n_layers, batch, config.n_kv_heads, max_len, config.head_dim)
-        self.keys = torch.zeros(shape, dtype=self.embed.dtype, device=device)
+        L, G, D = self.config.n_layers, self.config.n_kv_heads, self.config.head_dim
+        device = self.embed.device
+        self.keys = torch.zeros(L, batch, G, max_len, D, dtype=self.embed.dtype, device=device)
         self.values = torch.zeros_like(self.keys)
         self.places = torch.arange(max_len, device=device)
         self.token = torch.zeros(batch, 1, dtype=torch.int64, device=device)

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 
 import torch
 
-from course.devices import Device, check_device, device_of
-from course.machine import card, one_thread
+from course.devices import check_device
+from course.machine import card, one_thread, seconds
 
 ROUNDS = 5
 CPU_BYTES = 2**28  # read at once: far more than a cache holds
@@ -100,18 +100,18 @@ def measure_machine(
 
 @functools.cache
 def _measure(name: str, dtype: torch.dtype) -> Machine:
-    device = device_of(name)
     with one_thread():  # on a GPU this changes nothing
         work = limit_work(name, dtype)
-        flops = work.flops / _best_seconds(work.multiply, device)
-        moved = work.bytes / _best_seconds(work.move, device)
+        flops = work.flops / min(seconds(work.multiply, repeats=ROUNDS))
+        moved = work.bytes / min(seconds(work.move, repeats=ROUNDS))
     processor = f"{card().cpu}, one thread" if name == "cpu" else torch.cuda.get_device_name(name)
     return Machine(f"{processor}, {str(dtype).removeprefix('torch.')}", flops, moved)
 
 
 @dataclass(frozen=True)
 class Work:
-    """Two calls that ask for nothing but computing and nothing but moving, and how much they do."""
+    """Two calls that do nothing but compute and nothing but move, and how much they do. Both are
+    done when they return, on a GPU as well."""
 
     multiply: Callable[[], object]
     flops: int
@@ -120,29 +120,31 @@ class Work:
 
 
 def limit_work(device: str | torch.device, dtype: torch.dtype) -> Work:
-    """What `measure_machine` times; for a benchmark that measures limits and programs by turns."""
+    """What `measure_machine` times; for a benchmark that measures limits and programs by turns.
+
+    Raises:
+        ValueError: no such device here.
+    """
     device = check_device(device)
-    on_cpu = device.type == "cpu"
-    n = CPU_MATRIX if on_cpu else GPU_MATRIX
-    left = torch.randn(n, n, device=device).to(dtype)
-    right = torch.randn(n, n, device=device).to(dtype)
-    source = torch.rand((CPU_BYTES if on_cpu else GPU_BYTES) // 4, device=device)
-    if on_cpu:  # look for the largest number: each is read once
-        return Work(lambda: left @ right, 2 * n**3, source.amax, source.nbytes)
+    if device.type == "cpu":
+        left, right = _numbers(CPU_MATRIX, device, dtype), _numbers(CPU_MATRIX, device, dtype)
+        source = torch.rand(CPU_BYTES // 4)
+        # To find the largest number, each is read once.
+        return Work(lambda: left @ right, 2 * CPU_MATRIX**3, source.amax, source.nbytes)
+    left, right = _numbers(GPU_MATRIX, device, dtype), _numbers(GPU_MATRIX, device, dtype)
+    source = torch.rand(GPU_BYTES // 4, device=device)
     target = torch.rand_like(source)
-    return Work(
-        lambda: left @ right, 2 * n**3, lambda: target.copy_(source), source.nbytes + target.nbytes
-    )
+
+    def multiply() -> None:
+        _ = left @ right
+        torch.cuda.synchronize(device)
+
+    def copy() -> None:
+        target.copy_(source)
+        torch.cuda.synchronize(device)
+
+    return Work(multiply, 2 * GPU_MATRIX**3, copy, source.nbytes + target.nbytes)
 
 
-def _best_seconds(call: Callable[[], object], device: Device) -> float:
-    """The shortest of several rounds, each waited for, after one that does not count."""
-    call()
-    times = []
-    for _ in range(ROUNDS):
-        device.synchronize()
-        start = device.now()
-        call()
-        device.synchronize()
-        times.append(device.now() - start)
-    return min(times)
+def _numbers(n: int, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+    return torch.randn(n, n, device=device).to(dtype)
