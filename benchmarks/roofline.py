@@ -10,8 +10,8 @@ time of a phase is held against the best rate of the machine. The last line is J
 
 A phase is *predicted* to be bound by the lower of the two roofs above its intensity. What it *was*
 bound by is the roof of which it reached at least 45 %; if it reached neither, something else held
-it up. Between one row and many, here 2 to 16, matrix products run on kernels made for neither, and
-near the ridge both roofs hold: such points are reported apart.
+it up. Between one row and many, on a CPU 2 to 16, matrix products run on kernels made for neither, and
+within a factor of 2 of the ridge both roofs hold: such points are reported apart.
 """
 
 from __future__ import annotations
@@ -176,17 +176,19 @@ def measure_size(
             "\nSomething else ran on these cores all the time, so that the shares below are too low."
             "\nRun this again on a quiet machine."
         )
-    points = [point_of(case, samples[case], n, limits) for case, n in times.items()]
+    points = [point_of(case, samples[case], n, limits, on_cpu) for case, n in times.items()]
     return limits, points, model
 
 
-def point_of(case: Case, samples: Samples, times: int, limits: Machine) -> dict[str, Any]:
+def point_of(
+    case: Case, samples: Samples, times: int, limits: Machine, on_cpu: bool
+) -> dict[str, Any]:
     """A phase as it was measured, beside what was predicted."""
     cost, seconds = case.cost, min(samples.wall) / times
     of_bandwidth = cost.bytes / seconds / limits.bytes_per_second
     of_matmul = cost.flops / seconds / limits.flops_per_second
     nearer = "memory" if of_bandwidth > of_matmul else "compute"
-    rows = case.batch * case.n_new
+    few = on_cpu and 2 <= case.batch * case.n_new <= 16
     return {
         "size": case.size.name,
         "phase": case.phase,
@@ -203,7 +205,7 @@ def point_of(case: Case, samples: Samples, times: int, limits: Machine) -> dict[
         "of_matmul_rate": of_matmul,
         "predicted_bound": bound_by(cost, limits),
         "measured_bound": nearer if max(of_bandwidth, of_matmul) >= REACHED else "neither",
-        "apart": 2 <= rows <= 16 or 0.5 < cost.intensity / limits.balance < 2,
+        "apart": few or 0.5 < cost.intensity / limits.balance < 2,
     }
 
 

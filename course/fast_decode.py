@@ -155,6 +155,7 @@ class FastDecoder:
         hidden = hidden.masked_fill(self.places > self.position, float("-inf"))
         return self._forward(self.token, self.position, hidden)
 
+    @torch.no_grad()
     def _forward(self, tokens: Tensor, positions: Tensor, hidden: Tensor | None) -> Tensor:
         """Logits after the last of tokens (B, T) at positions (T,): (B, V)."""
         x, turns = F.embedding(tokens, self.embed), self.turns[:, positions]  # (B, T, C), (2, T, D)
