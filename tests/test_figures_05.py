@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import product
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -123,7 +124,12 @@ def test_sizes_that_cannot_be_are_refused_by_name():
 
 
 def test_a_cost_is_made_of_whole_numbers():
-    assert Cost(4.0, 1, 1, 0, 0).flops == 4
+    cost = Cost(4.0, np.int64(1), 1, 0, 0)
+    assert (cost.flops, cost.weight_bytes) == (4, 1)
+    assert {type(value) for value in vars(cost).values()} == {int}
+    for wrong in (-1, True, None, float("nan"), float("inf"), "3"):
+        with pytest.raises(ValueError, match="flops must be a whole number"):
+            Cost(wrong, 1, 1, 0, 0)
     assert Cost(6, 1, 1, 1, 0).intensity == 2
     with pytest.raises(ValueError, match=r"kv_read_bytes.*0\.5"):
         Cost(1, 1, 0.5, 0, 0)
