@@ -187,7 +187,8 @@ grade("roofline.attention_is_causal", globals())
 # wq, wo: C × C. wk, wv: C × G·D. gate, up: C × f. down: f × C. lm_head: C × V.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# A list of seven pairs; one sum of k · n over it, one of k + n; then five fields.
+# A list of seven pairs; one sum of k · n over it, one of k + n; then five fields. If
+# <code>attention_flops</code> is still missing, leave it out for now: three of four checks do not ask.
 # </details>
 
 
