@@ -15,17 +15,12 @@ from autograder import wire
 from autograder.bugs.exhibit import FAMILIES, Bug, assemble
 from autograder.checks import find
 from autograder.diagnosis import Diagnosis, answer, candidates, name_mistake, within_reach
+from autograder.lessons import lesson_folders
 from autograder.likeness import Reply
 from course.checks.check import Challenge, Check
 
 FILE = Path(__file__).parents[1] / "docs" / "museum.md"
-LESSONS = {
-    "start": "00-start",
-    "mini_gpt": "01-mini-gpt",
-    "naive_decode": "02-naive-decode",
-    "kv_cache": "03-kv-cache",
-    "prefill_and_decode": "04-prefill-and-decode",
-}
+LESSONS = lesson_folders()
 SEEDS = (1, 2)
 
 

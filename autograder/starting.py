@@ -12,11 +12,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import autograder
 from autograder import view
 from autograder.child import start_without_sandbox
 from autograder.confined import start_confined
 from autograder.judge import Start
+from autograder.lessons import lesson_folders
 
 UNSAFE = (
     "WITHOUT A SANDBOX (unsafe_no_sandbox): the student's code could read, write and send all that "
@@ -44,7 +44,7 @@ class Starting:
         with ExitStack() as stack:
             folder = tempfile.TemporaryDirectory(prefix="judge-", ignore_cleanup_errors=True)
             self._folder = Path(stack.enter_context(folder))
-            self.view = view.lay_out(self._folder / "view", module, lessons_in_order())
+            self.view = view.lay_out(self._folder / "view", module, list(lesson_folders()))
             _let_read(self.view)
             self.level = UNSAFE
             if not unsafe_no_sandbox:
@@ -59,13 +59,6 @@ class Starting:
         return lambda: start_without_sandbox(
             self.view, self.module, submission, Path(tempfile.mkdtemp(dir=self._folder))
         )
-
-
-def lessons_in_order() -> list[str]:
-    """The modules of all lessons, first to last, from the checkout that this package lies in."""
-    solutions = Path(autograder.__file__).resolve().parents[1] / "solutions"
-    folders = sorted(path.name for path in solutions.glob("[0-9][0-9]-*"))
-    return [folder.split("-", 1)[1].replace("-", "_") for folder in folders]
 
 
 def _confining(stack: ExitStack) -> tuple[Any, str]:

@@ -1,6 +1,7 @@
 """What the student's process may see of the library while one lesson is judged.
 
-A view is a folder with `course/`, without the answers of that lesson and of every later one, and
+A view is a folder with `course/`, without the answers of that lesson and of every later one
+(neither those exported nor those that stand in a module given, see `SEEN_FROM`), and
 `judge/`, with the program that runs inside, the wire and the lesson's probes. Nothing in it holds an
 expected value. One view serves every submission of its lesson, and is mounted read-only.
 """
@@ -17,6 +18,14 @@ import course
 STUDENT = Path("judge", "student.py")
 """The program that runs inside, in a view."""
 _JUDGE = ("student.py", "wire.py", "probes/__init__.py")
+
+SEEN_FROM = {
+    "fast_decode": "roofline",  # it generates as lessons 03 and 04 ask for
+    "steps": "roofline",  # its forward pass is lesson 03's
+    "train": "quantized_cache",  # lesson 01's attention layer, lesson 06's pooling of heads
+}
+"""Modules of `course`, hand-written and given, in which answers stand all the same: each with the
+first lesson whose view may hold it, the one after the last that asks for what stands there."""
 
 
 def lay_out(place: Path, module: str, order: Sequence[str]) -> Path:
@@ -43,9 +52,18 @@ def lay_out(place: Path, module: str, order: Sequence[str]) -> Path:
     for path in (place / "course" / "minigpt").iterdir():
         if path.stem not in ("__init__", *order[: order.index(module)]):
             path.unlink()
+    for name in left_out(module, order):
+        (place / "course" / f"{name}.py").unlink()
     for name in (*_JUDGE, f"probes/{module}.py"):
         target = place / "judge" / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(judge / name, target)
     (place / "judge" / "__init__.py").touch()
     return place
+
+
+def left_out(module: str, order: Sequence[str]) -> list[str]:
+    """The modules of `SEEN_FROM` that the view of a lesson goes without. A lesson that is not in
+    `order` is one that is yet to be written, and so a later one."""
+    reached = order[: order.index(module) + 1]
+    return [name for name, first in SEEN_FROM.items() if first not in reached]

@@ -16,10 +16,11 @@ from autograder.build.release import student_notebook
 from autograder.build.source import Lesson
 from autograder.child import Child, start_without_sandbox
 from autograder.judge import Deadlines, Result, grade_one
+from autograder.lessons import lesson_folders
 from autograder.view import lay_out
-from lessons import COURSE, FOLDERS
+from lessons import COURSE
 
-ORDER = [folder[3:].replace("-", "_") for folder in FOLDERS]
+ORDER = list(lesson_folders())
 SECRET = b"the secret of these tests"
 
 

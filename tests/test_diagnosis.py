@@ -53,8 +53,8 @@ def test_a_bug_that_nobody_knows_gets_its_own_family_or_no_name(seen, capsys):
     """Leave one out. At its own check a bug is unlike all others, so mostly nothing is said."""
     own, others = shares(OWN, seen, capsys), shares(OTHERS, seen, capsys)
     assert own["wrong"] == others["wrong"] == 0
-    assert own["family"] > 0.025
-    assert others["family"] > 0.1
+    assert own["family"] > 0.01
+    assert others["family"] > 0.05
 
 
 def test_a_known_bug_is_recognised_whatever_the_style_of_the_rest(seen, capsys):

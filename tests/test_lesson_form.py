@@ -24,6 +24,9 @@ ASKED = {
         *("prefill", "stream", "latency_metrics"),
         *("pad_prompts", "ragged_mask", "ragged_positions"),
     },
+    "05-roofline": {
+        *("attention_flops", "phase_cost", "attainable", "bound_by", "time_on_device"),
+    },
 }
 MOST_WORDS, CELLS = 1500, range(25, 46)
 

@@ -3,19 +3,19 @@
 import importlib
 
 import pytest
+from submissions import ORDER
 
 from autograder import checks as hidden
 from autograder.bugs.exhibit import Variant, assemble
 from course.checks.check import Check
 
-LESSONS = ["start", "mini_gpt", "naive_decode", "kv_cache", "prefill_and_decode"]
 SEEDS = range(20)
 
 
 def exhibits(kind: str, *more: Variant) -> list:
     return [
         pytest.param(lesson, exhibit, id=f"{lesson}-{exhibit.name}")
-        for lesson in LESSONS
+        for lesson in ORDER
         for exhibit in [*more, *getattr(importlib.import_module(f"autograder.bugs.{lesson}"), kind)]
     ]
 
@@ -48,7 +48,7 @@ def test_every_correct_answer_passes_every_check(lesson, variant):
             assert verdict.score == 1, f"{check.name}, seed {seed}: {verdict.message}"
 
 
-@pytest.mark.parametrize("lesson", LESSONS)
+@pytest.mark.parametrize("lesson", ORDER)
 def test_every_hidden_check_has_a_bug_that_it_catches_and_a_visible_twin(lesson):
     names = set(importlib.import_module(f"autograder.checks.{lesson}").CHECKS)
     bugs = importlib.import_module(f"autograder.bugs.{lesson}").BUGS

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
+from submissions import ORDER
 
 from autograder import wire
 from autograder.bugs.exhibit import assemble
 from autograder.wire import LENGTH, WireError, decode, encode
 from course.checks.check import functions_of
 
-LESSONS = ["start", "mini_gpt", "naive_decode", "kv_cache", "prefill_and_decode"]
 DTYPES = ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "<f2", "<f4", "<f8"]
 
 
@@ -209,7 +209,7 @@ def exhibits(lesson: str) -> list[dict]:
     return [{}, *(exhibit.answer for exhibit in [*museum.BUGS, *museum.VARIANTS])]
 
 
-@pytest.mark.parametrize("lesson", LESSONS)
+@pytest.mark.parametrize("lesson", ORDER)
 def test_challenges_and_evidence_of_every_check_survive_the_wire(lesson):
     """For the reference answer, every bug and every correct variant of the museum."""
     checks = importlib.import_module(f"autograder.checks.{lesson}").CHECKS
@@ -229,7 +229,7 @@ def test_challenges_and_evidence_of_every_check_survive_the_wire(lesson):
     assert crossed > len(checks) * len(answers) / 2
 
 
-@pytest.mark.parametrize("lesson", LESSONS)
+@pytest.mark.parametrize("lesson", ORDER)
 def test_the_largest_frame_leaves_room(lesson):
     checks = importlib.import_module(f"autograder.checks.{lesson}").CHECKS
     largest = max(len(encode(check.challenge(1))) for check in checks.values())

@@ -1,0 +1,56 @@
+"""Why a timer may be off by as much as it may: right ones stay far below it, wrong ones go far above."""
+
+import statistics
+
+import numpy as np
+import pytest
+
+from autograder.bugs import roofline
+from autograder.bugs.exhibit import assemble
+from autograder.checks.roofline import CHECKS
+from course.checks.check import Check, functions_of
+from course.checks.roofline import timing
+
+SEEDS = range(20)
+TIMERS = [
+    CHECKS[name]
+    for name in (
+        "clock_waits_for_the_work",
+        "warm_up_is_not_timed",
+        "one_slow_repeat_changes_nothing",
+    )
+]
+
+
+def error_of_timer(answer: dict, check: Check, seed: int) -> float:
+    """Largest error of a timer, as a part of the right seconds; infinite for a wrong number of
+    calls."""
+    challenge, names = check.challenge(seed), assemble("roofline", answer)
+    readings = check.probe(functions_of(names, check.needs), challenge)["readings"]
+    errors = []
+    for case, seen in zip(challenge["cases"], readings, strict=True):
+        if seen["calls"] != case["warmup"] + case["repeats"]:
+            return np.inf
+        right = statistics.median(timing.measured_works(case)) + case["queueing"]
+        errors.append(abs(seen["seconds"] - right) / right)
+    return max(errors)
+
+
+@pytest.mark.parametrize("check", TIMERS, ids=lambda check: check.name)
+def test_right_timers_stay_below_a_quarter_of_the_tolerance_and_wrong_ones_ten_times_above(
+    check, record_property
+):
+    right = [{}, *(variant.answer for variant in roofline.VARIANTS)]
+    wrong = [bug for bug in roofline.BUGS if bug.check == f"roofline.{check.name}"]
+    largest = max(error_of_timer(answer, check, seed) for answer in right for seed in SEEDS)
+    effects = {
+        bug.name: min(error_of_timer(bug.answer, check, seed) for seed in SEEDS) for bug in wrong
+    }
+    mildest = min(effects, key=effects.get)
+    record_property(
+        "margin",
+        f"roofline.{check.name}: right timers are off by at most {largest:.0e}, wrong ones by at least "
+        f"{effects[mildest]:.0e} ({mildest}); allowed: {timing.TOLERANCE:g}",
+    )
+    assert largest < timing.TOLERANCE / 4
+    assert effects[mildest] > 10 * timing.TOLERANCE
