@@ -3,15 +3,17 @@
 #   make lab ARGS=--no-browser  the same on a machine without a browser: open the printed address
 #   make test                   every test, from the linter to the notebooks
 #   make build                  rebuild the notebooks and modules whose lesson text changed
+#   make bench                  every benchmark, or BENCH=benchmarks/roofline.py ARGS=…: one of them
 #   make format                 let ruff put code in its usual shape
 
 VENV := .venv
 PYTHON ?= python3
 ARGS ?=
+BENCH ?= $(sort $(wildcard benchmarks/*.py))
 # nbgrader calls its helpers by bare name, so they must be on PATH.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: lab test build format
+.PHONY: lab test build bench format
 .DELETE_ON_ERROR:
 
 # JupyterLab refuses to run as root unless told to; in a container there is often no one else.
@@ -26,6 +28,10 @@ test: $(VENV)/installed-all
 
 build: $(VENV)/installed-all
 	python -m autograder.build $(ARGS)
+
+# One thread, so that numbers can be compared; each ends with one line of JSON.
+bench: $(VENV)/installed-all
+	set -e; for file in $(BENCH); do echo "== $$file"; OMP_NUM_THREADS=1 python $$file $(ARGS); done
 
 format: $(VENV)/installed-all
 	ruff format . && ruff check --fix .

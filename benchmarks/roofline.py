@@ -1,0 +1,415 @@
+"""How near prefill and decode come to the limits of the machine, and whether the roofline said so.
+
+    python benchmarks/roofline.py                                  this CPU, one thread
+    python benchmarks/roofline.py --device cuda --size 1.3B 6.7B   a GPU, two models
+    … --device cuda --record course/recorded                       and keep the figures for readers
+
+The limits are measured first and printed with what they predict; then all phases and the limits
+themselves take turns, round after round, so that a noisy minute falls on all of them. The shortest
+time of a phase is held against the best rate of the machine. The last line is JSON.
+
+A phase is *predicted* to be bound by the lower of the two roofs above its intensity. What it *was*
+bound by is the roof of which it reached at least 45 %; if it reached neither, something else held
+it up. Between one row and many, here 2 to 16, matrix products run on kernels made for neither, and
+near the ridge both roofs hold: such points are reported apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import gc
+import json
+import os
+import shlex
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from course.minigpt.roofline import attainable, bound_by, phase_cost
+from tqdm.auto import tqdm
+
+from course import recorded
+from course.costs import Cost
+from course.devices import Device, check_device, device_of
+from course.fast_decode import FastDecoder
+from course.limits import Machine, limit_work, measure_machine
+from course.machine import card, one_thread
+from course.model import MiniGPT
+from course.sizes import SIZES, Size, build_random, check_bytes, choose_size
+
+REACHED = 0.45  # of a roof, to say that it held a phase up
+LEAST_BYTES = 200e6  # of weights on a CPU: with fewer, a cache may hold a good part of them
+CPU_BARS = (
+    0.45,
+    0.65,
+)  # decode of the bandwidth, prefill of 256 tokens and more of the matmul rate
+GPU_BARS = {"1.3B": (0.60, 0.55), "6.7B": (0.75, 0.65)}  # the same on an H200, prefill from 1024 on
+TIMES_TRANSFORMERS, SMALL_ENOUGH = 4.0, 1.5e9  # the bar of the ratio, up to this many parameters
+
+
+@dataclass(frozen=True)
+class Case:
+    """One phase of one model: n_new tokens in each of `batch` rows, after n_past."""
+
+    size: Size
+    phase: str
+    batch: int
+    n_new: int
+    n_past: int
+
+    @property
+    def cost(self) -> Cost:
+        return phase_cost(
+            self.size.config, self.n_new, self.n_past, self.batch, self.size.dtype.itemsize
+        )
+
+    @property
+    def name(self) -> str:
+        if self.phase == "prefill":
+            return f"prefill, {self.n_new} tokens"
+        rows = f"{self.batch} row{'s' if self.batch > 1 else ''}"
+        return f"decode, {rows} after {self.n_past}"
+
+
+def cases_of(size: Size, on_cpu: bool) -> list[Case]:
+    """The phases that are measured."""
+    few = (2, 4, 8, 16)
+    lengths = (*few, 64, 256, 1024) if on_cpu else (64, 256, 1024, 2048)
+    decodes = [(1, 256), (1, 1000), *((batch, 256) for batch in few)]
+    if not on_cpu:
+        decodes = [(1, 512), (1, 2000), (8, 512), (32, 512)]
+    longest = size.config.max_seq_len
+    return [
+        *(Case(size, "decode", batch, 1, past) for batch, past in decodes if past < longest),
+        *(Case(size, "prefill", 1, length, 0) for length in lengths if length <= longest),
+    ]
+
+
+# --- measuring -----------------------------------------------------------------------------------
+
+
+@dataclass
+class Samples:
+    """Seconds of each round: of the clock on the wall, and of this process on a CPU."""
+
+    wall: list[float]
+    cpu: list[float]
+
+
+def measure(calls: dict[Any, Callable[[], object]], device: Device, rounds: int) -> dict:
+    """Let calls take turns, `rounds` times, after one turn that does not count: Samples by key."""
+    samples = {key: Samples([], []) for key in calls}
+    for number in tqdm(range(-1, rounds), desc="rounds", file=sys.stdout, mininterval=1.0):
+        for key, call in calls.items():
+            device.synchronize()
+            wall, cpu = device.now(), time.process_time()
+            call()
+            device.synchronize()
+            if number >= 0:
+                samples[key].wall.append(device.now() - wall)
+                samples[key].cpu.append(time.process_time() - cpu)
+    return samples
+
+
+def call_of(case: Case, decoder: FastDecoder, times: int) -> Callable[[], object]:
+    """A call that goes through a phase `times` times, with a decoder whose weights are shared."""
+    device = decoder.embed.device
+    tokens = torch.randint(case.size.config.vocab_size, (case.batch, case.n_new), device=device)
+    own = decoder.resized(case.batch, case.n_past + case.n_new)
+    if case.phase == "prefill":
+        return lambda: [own.prefill(tokens) for _ in range(times)]
+    own.keys.normal_()  # as if there were a text; how long a step takes does not depend on it
+    own.values.normal_()
+
+    def decode() -> None:
+        for _ in range(times):
+            own.length = case.n_past
+            own.step(tokens)
+
+    return decode
+
+
+def measure_size(
+    size: Size, device: torch.device, rounds: int, compile: bool, ceiling: Machine
+) -> tuple[Machine, list[dict[str, Any]], MiniGPT]:
+    """The limits as the rounds had them, every phase as a point, and the model."""
+    clock, on_cpu = device_of(device), device.type == "cpu"
+    model = build_random(size, device)
+    decoder = FastDecoder(model, batch=1, max_len=1, compile=compile)
+    # Short phases go through several times a round: on a GPU it takes its time to ask for one and
+    # to wait for it, and on a CPU the caches have first to recover from what was measured before.
+    once = on_cpu and size.weight_bytes >= LEAST_BYTES
+    times = dict.fromkeys(cases_of(size, on_cpu), 1 if once else 10)
+    calls = {case: call_of(case, decoder, n) for case, n in times.items()}
+    work = limit_work(device, size.dtype)
+    samples = measure({**calls, "multiply": work.multiply, "move": work.move}, clock, rounds)
+    limits = replace(
+        ceiling,
+        flops_per_second=max(ceiling.flops_per_second, work.flops / min(samples["multiply"].wall)),
+        bytes_per_second=max(ceiling.bytes_per_second, work.bytes / min(samples["move"].wall)),
+    )
+    points = [point_of(case, samples[case], n, limits) for case, n in times.items()]
+    return limits, points, model
+
+
+def point_of(case: Case, samples: Samples, times: int, limits: Machine) -> dict[str, Any]:
+    """A phase as it was measured, beside what was predicted."""
+    cost, seconds = case.cost, min(samples.wall) / times
+    of_bandwidth = cost.bytes / seconds / limits.bytes_per_second
+    of_matmul = cost.flops / seconds / limits.flops_per_second
+    nearer = "memory" if of_bandwidth > of_matmul else "compute"
+    rows = case.batch * case.n_new
+    return {
+        "size": case.size.name,
+        "phase": case.phase,
+        "batch": case.batch,
+        "n_new": case.n_new,
+        "n_past": case.n_past,
+        "flops": cost.flops,
+        "bytes": cost.bytes,
+        "seconds": seconds,
+        "median_seconds": statistics.median(samples.wall) / times,
+        "median_cpu_seconds": statistics.median(samples.cpu) / times,
+        "predicted_seconds": cost.flops / attainable(cost.intensity, limits),
+        "of_bandwidth": of_bandwidth,
+        "of_matmul_rate": of_matmul,
+        "predicted_bound": bound_by(cost, limits),
+        "measured_bound": nearer if max(of_bandwidth, of_matmul) >= REACHED else "neither",
+        "apart": 2 <= rows <= 16 or 0.5 < cost.intensity / limits.balance < 2,
+    }
+
+
+def beside_transformers(
+    size: Size, model: MiniGPT, device: torch.device, rounds: int, n_new: int = 64
+) -> dict[str, Any]:
+    """Tokens per second of the fast decode and of `transformers`' generate with the same weights."""
+    theirs = as_transformers(size, model, device)
+    prompt = torch.randint(size.config.vocab_size, (1, 64), device=device)
+    decoder = FastDecoder(model, batch=1, max_len=64 + n_new)
+    calls = {
+        "fast": lambda: decoder.generate(prompt, n_new),
+        "transformers": lambda: theirs.generate(
+            prompt,
+            attention_mask=torch.ones_like(prompt),
+            max_new_tokens=n_new,
+            do_sample=False,
+        ),
+    }
+    samples = measure(calls, device_of(device), rounds)
+    rates = {name: n_new / min(found.wall) for name, found in samples.items()}
+    same = (calls["fast"]() == calls["transformers"]()).sum() - 64
+    return {
+        "size": size.name,
+        "tokens_per_second": rates,
+        "ratio": rates["fast"] / rates["transformers"],
+        "equal_tokens": f"{same} of {n_new}",
+    }
+
+
+def as_transformers(size: Size, model: MiniGPT, device: torch.device) -> torch.nn.Module:
+    """`transformers`' Llama with the weights of a mini-GPT."""
+    import transformers  # an extra of this project, and only this comparison needs it
+
+    from course.checkpoints import expected_tensors
+
+    config = size.config
+    with torch.device(device):
+        theirs = transformers.AutoModelForCausalLM.from_config(
+            transformers.LlamaConfig(
+                vocab_size=config.vocab_size,
+                num_hidden_layers=config.n_layers,
+                hidden_size=config.d_model,
+                num_attention_heads=config.n_heads,
+                num_key_value_heads=config.n_kv_heads,
+                intermediate_size=config.d_ff,
+                max_position_embeddings=config.max_seq_len,
+                rope_theta=config.rope_theta,
+                rms_norm_eps=config.norm_eps,
+                tie_word_embeddings=config.tie_embeddings,
+                eos_token_id=None,
+                bos_token_id=None,
+            ),
+            dtype=size.dtype,
+        ).eval()
+    ours = model.state_dict()
+    state = {name: ours[mine] for name, (mine, _) in expected_tensors(config).items()}
+    theirs.load_state_dict(state)
+    return theirs
+
+
+# --- telling -------------------------------------------------------------------------------------
+
+
+def bars_of(size: Size, points: list[dict[str, Any]], on_cpu: bool) -> list[dict[str, Any]]:
+    """What is promised for a model of this size, and what was measured."""
+    if (on_cpu and size.weight_bytes < LEAST_BYTES) or (not on_cpu and size.name not in GPU_BARS):
+        return []
+    decode_bar, prefill_bar = CPU_BARS if on_cpu else GPU_BARS[size.name]
+    least_tokens = 256 if on_cpu else 1024
+    decodes = [p["of_bandwidth"] for p in points if p["phase"] == "decode" and p["batch"] == 1]
+    prefills = [p["of_matmul_rate"] for p in points if p["n_new"] >= least_tokens]
+    clear = [p for p in points if not p["apart"]]
+    right = sum(p["predicted_bound"] == p["measured_bound"] for p in clear)
+    return [
+        bar(f"{size.name}: decode of one row, of the bandwidth", min(decodes), decode_bar),
+        bar(
+            f"{size.name}: prefill of {least_tokens} tokens and more, of the matmul rate",
+            min(prefills),
+            prefill_bar,
+        ),
+        bar(f"{size.name}: bounds predicted right, of those not apart", right / len(clear), 1.0),
+    ]
+
+
+def bar(what: str, value: float, least: float) -> dict[str, Any]:
+    return {"what": what, "value": value, "bar": least, "met": value >= least}
+
+
+def print_ceiling(machine: Machine, cases: list[Case]) -> None:
+    print(f"\nThe ceiling: {machine.name}")
+    print(
+        f"  {machine.flops_per_second / 1e12:.3g} TFLOP/s, {machine.bytes_per_second / 1e9:.4g} "
+        f"GB/s, balance {machine.balance:.3g} FLOP/byte"
+    )
+    print(f"  {'predicted':26} {'FLOP/byte':>10} {'at best':>12}   bound by")
+    for case in cases:
+        cost = case.cost
+        seconds = cost.flops / attainable(cost.intensity, machine)
+        print(
+            f"  {case.name:26} {cost.intensity:10.2f} {seconds * 1e3:9.2f} ms   "
+            f"{bound_by(cost, machine)}"
+        )
+
+
+def print_points(cases: list[Case], points: list[dict[str, Any]]) -> None:
+    head = ("measured", "shortest", "median", "bandwidth", "matmul", "predicted", "was")
+    for apart, title in ((False, ""), (True, "Apart: few rows, or near the ridge")):
+        print(f"\n{title}" if title else "")
+        print("  {:26} {:>11} {:>11} {:>9} {:>8}   {:9} {}".format(*head))
+        for case, point in zip(cases, points, strict=True):
+            if point["apart"] == apart:
+                print(
+                    f"  {case.name:26} {point['seconds'] * 1e3:8.2f} ms "
+                    f"{point['median_seconds'] * 1e3:8.2f} ms {point['of_bandwidth']:9.0%} "
+                    f"{point['of_matmul_rate']:8.0%}   {point['predicted_bound']:9} "
+                    f"{point['measured_bound']}"
+                )
+
+
+def print_bars(bars: list[dict[str, Any]]) -> None:
+    for found in bars:
+        met = "met" if found["met"] else "MISSED"
+        print(f"  {found['what']}: {found['value']:.2f}, bar {found['bar']:.2f}: {met}")
+
+
+def environment(device: torch.device) -> dict[str, Any]:
+    """The machine that this ran on."""
+    here = card()
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    cuda = {"CUDA": torch.version.cuda} if device.type == "cuda" else {}
+    processor = torch.cuda.get_device_name(device) if device.type == "cuda" else here.cpu
+    return {
+        "device": processor,
+        "cores": here.cores,
+        "memory": here.memory,
+        "load": load,
+        "versions": {**here.versions, **cuda},
+    }
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--device", default="cpu", help='"cpu" (one thread), "cuda", "cuda:1"')
+    parser.add_argument("--size", nargs="+", choices=SIZES, metavar="SIZE",
+                        help=f"of {', '.join(SIZES)}; left out, what suits the device")  # fmt: skip
+    parser.add_argument("--rounds", type=int, default=7, help="how often each phase is measured")
+    parser.add_argument("--compile", action="store_true", help="let torch.compile join operations")
+    parser.add_argument("--transformers", action="store_true",
+                        help="compare with transformers on a CPU as well; it is on a GPU up to "
+                        "1.5 billion parameters")  # fmt: skip
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the JSON there as well")
+    parser.add_argument("--record", type=Path, metavar="DIR", help="keep the figures for readers")
+    asked = parser.parse_args(arguments)
+    try:
+        asked.device = check_device(asked.device)
+        asked.size = [SIZES[name] for name in asked.size or [choose_size(asked.device).name]]
+        if len({size.dtype for size in asked.size}) > 1:
+            raise ValueError("models of one run must have one dtype")
+        if asked.rounds < 1:
+            raise ValueError(f"--rounds must be at least 1, got {asked.rounds}")
+    except (ValueError, MemoryError) as error:
+        parser.error(str(error))
+    return asked
+
+
+def main(arguments: list[str] | None = None) -> int:
+    asked = parse(arguments)
+    device, on_cpu = asked.device, asked.device.type == "cpu"
+    dtype = asked.size[0].dtype
+    result: dict[str, Any] = {
+        "benchmark": "roofline",
+        "date": datetime.date.today().isoformat(),
+        "command": f"python benchmarks/roofline.py {shlex.join(arguments or sys.argv[1:])}".strip(),
+        **environment(device),
+        "dtype": str(dtype).removeprefix("torch."),
+        "points": [],
+        "bars": [],
+        "transformers": [],
+    }
+    print(json.dumps({key: value for key, value in result.items() if value}, indent=1))
+    with one_thread():  # on a GPU this changes nothing
+        limits = measure_machine(device, dtype)
+        for size in asked.size:
+            cases = cases_of(size, on_cpu)
+            print_ceiling(limits, cases)
+            print(check_bytes(f'The model "{size.name}"', room(size, cases), device), flush=True)
+            limits, points, model = measure_size(size, device, asked.rounds, asked.compile, limits)
+            print_points(cases, points)
+            bars = bars_of(size, points, on_cpu)
+            if asked.transformers or (not on_cpu and size.parameters <= SMALL_ENOUGH):
+                beside = beside_transformers(size, model, device, asked.rounds)
+                result["transformers"].append(beside)
+                what = f"{size.name}: times the speed of transformers"
+                bars += [] if on_cpu else [bar(what, beside["ratio"], TIMES_TRANSFORMERS)]
+                print(f"\n  beside transformers: {beside}")
+            print_bars(bars)
+            result["points"] += points
+            result["bars"] += bars
+            del model
+            gc.collect()  # make room for the next
+    result["machine"] = asdict(limits) | {"balance": limits.balance}
+    if asked.record:
+        print(f"recorded in {recorded.write(recording_of(result, limits), asked.record)}")
+    if asked.out:
+        asked.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(result))
+    return 0
+
+
+def room(size: Size, cases: list[Case]) -> int:
+    """Bytes for one model and the caches of all cases, which are there side by side."""
+    weights = 2 * size.weight_bytes
+    each = (size.bytes_needed(c.batch, c.n_past + c.n_new, c.n_new) - weights for c in cases)
+    return weights + sum(each)
+
+
+def recording_of(result: dict[str, Any], limits: Machine) -> recorded.Recording:
+    """What readers get of a run."""
+    names = recorded.Point.__dataclass_fields__
+    return recorded.Recording(
+        **{name: result[name] for name in ("device", "dtype", "date", "command", "versions")},
+        machine=limits,
+        points=tuple(
+            recorded.Point(**{name: point[name] for name in names}) for point in result["points"]
+        ),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

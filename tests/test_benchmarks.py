@@ -1,0 +1,85 @@
+"""The benchmarks can be run as they say; how fast anything was is for their readers to judge."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from course.recorded import recordings
+from lessons import ROOT
+
+SMALL = ["--size", "tiny", "--rounds", "1"]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "benchmarks/roofline.py", *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory) -> subprocess.CompletedProcess:
+    folder = tmp_path_factory.mktemp("benchmark")
+    out, record = str(folder / "out.json"), str(folder / "record")
+    done = run(*SMALL, "--transformers", "--out", out, "--record", record)
+    assert done.returncode == 0, done.stderr
+    done.result = json.loads(done.stdout.splitlines()[-1])
+    done.folder = folder
+    return done
+
+
+def test_the_last_line_is_json_and_so_is_the_file(done):
+    assert done.result["benchmark"] == "roofline"
+    assert json.loads((done.folder / "out.json").read_text()) == done.result
+
+
+def test_the_ceiling_and_the_memory_are_told_before_anything_is_measured(done):
+    told = done.stdout
+    places = [told.index(part) for part in ('"versions"', "The ceiling", "GB are free", "shortest")]
+    assert places == sorted(places)
+
+
+def test_every_phase_has_what_was_predicted_and_what_was_measured(done):
+    points = done.result["points"]
+    prefills = [point["n_new"] for point in points if point["phase"] == "prefill"]
+    assert {64, 256, 1024} <= set(prefills)
+    assert {point["batch"] for point in points if point["phase"] == "decode"} == {1, 2, 4, 8, 16}
+    for point in points:
+        assert 0 < point["seconds"] <= point["median_seconds"]
+        assert point["predicted_bound"] in ("memory", "compute")
+        assert point["measured_bound"] in ("memory", "compute", "neither")
+        assert point["apart"] or point["batch"] * point["n_new"] not in range(2, 17)
+
+
+def test_a_model_that_fits_into_a_cache_is_held_against_no_bar(done):
+    assert done.result["bars"] == []
+
+
+def test_transformers_says_the_same_tokens(done):
+    (beside,) = done.result["transformers"]
+    assert beside["equal_tokens"] == "64 of 64"
+
+
+def test_a_record_is_one_that_the_course_reads(done):
+    (recording,) = recordings(done.folder / "record")
+    assert recording.date == done.result["date"]
+    assert len(recording.points) == len(done.result["points"])
+    assert recording.command.startswith("python benchmarks/roofline.py --size tiny")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--device", "tpu"], 'device must be "cpu" or "cuda"'),
+        (["--size", "huge"], "invalid choice: 'huge'"),
+        (["--size", "tiny", "1.3B"], "must have one dtype"),
+        (["--rounds", "0"], "--rounds must be at least 1"),
+    ],
+)
+def test_a_wrong_argument_is_refused_in_one_line(arguments, said):
+    refused = run(*arguments)
+    assert refused.returncode == 2
+    assert said in refused.stderr
+    assert "Traceback" not in refused.stderr

@@ -1,0 +1,77 @@
+"""What a student's process sees of the library holds no answer to the lesson that is judged."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from autograder.build.leaks import secrets_of
+from autograder.view import HOLDS_ANSWERS, lay_out, left_out
+from lessons import COURSE, FOLDERS, ROOT
+
+PLANNED = ["start", "mini_gpt", "naive_decode", "kv_cache", "prefill_and_decode", "roofline", "gqa"]
+ORDER = [COURSE.read(folder).module for folder in FOLDERS]
+
+
+def squeezed_lines(path: Path) -> set[str]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return {re.sub(r"\s", "", re.sub(r"(^|\s)#.*", "", line)) for line in lines}
+
+
+@pytest.mark.parametrize("place", range(len(FOLDERS)), ids=FOLDERS)
+def test_no_line_of_its_answers_or_of_a_later_lesson_s_stands_in_a_view(place, tmp_path):
+    view = lay_out(tmp_path, ORDER[place], ORDER)
+    asked = secrets_of(COURSE.read(folder) for folder in FOLDERS[place:]).lines
+    # What earlier lessons built may stand there, and what every student reads in what is given.
+    given = [ROOT / "course" / "model.py", ROOT / "course" / "machine.py"]
+    given += [ROOT / "course" / "minigpt" / f"{name}.py" for name in ORDER[:place]]
+    asked -= set().union(*map(squeezed_lines, given))
+    found = {
+        path.relative_to(view).as_posix(): hits
+        for path in sorted(view.rglob("*.py"))
+        if (hits := squeezed_lines(path) & asked)
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_fast_decode_holds_no_line_of_any_answer(folder):
+    """Students have it beside their notebook, whatever a view leaves out."""
+    lines = squeezed_lines(ROOT / "course" / "fast_decode.py")
+    assert lines & secrets_of([COURSE.read(folder)]).lines == set()
+
+
+@pytest.mark.parametrize("name", HOLDS_ANSWERS)
+def test_a_module_named_for_its_answers_exists_and_nothing_given_imports_it_at_once(name):
+    """Where it is left out, the rest of `course` must still be importable."""
+    assert (ROOT / "course" / f"{name}.py").is_file()
+    at_once = re.compile(rf"^(from course\.{name} import|import course\.{name}\b)", re.MULTILINE)
+    given = [p for p in (ROOT / "course").rglob("*.py") if p.parent.name != "minigpt"]
+    users = {p.stem for p in given if at_once.search(p.read_text(encoding="utf-8"))}
+    assert users <= {"roofline", *HOLDS_ANSWERS}  # lesson 05's, whose view holds it
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"),
+    [
+        ("start", ["fast_decode", "steps", "train"]),
+        ("kv_cache", ["fast_decode", "steps", "train"]),
+        ("prefill_and_decode", ["fast_decode", "steps", "train"]),
+        ("roofline", ["train"]),
+        ("gqa", ["train"]),
+    ],
+)
+def test_what_holds_answers_appears_when_the_last_of_their_lessons_is_over(module, expected):
+    assert left_out(module, PLANNED) == expected
+    assert left_out("next", [*PLANNED, "next"]) == []
+
+
+def test_a_lesson_that_is_not_written_yet_counts_as_a_later_one():
+    assert left_out("kv_cache", PLANNED[:4]) == ["fast_decode", "steps", "train"]
+
+
+def test_a_view_goes_without_them(tmp_path):
+    course = lay_out(tmp_path, "kv_cache", ORDER) / "course"
+    assert not (course / "fast_decode.py").exists()
+    assert not (course / "train.py").exists()
+    assert (course / "model.py").exists()
