@@ -1,0 +1,293 @@
+"""The pictures of lesson 06: who reads whom, quality against bytes, the roof, and what fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import FuncFormatter
+
+from course.config import GPTConfig
+from course.costs import Cost
+from course.limits import Machine
+from course.plots.roofline import with_prefix
+from course.plots.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILION,
+    Picture,
+    course_style,
+)
+
+COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, "#F0E442", GREY)
+MARKERS = ("o", "s", "^", "D")
+Quality = Mapping[int, Mapping[str, float]]
+"""What `evaluate` found, by number of KV heads."""
+
+
+# --- who reads whom ------------------------------------------------------------------------------
+
+
+def draw_sharing(n_heads: int, kv_heads: Sequence[int]) -> Picture:
+    """Query heads above, the KV heads that they read below: one panel for each number of KV heads."""
+    with course_style():
+        figure, panels = plt.subplots(1, len(kv_heads), figsize=(3.1 * len(kv_heads), 2.1))
+        for axes, G in zip(np.atleast_1d(panels), kv_heads, strict=True):
+            _draw_groups(axes, n_heads, G)
+    told = "; ".join(
+        f"{n_heads} query heads on {G} KV head{'s' * (G > 1)}, {n_heads // G} on each"
+        for G in kv_heads
+    )
+    return Picture(
+        figure,
+        f"Query heads in a row above, KV heads below, lines between those that belong together. "
+        f"{told}. Neighbouring query heads share.",
+        f"Above: {n_heads} query heads. Below: the keys and values that they read, and that a cache "
+        f"stores. Neighbours share a KV head.",
+    )
+
+
+def _draw_groups(axes: Axes, H: int, G: int) -> None:
+    group, names = H // G, {1: "MQA", H: "MHA"}
+    for h in range(H):
+        g = h // group
+        middle = (g + 0.5) * group
+        axes.plot([h + 0.5, middle], [1.0, 0.45], color=GREY, lw=1, zorder=0)
+        _draw_head(axes, h + 0.5, 1.0, COLOURS[g % len(COLOURS)], 0.35, str(h))
+    for g in range(G):
+        _draw_head(axes, (g + 0.5) * group, 0.2, COLOURS[g % len(COLOURS)], 0.9, str(g))
+    axes.set(xlim=(0, H), ylim=(-0.1, 1.35), title=f"{names.get(G, 'GQA')}: G = {G}")
+    axes.set_yticks([0.32, 1.12], ["K, V", "Q"])
+    axes.set_xticks([])
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+
+
+def _draw_head(
+    axes: Axes, middle: float, bottom: float, colour: str, alpha: float, name: str
+) -> None:
+    axes.add_patch(
+        Rectangle((middle - 0.4, bottom), 0.8, 0.25, facecolor=colour, alpha=alpha, lw=0)
+    )
+    axes.text(middle, bottom + 0.11, name, ha="center", va="center", fontsize=8)
+
+
+# --- quality against bytes -----------------------------------------------------------------------
+
+
+def draw_quality(cache: Mapping[int, int], trained: Quality, pooled: Quality) -> Picture:
+    """What models with fewer KV heads remember, and what their cache takes.
+
+    Args:
+        cache: bytes of one token, by number of KV heads.
+        trained: quality after the training that follows pooling.
+        pooled: quality before it.
+    """
+    heads = sorted(cache, reverse=True)
+    places = np.arange(len(heads))
+    labels = [f"G = {G}\n{cache[G]:,} B" for G in heads]
+    with course_style():
+        figure, (left, right) = plt.subplots(1, 2, figsize=(9.4, 3.6))
+        for name, colour, marker, label in (
+            ("recall_near", SKY, "o", "near"),
+            ("recall_far", BLUE, "s", "100 tokens or more back"),
+        ):
+            for quality, line, when in ((trained, "-", ""), (pooled, ":", ", only pooled")):
+                left.plot(
+                    places,
+                    [100 * quality[G][name] for G in heads],
+                    marker + line,
+                    color=colour,
+                    markerfacecolor=colour if quality is trained else "white",
+                    label=label + when,
+                )
+        left.set(title="Facts recalled", ylim=(-3, 104))
+        left.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
+        left.legend(fontsize=8)
+        for quality, line, fill, label in (
+            (trained, "o-", VERMILION, "trained on"),
+            (pooled, "o:", "white", "only pooled"),
+        ):
+            perplexity = [quality[G]["perplexity"] for G in heads]
+            right.plot(
+                places, perplexity, line, color=VERMILION, markerfacecolor=fill, label=label
+            )
+            for place, value in zip(places, perplexity, strict=True):
+                right.annotate(
+                    f"{value:.3g}",
+                    (place, value),
+                    xytext=(0, 7),
+                    textcoords="offset points",
+                    ha="center",
+                    fontsize=8,
+                )
+        right.set(title="Perplexity", yscale="log", ylim=(1, 2 * right.get_ylim()[1]))
+        right.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        right.legend(fontsize=8, loc="upper left")
+        for axes in (left, right):
+            axes.set_xticks(places, labels)
+            axes.set_xlabel("KV heads, and bytes of the cache per token")
+    told = "; ".join(
+        f"G = {G}, {cache[G]:,} bytes a token: far recall {trained[G]['recall_far']:.0%} "
+        f"({pooled[G]['recall_far']:.0%} before training), perplexity "
+        f"{trained[G]['perplexity']:.3g} ({pooled[G]['perplexity']:.3g})"
+        for G in heads
+    )
+    return Picture(
+        figure,
+        f"Two panels, fewer KV heads to the right. Left: share of facts recalled, near and far. "
+        f"Right: perplexity, logarithmic. {told}.",
+        "Filled: the siblings as shipped. Hollow and dotted: the same heads averaged, and nothing "
+        "learned since. The cache halves with every step to the right.",
+    )
+
+
+# --- published models ----------------------------------------------------------------------------
+
+
+def draw_published(configs: Mapping[str, GPTConfig], per_token: Mapping[str, int]) -> Picture:
+    """Bytes that models keep of one token, beside what they would keep without sharing."""
+    names = list(configs)
+    unshared = [per_token[n] * configs[n].n_heads // configs[n].n_kv_heads for n in names]
+    sizes = [per_token[name] for name in names]
+    with course_style():
+        figure, axes = plt.subplots(figsize=(8.4, 0.33 * len(names) + 1))
+        rows = np.arange(len(names))
+        axes.barh(rows, unshared, height=0.7, facecolor="white", edgecolor=GREY, hatch="..", lw=0.8)
+        axes.barh(rows, sizes, height=0.7, color=BLUE)
+        for row, name in enumerate(names):
+            config = configs[name]
+            words = f" {per_token[name]:,} B, G = {config.n_kv_heads} of H = {config.n_heads}"
+            axes.text(unshared[row], row, words, va="center", fontsize=8)
+        axes.set_yticks(rows, names)
+        axes.set(ylim=(len(names) - 0.4, -0.6), xlim=(0, 1.45 * max(unshared)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1e6:g} MB"))
+        axes.set_xlabel("cache of one token, 16 bits")
+    told = "; ".join(
+        f"{name} {size:,} bytes, {whole:,} without sharing"
+        for name, size, whole in zip(names, sizes, unshared, strict=True)
+    )
+    return Picture(
+        figure,
+        f"Horizontal bars, what models keep of one token in 16 bits. {told}.",
+        "Blue: what is kept of one token. Dotted: what it would be if every query head had keys of its "
+        "own. Where nothing is dotted, G = H.",
+    )
+
+
+# --- the roof ------------------------------------------------------------------------------------
+
+
+def draw_decode_points(
+    phase_cost: Callable[..., Cost],
+    attainable: Callable[[float, Machine], float],
+    fits: Callable[[GPTConfig, int, int], bool],
+    machine: Machine,
+    configs: Mapping[int, GPTConfig],
+    contexts: Sequence[int],
+    batch: int,
+) -> Picture:
+    """Decode steps under a machine's roof, as the context grows, for several numbers of KV heads.
+
+    Args:
+        phase_cost, attainable: lesson 05's.
+        fits: whether a batch of sequences of some tokens finds room; what does not is hollow.
+        machine: whose roof it is.
+        configs: of the models, by number of KV heads.
+        contexts: tokens cached in each row, shortest first.
+        batch: rows decoded together.
+    """
+    told = []
+    with course_style():
+        figure, axes = plt.subplots(figsize=(7.6, 4))
+        axes.set(xscale="log", yscale="log", xlabel="arithmetic intensity (FLOP/byte)")
+        ends = np.array([0.5, machine.balance, 3 * machine.balance])
+        axes.plot(ends, [attainable(x, machine) for x in ends], color=GREY, label=machine.name)
+        low = np.inf
+        for (G, config), colour, marker in zip(
+            configs.items(), (VERMILION, BLUE, GREEN, PURPLE), MARKERS, strict=False
+        ):
+            costs = [phase_cost(config, 1, context, batch) for context in contexts]
+            points = [(c.intensity, attainable(c.intensity, machine)) for c in costs]
+            rooms = [fits(config, batch, context) for context in contexts]
+            # Each on a line of its own below the roof, so that points do not cover each other.
+            drop = 1.6 ** (1 + list(configs).index(G))
+            low = min(low, *(y / drop for _, y in points))
+            axes.plot(*zip(*[(x, y / drop) for x, y in points], strict=True), color=colour, lw=1)
+            for (x, y), room in zip(points, rooms, strict=True):
+                axes.plot(x, y / drop, marker, color=colour, mfc=colour if room else "white", ms=7)
+            axes.plot([], [], marker, color=colour, label=f"G = {G}: H / G = {config.n_heads // G}")
+            x, y = points[-1]
+            axes.annotate(
+                f"{contexts[-1]:,} tokens",
+                (x, y / drop),
+                xytext=(-8, -4),
+                textcoords="offset points",
+                ha="right",
+                fontsize=8,
+                color=colour,
+            )
+            seconds = [c.flops / attainable(c.intensity, machine) for c in costs]
+            told.append(
+                f"G = {G}: from {points[0][0]:.3g} FLOP/byte and {seconds[0] * 1e3:.3g} ms a step at "
+                f"{contexts[0]:,} tokens to {x:.3g} and {seconds[-1] * 1e3:.3g} ms at "
+                f"{contexts[-1]:,} ({sum(rooms)} of {len(rooms)} fit)"
+            )
+        axes.set(xlim=(0.15, 3 * machine.balance), ylim=(low / 2, 2.5 * machine.flops_per_second))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: with_prefix(y, "FLOP/s")))
+        axes.minorticks_off()
+        axes.legend(loc="upper left", fontsize=9)
+    return Picture(
+        figure,
+        f"A roofline of {machine.name} with decode steps of {batch} rows sliding down its slope as the "
+        f"context grows. {'; '.join(told)}.",
+        f"{batch} rows, contexts of {', '.join(f'{n:,}' for n in contexts)} tokens, right to left; each "
+        f"row of points lies on the roof and is drawn below it to be seen. Hollow: this many do not "
+        f"fit. {'; '.join(told)}.",
+    )
+
+
+# --- what fits -----------------------------------------------------------------------------------
+
+
+def draw_memory(
+    memory_bytes: int, weight_bytes: int, sequence_bytes: int, n: int, title: str
+) -> Picture:
+    """A memory with weights in it and as many sequences as were said to fit.
+
+    Args:
+        n: sequences.
+        title: what model, how long a text.
+    """
+    end = max(memory_bytes, weight_bytes + n * sequence_bytes) / 1e9
+    with course_style():
+        figure, axes = plt.subplots(figsize=(8.4, 1.9))
+        axes.barh(0, weight_bytes / 1e9, color=GREY, height=0.6)
+        shown = min(n, 400)  # more than that are one colour anyway
+        width = n * sequence_bytes / 1e9 / max(shown, 1)
+        for i in range(shown):
+            left = weight_bytes / 1e9 + i * width
+            colour = BLUE if i % 2 else SKY
+            axes.barh(0, width, left=left, color=colour, height=0.6, lw=0)
+        axes.axvline(memory_bytes / 1e9, color=VERMILION, lw=2)
+        axes.text(memory_bytes / 1e9, 0.42, " memory ends", color=VERMILION, fontsize=9, ha="right")
+        axes.set(xlim=(0, 1.04 * end), ylim=(-0.4, 0.62), title=title, xlabel="GB")
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+    words = (
+        f"Weights {weight_bytes / 1e9:.3g} GB, one sequence {sequence_bytes / 1e9:.3g} GB: "
+        f"{n:,} sequence{'s' * (n != 1)} fit."
+    )
+    return Picture(
+        figure,
+        f"A bar of {memory_bytes / 1e9:.3g} GB of memory: {words} {title}.",
+        f"{words} Grey: weights. Blue: sequences.",
+    )
