@@ -1,7 +1,7 @@
 """What the student's process may see of the library while one lesson is judged.
 
 A view is a folder with `course/`, without the answers of that lesson and of every later one
-(neither those exported nor those that stand in a module given, see `HOLDS_ANSWERS`), and
+(neither those exported nor those that stand in a module given, see `SEEN_FROM`), and
 `judge/`, with the program that runs inside, the wire and the lesson's probes. Nothing in it holds an
 expected value. One view serves every submission of its lesson, and is mounted read-only.
 """
@@ -19,13 +19,13 @@ STUDENT = Path("judge", "student.py")
 """The program that runs inside, in a view."""
 _JUDGE = ("student.py", "wire.py", "probes/__init__.py")
 
-HOLDS_ANSWERS = {
-    "fast_decode": ("kv_cache", "prefill_and_decode"),  # generates as those lessons ask for
-    "steps": ("kv_cache", "prefill_and_decode"),  # a forward pass on a cache
-    "train": ("mini_gpt", "gqa"),  # an attention layer; the pooling of key and value heads
+SEEN_FROM = {
+    "fast_decode": "roofline",  # it generates as lessons 03 and 04 ask for
+    "steps": "roofline",  # its forward pass is lesson 03's
+    "train": "quantized_cache",  # lesson 01's attention layer, lesson 06's pooling of heads
 }
-"""Modules of `course`, hand-written and given, in which the answers of some lessons stand all the
-same: each is left out of the views of these lessons and of every earlier one."""
+"""Modules of `course`, hand-written and given, in which answers stand all the same: each with the
+first lesson whose view may hold it, the one after the last that asks for what stands there."""
 
 
 def lay_out(place: Path, module: str, order: Sequence[str]) -> Path:
@@ -63,9 +63,7 @@ def lay_out(place: Path, module: str, order: Sequence[str]) -> Path:
 
 
 def left_out(module: str, order: Sequence[str]) -> list[str]:
-    """The modules of `HOLDS_ANSWERS` that the view of a lesson goes without. A lesson that is not
-    in `order` is one that is yet to be written, and so a later one."""
-    passed = order[: order.index(module)]
-    return [
-        name for name, lessons in HOLDS_ANSWERS.items() if any(one not in passed for one in lessons)
-    ]
+    """The modules of `SEEN_FROM` that the view of a lesson goes without. A lesson that is not in
+    `order` is one that is yet to be written, and so a later one."""
+    reached = order[: order.index(module) + 1]
+    return [name for name, first in SEEN_FROM.items() if first not in reached]

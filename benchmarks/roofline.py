@@ -10,8 +10,8 @@ time of a phase is held against the best rate of the machine. The last line is J
 
 A phase is *predicted* to be bound by the lower of the two roofs above its intensity. What it *was*
 bound by is the roof of which it reached at least 45 %; if it reached neither, something else held
-it up. Between one row and many, here 2 to 16, matrix products run on kernels made for neither, and
-near the ridge both roofs hold: such points are reported apart.
+it up. Between one row and many, on a CPU 2 to 16, matrix products run on kernels made for neither, and
+within a factor of 2 of the ridge both roofs hold: such points are reported apart.
 """
 
 from __future__ import annotations
@@ -31,19 +31,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from course.minigpt.roofline import attainable, bound_by, phase_cost
 from tqdm.auto import tqdm
 
 from course import recorded
 from course.costs import Cost
-from course.devices import Device, check_device, device_of
+from course.devices import CpuDevice, Device, check_device, device_of
 from course.fast_decode import FastDecoder
 from course.limits import Machine, limit_work, measure_machine
 from course.machine import card, one_thread
+from course.minigpt.roofline import attainable, bound_by, phase_cost
 from course.model import MiniGPT
 from course.sizes import SIZES, Size, build_random, check_bytes, choose_size
 
 REACHED = 0.45  # of a roof, to say that it held a phase up
+WAITED = 1.1  # times its CPU seconds, and a call did not have its core to itself
 LEAST_BYTES = 200e6  # of weights on a CPU: with fewer, a cache may hold a good part of them
 CPU_BARS = (
     0.45,
@@ -103,18 +104,34 @@ class Samples:
 
 
 def measure(calls: dict[Any, Callable[[], object]], device: Device, rounds: int) -> dict:
-    """Let calls take turns, `rounds` times, after one turn that does not count: Samples by key."""
+    """Let calls take turns, `rounds` times, after one turn that does not count: Samples by key.
+
+    Where a call never had its core to itself, there are up to twice as many rounds more: then even
+    its shortest time tells how busy the machine was.
+    """
     samples = {key: Samples([], []) for key in calls}
-    for number in tqdm(range(-1, rounds), desc="rounds", file=sys.stdout, mininterval=1.0):
-        for key, call in calls.items():
-            device.synchronize()
-            wall, cpu = device.now(), time.process_time()
+    with tqdm(total=rounds, desc="rounds", file=sys.stdout, mininterval=1.0) as bar:
+        for call in calls.values():
             call()
-            device.synchronize()
-            if number >= 0:
+        while bar.n < rounds or (disturbed(samples, device) and bar.n < 3 * rounds):
+            for key, call in calls.items():
+                device.synchronize()
+                wall, cpu = device.now(), time.process_time()
+                call()
+                device.synchronize()
                 samples[key].wall.append(device.now() - wall)
                 samples[key].cpu.append(time.process_time() - cpu)
+            bar.total = max(bar.total, bar.n + 1)
+            bar.update()
     return samples
+
+
+def disturbed(samples: dict[Any, Samples], device: Device) -> bool:
+    """Whether the clock on the wall ran on while something else had the core. On a GPU the wall is
+    all there is."""
+    return isinstance(device, CpuDevice) and any(
+        min(found.wall) > WAITED * min(found.cpu) for found in samples.values()
+    )
 
 
 def call_of(case: Case, decoder: FastDecoder, times: int) -> Callable[[], object]:
@@ -154,17 +171,24 @@ def measure_size(
         flops_per_second=max(ceiling.flops_per_second, work.flops / min(samples["multiply"].wall)),
         bytes_per_second=max(ceiling.bytes_per_second, work.bytes / min(samples["move"].wall)),
     )
-    points = [point_of(case, samples[case], n, limits) for case, n in times.items()]
+    if disturbed(samples, clock):
+        print(
+            "\nSomething else ran on these cores all the time, so that the shares below are too low."
+            "\nRun this again on a quiet machine."
+        )
+    points = [point_of(case, samples[case], n, limits, on_cpu) for case, n in times.items()]
     return limits, points, model
 
 
-def point_of(case: Case, samples: Samples, times: int, limits: Machine) -> dict[str, Any]:
+def point_of(
+    case: Case, samples: Samples, times: int, limits: Machine, on_cpu: bool
+) -> dict[str, Any]:
     """A phase as it was measured, beside what was predicted."""
     cost, seconds = case.cost, min(samples.wall) / times
     of_bandwidth = cost.bytes / seconds / limits.bytes_per_second
     of_matmul = cost.flops / seconds / limits.flops_per_second
     nearer = "memory" if of_bandwidth > of_matmul else "compute"
-    rows = case.batch * case.n_new
+    few = on_cpu and 2 <= case.batch * case.n_new <= 16
     return {
         "size": case.size.name,
         "phase": case.phase,
@@ -181,7 +205,7 @@ def point_of(case: Case, samples: Samples, times: int, limits: Machine) -> dict[
         "of_matmul_rate": of_matmul,
         "predicted_bound": bound_by(cost, limits),
         "measured_bound": nearer if max(of_bandwidth, of_matmul) >= REACHED else "neither",
-        "apart": 2 <= rows <= 16 or 0.5 < cost.intensity / limits.balance < 2,
+        "apart": few or 0.5 < cost.intensity / limits.balance < 2,
     }
 
 

@@ -155,13 +155,13 @@ class FastDecoder:
         hidden = hidden.masked_fill(self.places > self.position, float("-inf"))
         return self._forward(self.token, self.position, hidden)
 
+    @torch.no_grad()
     def _forward(self, tokens: Tensor, positions: Tensor, hidden: Tensor | None) -> Tensor:
         """Logits after the last of tokens (B, T) at positions (T,): (B, V)."""
         x, turns = F.embedding(tokens, self.embed), self.turns[:, positions]  # (B, T, C), (2, T, D)
+        layer = _layer if hidden is None else self._layer  # prompts differ in length: not compiled
         for weights, keys, values in zip(self.weights, self.keys, self.values, strict=True):
-            x = self._layer(
-                x, weights, keys, values, positions, turns, hidden, self.config.norm_eps
-            )
+            x = layer(x, weights, keys, values, positions, turns, hidden, self.config.norm_eps)
         return F.linear(_normed(x[:, -1], self.norm, self.config.norm_eps), self.head)
 
 

@@ -166,7 +166,8 @@ def free_memory(device: str | torch.device) -> int:
     """
     device = check_device(device)
     if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + kept  # torch keeps what it will use again
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():
         found = re.search(r"MemAvailable:\s+(\d+) kB", meminfo.read_text())

@@ -1,14 +1,23 @@
 """The benchmarks can be run as they say; how fast anything was is for their readers to judge."""
 
+import importlib.util
 import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
+from course.devices import CpuDevice
 from course.recorded import recordings
+from course.sizes import SIZES
 from lessons import ROOT
+
+SPEC = importlib.util.spec_from_file_location("bench", ROOT / "benchmarks" / "roofline.py")
+benchmark = importlib.util.module_from_spec(SPEC)
+sys.modules["bench"] = benchmark  # dataclasses look their module up
+SPEC.loader.exec_module(benchmark)
 
 SMALL = ["--size", "tiny", "--rounds", "1"]
 
@@ -83,3 +92,39 @@ def test_a_wrong_argument_is_refused_in_one_line(arguments, said):
     assert refused.returncode == 2
     assert said in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+def test_calls_take_turns_and_where_the_core_was_not_theirs_there_are_more_rounds():
+    order = []
+    calls = {
+        "waits": lambda: (order.append("w"), time.sleep(0.002)),
+        "b": lambda: order.append("b"),
+    }
+    samples = benchmark.measure(calls, CpuDevice(), rounds=2)
+    assert "".join(order) == "wb" * (1 + 3 * 2)  # a warm-up, and three times the rounds
+    assert all(len(found.wall) == len(found.cpu) == 6 for found in samples.values())
+    assert benchmark.disturbed(samples, CpuDevice())
+    quiet = {"a": benchmark.Samples(wall=[3.0, 1.0], cpu=[1.0, 1.0])}
+    assert not benchmark.disturbed(quiet, CpuDevice())
+    assert not benchmark.disturbed(samples, device=object())  # a GPU: its work is nowhere in cpu
+
+
+@pytest.mark.parametrize(
+    ("of_bandwidth", "of_matmul", "bound", "met"),
+    [
+        (0.45, 0.65, "memory", [True, True, True]),
+        (0.44, 0.65, "neither", [False, True, False]),
+        (0.45, 0.64, "memory", [True, False, True]),
+    ],
+)
+def test_a_bar_is_met_or_missed(of_bandwidth, of_matmul, bound, met):
+    decode = {"phase": "decode", "batch": 1, "n_new": 1, "apart": False}
+    decode |= {"of_bandwidth": of_bandwidth, "of_matmul_rate": 0.1}
+    decode |= {"predicted_bound": "memory", "measured_bound": bound}
+    prefill = {"phase": "prefill", "batch": 1, "n_new": 256, "apart": False}
+    prefill |= {"of_bandwidth": 0.1, "of_matmul_rate": of_matmul}
+    prefill |= {"predicted_bound": "compute", "measured_bound": "compute"}
+    unsure = decode | {"batch": 8, "apart": True, "measured_bound": "neither"}
+    bars = benchmark.bars_of(SIZES["cpu"], [decode, prefill, unsure], on_cpu=True)
+    assert [bar["met"] for bar in bars] == met
+    assert benchmark.bars_of(SIZES["tiny"], [decode, prefill], on_cpu=True) == []

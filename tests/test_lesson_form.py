@@ -20,6 +20,9 @@ ASKED = {
         *("KVCache", "causal_mask", "attention_layer_cached"),
         *("forward_cached", "generate_cached", "kv_cache_bytes"),
     },
+    "05-roofline": {
+        *("attention_flops", "phase_cost", "attainable", "bound_by", "time_on_device"),
+    },
 }
 MOST_WORDS, CELLS = 1500, range(25, 46)
 

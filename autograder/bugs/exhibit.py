@@ -26,6 +26,7 @@ FAMILIES = {
     "sampling": "how a token is drawn",
     "off by one": "one too many, or one too few",
     "formula": "what belongs into a count, and what it is multiplied by",
+    "timing": "when a clock is read, and what is waited for",
     "arguments": "which arguments are refused, and how",
     "form": "shape and type of a result",
 }

@@ -1,0 +1,233 @@
+"""A timer on devices that only pretend: what it must read is known, so no stopwatch decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.counts import plain
+from course.checks.roofline.fake_device import FakeDevice
+
+NEEDS = ("time_on_device",)
+TOLERANCE = 1e-3
+"""Of the right number of seconds. The clock is exact; the mildest mistake of the museum is off by
+more than a hundredth (tests/test_margins.py)."""
+
+Median = Callable[[list[float]], float]
+
+
+# --- the three kinds of trouble ------------------------------------------------------------------
+
+
+def draw_even_work(seed: int) -> Challenge:
+    """Every call queues the same work, so that nothing matters but when the clock is read."""
+    rng = np.random.default_rng(seed)
+    drawn = []
+    for warmup, repeats in ((0, 1), (1, 3), (2, 5)):
+        work = float(rng.uniform(1, 3))
+        drawn.append(
+            {
+                **{"warmup": warmup, "repeats": repeats},
+                **{"works": [work], "queueing": work * float(rng.uniform(0.1, 0.3))},
+                **{"queued_before": 0.0, "start": float(rng.uniform(0, 100))},
+            }
+        )
+    return {"cases": drawn}
+
+
+def draw_slow_start(seed: int) -> Challenge:
+    """A device that is busy already, or calls of which the first are slow."""
+    rng = np.random.default_rng(seed)
+    drawn = []
+    for warmup, repeats in ((0, 1), (1, 1), (3, 1), (4, 3)):
+        work = float(rng.uniform(1, 3))
+        slow = (work * rng.uniform(10, 30, warmup)).tolist()
+        drawn.append(
+            {
+                **{"warmup": warmup, "repeats": repeats},
+                **{"works": [*slow, work], "queueing": work * float(rng.uniform(0.1, 0.3))},
+                **{"queued_before": 0.0 if warmup else 12 * work, "start": 0.0},
+            }
+        )
+    return {"cases": drawn}
+
+
+def draw_outlier(seed: int) -> Challenge:
+    """Repeats that differ by a little, and one that something else got in the way of."""
+    rng = np.random.default_rng(seed)
+    drawn = []
+    for repeats in (5, 7):
+        base = float(rng.uniform(1, 3))
+        works = base * (1 + 0.1 * np.arange(repeats))
+        works[-1] *= 30
+        wanted = works[repeats // 2]
+        while wanted in (works[0], works[repeats // 2], works[-1]) or works[-1] == works.min():
+            works = rng.permutation(works)
+        drawn.append(
+            {
+                **{"warmup": 0, "repeats": repeats, "works": works.tolist()},
+                **{"queueing": base * float(rng.uniform(0.02, 0.05))},
+                **{"queued_before": 0.0, "start": 0.0},
+            }
+        )
+    return {"cases": drawn}
+
+
+# --- running a timer, and judging it -------------------------------------------------------------
+
+
+def probe_timer(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    readings = []
+    for case in challenge["cases"]:
+        device = FakeDevice(
+            case["works"], case["queueing"], case["queued_before"], start=case["start"]
+        )
+        seconds = student.time_on_device(
+            device.launch, device, warmup=case["warmup"], repeats=case["repeats"]
+        )
+        readings.append({"seconds": plain(seconds), "calls": device.calls})
+    return {"readings": readings}
+
+
+def measured_works(case: dict[str, Any]) -> list[float]:
+    """Seconds of work of each call that is to be measured."""
+    works, warmup = case["works"], case["warmup"]
+    calls = range(warmup, warmup + case["repeats"])
+    return [works[min(call, len(works) - 1)] for call in calls]
+
+
+def make_timer(
+    name: str,
+    draw: Callable[[int], Challenge],
+    median: Median,
+    ask: Callable[[dict[str, Any], float, float], str],
+    praise: str,
+) -> Check:
+    """A check of `time_on_device` on the devices that `draw` draws."""
+
+    def verdict(challenge: Challenge, evidence: Evidence) -> Verdict:
+        for case, seen in zip(challenge["cases"], evidence["readings"], strict=True):
+            warmup, repeats, got = case["warmup"], case["repeats"], seen["seconds"]
+            told = f"warmup={warmup}, repeats={repeats}"
+            if isinstance(got, str):
+                return failed(
+                    f"{told}: the timer gave {got}; wanted are seconds. What do you return?"
+                )
+            if seen["calls"] != warmup + repeats:
+                return failed(
+                    f"{told}: fn was called {seen['calls']} times; wanted is {warmup + repeats}. "
+                    f"How often before the clock, and how often beside it?"
+                )
+            right = median(measured_works(case)) + case["queueing"]
+            if not abs(got - right) <= TOLERANCE * right:
+                return failed(
+                    f"{told}, on a pretended device: {describe(case)} Your timer says {got:.4g} s; "
+                    f"right is {right:.4g} s. {ask_about_the_clock(case, got) or ask(case, got, right)}"
+                )
+        return passed(praise)
+
+    return Check(name, NEEDS, draw, probe_timer, verdict)
+
+
+def describe(case: dict[str, Any]) -> str:
+    """What the device does, in seconds."""
+    text = f"to queue a call takes {case['queueing']:.3g} s, and its work then takes "
+    works, warmup = case["works"], case["warmup"]
+    if len(works) == 1:
+        text += f"{works[0]:.3g} s"
+    elif warmup:
+        text += f"{', '.join(f'{work:.3g}' for work in works[:warmup])} s the first times, "
+        text += f"{works[-1]:.3g} s from then on"
+    else:
+        text += f"{', '.join(f'{work:.3g}' for work in works)} s, one after another"
+    if case["queued_before"]:
+        text += f". Somebody else queued {case['queued_before']:.3g} s of work before you came"
+    return f"{text}."
+
+
+def ask_about_the_clock(case: dict[str, Any], got: float) -> str:
+    """A question about how the clock is read at all; "" when that looks right."""
+    if abs(got - case["queueing"]) < 0.01 * case["queueing"]:
+        return "When fn returns, is its work done, or has it only been queued?"
+    if got <= 0.5 * case["queueing"]:
+        return "Whose clock did you read, and what happened between its two readings?"
+    return ""
+
+
+def ask_about_waiting(case: dict[str, Any], got: float, right: float) -> str:
+    if got > right * 1.01 and case["repeats"] > 1 and got > 1.5 * right:
+        return "Is this the time of one call, or of all of them?"
+    if case["repeats"] > 1 and got < right:
+        return (
+            "Did the calls overlap: was one of them queued while another was still at work? When is "
+            "the queue empty?"
+        )
+    return "What is waited for between the two readings of the clock?"
+
+
+def ask_about_warming_up(case: dict[str, Any], got: float, right: float) -> str:
+    if case["queued_before"]:
+        return "Was the device idle when you first read the clock?"
+    if got >= sum(case["works"][: case["warmup"]]):
+        return "When is the work of the warm-up calls finished: before you first read the clock?"
+    return "Which calls are measured, and which only run before?"
+
+
+def ask_about_the_median(case: dict[str, Any], got: float, right: float) -> str:
+    works = [work + case["queueing"] for work in measured_works(case)]
+    if abs(got - sum(works) / len(works)) < 0.02 * right or got > 2 * right:
+        return "One call was disturbed. Which number of all the repeats does it hardly move?"
+    if got < min(works) * 1.01:
+        return "That is the luckiest call. Which one stands in the middle?"
+    return "Which one stands in the middle, when they stand in order?"
+
+
+def make_waiting(median: Median) -> Check:
+    """Equal work: the clock is read when the work is done, and for each call anew."""
+    return make_timer(
+        "clock_waits_for_the_work",
+        draw_even_work,
+        median,
+        ask_about_waiting,
+        "The clock stops when the work is done, for each call on its own.",
+    )
+
+
+def make_warming_up(median: Median) -> Check:
+    """Slow first calls and a busy device: nothing of it is in the result."""
+    return make_timer(
+        "warm_up_is_not_timed",
+        draw_slow_start,
+        median,
+        ask_about_warming_up,
+        "Whatever was queued before is finished when the clock starts.",
+    )
+
+
+def make_outlier(median: Median) -> Check:
+    """One disturbed repeat: the result is that of the others."""
+    return make_timer(
+        "one_slow_repeat_changes_nothing",
+        draw_outlier,
+        median,
+        ask_about_the_median,
+        "One disturbed repeat hardly moves the result.",
+    )
+
+
+def middle(seconds: list[float]) -> float:
+    """The middle one of an odd number of times, found by taking away the outermost pairs."""
+    left = list(seconds)
+    while len(left) > 1:
+        left.remove(max(left))
+        left.remove(min(left))
+    return left[0]
+
+
+clock_waits_for_the_work = make_waiting(middle)
+warm_up_is_not_timed = make_warming_up(middle)
+one_slow_repeat_changes_nothing = make_outlier(middle)

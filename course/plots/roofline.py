@@ -1,0 +1,460 @@
+"""The pictures of lesson 05: a roof, what lies under it, and a queue with a clock beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.text import Annotation
+from matplotlib.ticker import FuncFormatter
+
+from course.costs import Cost
+from course.limits import Machine
+from course.plots.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILION,
+    Picture,
+    course_style,
+)
+from course.recorded import Recording
+
+Attainable = Callable[[float, Machine], float]
+PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+PARTS = {
+    "weight_bytes": ("weights", BLUE, None),
+    "kv_read_bytes": ("cache, read", ORANGE, "//"),
+    "kv_written_bytes": ("cache, written", VERMILION, None),
+    "activation_bytes": ("activations", GREY, ".."),
+}
+
+
+def with_prefix(value: float, unit: str) -> str:
+    """ "91.2 GFLOP/s"; three digits that count."""
+    for scale, prefix in PREFIXES:
+        if value >= scale:
+            return f"{value / scale:.3g} {prefix}{unit}"
+    return f"{value:.3g} {unit}"
+
+
+def in_digits(value: float) -> str:
+    """ "0.5", "25.3", "1,063": never in powers of ten."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def as_time(seconds: float) -> str:
+    """ "14.2 ms"."""
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def _draw_axes(axes: Axes, intensities: Sequence[float], rates: Sequence[float]) -> None:
+    """Logarithmic axes with room around what is to be drawn."""
+    axes.set(xscale="log", yscale="log", xlabel="arithmetic intensity (FLOP/byte)")
+    axes.set_xlim(min(intensities) / 3, max(intensities) * 5)
+    axes.set_ylim(min(rates) / 3, max(rates) * 4)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: with_prefix(y, "FLOP/s")))
+    axes.minorticks_off()
+
+
+def _draw_roof(axes: Axes, machine: Machine, color: str, name: str) -> None:
+    """The slope of the memory and the flat part of the arithmetic unit, and where they meet."""
+    left, right = axes.get_xlim()
+    ridge, peak = machine.balance, machine.flops_per_second
+    left, right = min(left, ridge / 10), max(right, ridge * 3)
+    axes.plot(
+        [left, ridge, right], [left * machine.bytes_per_second, peak, peak], color=color, label=name
+    )
+    axes.set_xlim(left, right)
+    axes.set_ylim(axes.get_ylim()[0], max(axes.get_ylim()[1], peak * 3))
+
+
+# --- the picture at the top ----------------------------------------------------------------------
+
+
+def draw_matrix(
+    machine: Machine,
+    matmul_flops: Callable[..., int],
+    matmul_bytes: Callable[..., int],
+    k: int,
+    n: int,
+    tokens: Sequence[int],
+) -> Picture:
+    """A 16-bit matrix (k, n) under a machine's roof, for several numbers of tokens at once."""
+    intensity = {m: matmul_flops(m, k, n) / matmul_bytes(m, k, n, 2) for m in tokens}
+    seconds = {
+        m: max(
+            matmul_flops(m, k, n) / machine.flops_per_second,
+            matmul_bytes(m, k, n, 2) / machine.bytes_per_second,
+        )
+        for m in tokens
+    }
+    rates = {m: matmul_flops(m, k, n) / seconds[m] for m in tokens}
+    with course_style():
+        figure, axes = plt.subplots(figsize=(7, 3.6))
+        _draw_axes(axes, list(intensity.values()), list(rates.values()))
+        _draw_roof(axes, machine, BLUE, machine.name)
+        ridge, peak = machine.balance, machine.flops_per_second
+        axes.set_xlim(axes.get_xlim()[0], ridge * 60)
+        axes.plot([ridge, ridge * 60], [peak, peak], color=BLUE)
+        axes.axvline(ridge, color=GREY, linestyle=":", linewidth=1)
+        bottom = axes.get_ylim()[0]
+        axes.text(ridge * 1.08, bottom * 1.3, f"ridge: {ridge:.3g} FLOP/byte", color=GREY)
+        axes.text(ridge * 1.1, peak * 1.15, "the arithmetic unit sets the pace", color=BLUE)
+        places = np.sqrt(axes.get_xlim()[0] * ridge) / 1.5
+        axes.text(
+            places,
+            places * machine.bytes_per_second * 2.4,
+            "the memory\nsets the pace",
+            color=BLUE,
+            ha="right",
+        )
+        for m in tokens:
+            axes.plot(intensity[m], rates[m], "o", color=ORANGE, markersize=8)
+            axes.annotate(
+                f"{m:,} token{'s' if m > 1 else ''}: {rates[m] / peak:.0%} busy",
+                (intensity[m], rates[m]),
+                xytext=(9, -14),
+                textcoords="offset points",
+            )
+    told = "; ".join(
+        f"{m} tokens at {intensity[m]:.3g} FLOP/byte, {rates[m] / peak:.0%} of the peak"
+        for m in tokens
+    )
+    alt = (
+        f"A roofline on logarithmic axes: a slope that rises to the ridge at {ridge:.3g} FLOP/byte, "
+        f"and a flat roof from there on. Dots on it: {told}."
+    )
+    caption = (
+        f"A {k:,} × {n:,} matrix in 16 bits on {machine.name}. More tokens at once move the dot to "
+        f"the right, along the roof: each byte that arrives is used for more of them."
+    )
+    return Picture(figure, alt, caption)
+
+
+# --- what a phase moves --------------------------------------------------------------------------
+
+
+def draw_bytes(bills: Mapping[str, Cost]) -> Picture:
+    """The bytes of several forward passes by what they are, one bar each."""
+    told = []
+    with course_style():
+        figure, axes = plt.subplots(figsize=(7.5, 0.9 + 0.55 * len(bills)))
+        for y, (name, cost) in enumerate(bills.items()):
+            start = 0
+            for field, (label, color, hatch) in PARTS.items():
+                size = getattr(cost, field)
+                axes.barh(
+                    y,
+                    size / 1e9,
+                    left=start / 1e9,
+                    color=color,
+                    hatch=hatch,
+                    edgecolor="white",
+                    linewidth=0.3,
+                    label=None if y else label,
+                )
+                start += size
+            words = f" {cost.bytes / 1e9:.3g} GB, {cost.intensity:.3g} FLOP/byte"
+            axes.text(cost.bytes / 1e9, y, words, va="center", fontsize=9)
+            shares = ", ".join(
+                f"{label} {getattr(cost, field) / cost.bytes:.0%}"
+                for field, (label, *_) in PARTS.items()
+            )
+            told.append(f"{name}: {cost.bytes / 1e9:.3g} GB ({shares})")
+        axes.set_yticks(range(len(bills)), list(bills))
+        axes.invert_yaxis()
+        widest = max(cost.bytes for cost in bills.values()) / 1e9
+        axes.set(xlabel="GB moved in one forward pass", xlim=(0, widest * 1.45))
+        axes.legend(loc="upper right", fontsize=8)
+    alt = f"Horizontal bars of the bytes of forward passes, by part. {'; '.join(told)}."
+    caption = (
+        "The weights are the same in every bar. What grows with users and context is the cache "
+        "that is read."
+    )
+    return Picture(figure, alt, caption)
+
+
+# --- predicted and measured ----------------------------------------------------------------------
+
+
+def draw_phases(
+    attainable: Attainable,
+    machine: Machine,
+    bills: Mapping[str, Cost],
+    times: Mapping[str, float] | None = None,
+    recorded: Sequence[Recording] = (),
+) -> Picture:
+    """Phases under the roof: predicted as rings, measured as dots; and how far they are apart.
+
+    Args:
+        attainable: the lesson's function, which says how high the ring lies.
+        machine: whose roof is drawn.
+        bills: what each phase costs, by name.
+        times: measured seconds by the same names; left out, only predictions are drawn.
+        recorded: runs on other machines, drawn with their own roofs, as recorded.
+    """
+    predicted = {
+        name: cost.flops / attainable(cost.intensity, machine) for name, cost in bills.items()
+    }
+    rates = [cost.flops / predicted[name] for name, cost in bills.items()]
+    rates += [bills[name].flops / seconds for name, seconds in (times or {}).items()]
+    points = [point for run in recorded for point in run.points]
+    across = [cost.intensity for cost in bills.values()] + [point.intensity for point in points]
+    up = rates + [point.flops_per_second for point in points]
+    with course_style():
+        figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.9), width_ratios=[1.35, 1])
+        _draw_axes(left, across, up)
+        _draw_roof(left, machine, BLUE, machine.name)
+        for run, color in zip(recorded, (PURPLE, GREEN, SKY) * len(recorded), strict=False):
+            _draw_recording(left, run, color)
+        _draw_pairs(left, bills, predicted, times)
+        left.legend(fontsize=7, loc="lower left", bbox_to_anchor=(0, 1))  # clear of every point
+        told = _draw_seconds(right, predicted, times)
+    alt = (
+        f"Left, a roofline of {machine.name}, ridge at {machine.balance:.3g} FLOP/byte, with a ring "
+        f"on the roof for each phase{' and a dot where it was measured' if times else ''}. Right, "
+        f"seconds of each phase: {'; '.join(told)}."
+    )
+    return Picture(figure, alt, _caption_of_phases(predicted, times, recorded))
+
+
+def _draw_pairs(
+    axes: Axes,
+    bills: Mapping[str, Cost],
+    predicted: Mapping[str, float],
+    times: Mapping[str, float] | None,
+) -> None:
+    labels: dict[tuple[float, float], Annotation] = {}  # rings in one place share a label
+    for number, (name, cost) in enumerate(bills.items(), 1):
+        color = ORANGE if "prefill" in name else VERMILION
+        top = cost.flops / predicted[name]
+        axes.plot(cost.intensity, top, "o", color=color, markersize=10, fillstyle="none")
+        if times:
+            measured = cost.flops / times[name]
+            axes.plot([cost.intensity] * 2, [top, measured], color=color, linewidth=1)
+            axes.plot(cost.intensity, measured, "o", color=color, markersize=6)
+        place = (float(f"{cost.intensity:.1g}"), float(f"{top:.1g}"))
+        if place in labels:
+            labels[place].set_text(f"{labels[place].get_text()}, {number}")
+        else:
+            labels[place] = axes.annotate(
+                str(number),
+                (cost.intensity, top),
+                xytext=(3, 7),
+                textcoords="offset points",
+                ha="right",
+            )
+
+
+def _draw_recording(axes: Axes, run: Recording, color: str) -> None:
+    _draw_roof(axes, run.machine, color, run.label)
+    for point in run.points:
+        marker = "s" if point.phase == "prefill" else "D"
+        axes.plot(
+            point.intensity,
+            point.flops_per_second,
+            marker,
+            color=color,
+            markersize=5,
+            fillstyle="none",
+        )
+
+
+def _draw_seconds(
+    axes: Axes, predicted: Mapping[str, float], times: Mapping[str, float] | None
+) -> list[str]:
+    """A row for each phase: its predicted seconds, and the measured ones within a band."""
+    told = []
+    names = [f"{name}  {number}" for number, name in enumerate(predicted, 1)]
+    axes.set_yticks(range(len(predicted)), names)
+    axes.invert_yaxis()
+    for y, (name, seconds) in enumerate(predicted.items()):
+        color = ORANGE if "prefill" in name else VERMILION
+        axes.barh(y, seconds, left=seconds, height=0.7, color=GREY, alpha=0.25, linewidth=0)
+        axes.plot(seconds, y, "o", color=color, markersize=9, fillstyle="none")
+        words = f"{name} predicted {as_time(seconds)}"
+        if times:
+            axes.plot(times[name], y, "o", color=color, markersize=6)
+            words += f", measured {as_time(times[name])}"
+        told.append(words)
+        last = max(2 * seconds, times[name] if times else 0)
+        text = as_time(seconds) if not times else f"{times[name] / seconds:.1f}×"
+        axes.annotate(text, (last, y), xytext=(6, 0), textcoords="offset points", va="center")
+    shown = [*predicted.values(), *(times or {}).values()]
+    axes.set(xscale="log", xlim=(min(shown) / 2, max(*shown, 2 * max(predicted.values())) * 3.5))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: as_time(x)))
+    axes.minorticks_off()
+    axes.set_title("measured, in predicted times" if times else "predicted")
+    return told
+
+
+def _caption_of_phases(
+    predicted: Mapping[str, float], times: Mapping[str, float] | None, recorded: Sequence[Recording]
+) -> str:
+    if not times:
+        caption = (
+            "Rings: predicted, on the roof. The grey bands reach from the predicted time to twice as "
+            "much: no run can be left of its band, and a good one stays in it."
+        )
+    else:
+        hit = [name for name, seconds in times.items() if seconds <= 2 * predicted[name]]
+        caption = (
+            f"Rings: predicted. Dots: measured here, with one thread on a CPU. {len(hit)} of "
+            f"{len(times)} phases are within a factor of 2 (the grey bands)."
+        )
+    if recorded:
+        labels = "; ".join(run.label for run in recorded)
+        caption += f" Squares (prefill) and diamonds (decode) are recorded, not yours: {labels}."
+    return caption
+
+
+# --- the sliders ---------------------------------------------------------------------------------
+
+
+def draw_operating_points(
+    attainable: Attainable, machine: Machine, bills: Mapping[str, Cost], title: str, caption: str
+) -> Picture:
+    """Named forward passes on the roof of one machine, each with a label."""
+    rates = {name: attainable(cost.intensity, machine) for name, cost in bills.items()}
+    with course_style():
+        figure, axes = plt.subplots(figsize=(7.5, 3.6))
+        _draw_axes(axes, (0.6, 8000), (3e10, 8e15))
+        _draw_roof(axes, machine, BLUE, f"{machine.name}, datasheet")
+        axes.axvline(machine.balance, color=GREY, linestyle=":", linewidth=1)
+        axes.text(machine.balance * 1.1, 1.6e10, f"{machine.balance:.3g}", color=GREY)
+        for (name, cost), color in zip(bills.items(), (VERMILION, ORANGE), strict=False):
+            axes.plot(cost.intensity, rates[name], "o", color=color, markersize=9)
+            axes.annotate(
+                f"{name}\n{in_digits(cost.intensity)} FLOP/byte",
+                (cost.intensity, rates[name]),
+                xytext=(6, -34 if name == "decode" else 10),
+                textcoords="offset points",
+                color=color,
+            )
+        axes.set_title(title)
+        axes.legend(loc="upper left", fontsize=8)
+    told = "; ".join(
+        f"{name} at {in_digits(cost.intensity)} FLOP/byte gets {with_prefix(rates[name], 'FLOP/s')}"
+        for name, cost in bills.items()
+    )
+    alt = (
+        f"A roofline of {machine.name}, ridge at {machine.balance:.3g} FLOP/byte. {told}. {title}."
+    )
+    return Picture(figure, alt, caption)
+
+
+# --- a queue and a clock -------------------------------------------------------------------------
+
+
+def draw_queue(queueing: float = 1.0, work: float = 3.0, calls: int = 3) -> Picture:
+    """Who queues work, who does it, and what a clock shows when it is stopped too early."""
+    with course_style():
+        figure, axes = plt.subplots(figsize=(7.5, 2.3))
+        busy_until = 0.0
+        for call in range(calls):
+            start = call * queueing
+            busy_until = max(busy_until, start + queueing)
+            for y, left, width, color, text in (
+                (1, start, queueing, SKY, f"ask {call + 1}"),
+                (0, busy_until, work, ORANGE, f"work {call + 1}"),
+            ):
+                axes.barh(y, width, left=left, height=0.55, color=color, edgecolor="white")
+                axes.text(left + width / 2, y, text, ha="center", va="center", fontsize=9)
+            busy_until += work
+        asked = calls * queueing
+        axes.barh(
+            1,
+            busy_until - asked,
+            left=asked,
+            height=0.55,
+            facecolor="none",
+            edgecolor=GREY,
+            linestyle="--",
+        )
+        axes.text((asked + busy_until) / 2, 1, "synchronize: wait", ha="center", va="center")
+        for x, text, color in (
+            (asked, "stopped too early", VERMILION),
+            (busy_until, "done", GREEN),
+        ):
+            axes.vlines(x, -0.45, 1.45, color=color, linewidth=2)
+            axes.text(x, 1.5, text, color=color, ha="center", va="bottom", fontsize=9)
+        axes.set_yticks([1, 0], ["your Python", "the GPU"])
+        axes.set(xlim=(0, busy_until + 1), ylim=(-0.45, 1.9), xticks=[], xlabel="time →")
+        axes.spines["bottom"].set_visible(False)
+    alt = (
+        f"Two rows over time. In the upper one, your Python asks for {calls} pieces of work, quickly "
+        f"one after another, and then waits in synchronize. In the lower one the GPU does them, each "
+        f"longer than the asking, until much later. A clock that is stopped after the asking shows "
+        f"{asked:g} units, one stopped when all is done {busy_until:g}."
+    )
+    caption = (
+        "A clock that stops when Python has asked measures the asking. And who starts the clock "
+        "while old work is queued measures that, too."
+    )
+    return Picture(figure, alt, caption)
+
+
+# --- the third roof ------------------------------------------------------------------------------
+
+
+def draw_third_roof(
+    cost: Cost,
+    machine: Machine,
+    asking: float,
+    asked: Mapping[str, int],
+    taken: Mapping[str, float],
+) -> Picture:
+    """Three predictions of a tiny model's step beside what it took.
+
+    Args:
+        cost: of the step.
+        machine: for the first two predictions.
+        asking: seconds that one tiny operation takes.
+        asked: how many operations each way of doing the step asks for.
+        taken: seconds that it took, by the same names.
+    """
+    rows = [
+        ("by its FLOPs", cost.flops / machine.flops_per_second, BLUE),
+        ("by its bytes", cost.bytes / machine.bytes_per_second, BLUE),
+    ]
+    for name, n in asked.items():
+        rows.append((f"{name}: {n} operations", n * asking, ORANGE))
+        rows.append((f"{name}: measured", taken[name], VERMILION))
+    figure = _bars_of_seconds(rows)
+    told = "; ".join(f"{name} {as_time(seconds)}" for name, seconds, _ in rows)
+    alt = f"Bars of seconds on a logarithmic scale for one decode step of the mini model: {told}."
+    slowest = max(taken.values())
+    caption = (
+        f"Blue and orange are predicted, red is measured. The step took "
+        f"{slowest / max(rows[0][1], rows[1][1]):.0f} times what the two roofs say, and "
+        f"{slowest / (asked[max(taken, key=taken.get)] * asking):.1f} times what its operations say, at "
+        f"{as_time(asking)} each."
+    )
+    return Picture(figure, alt, caption)
+
+
+def _bars_of_seconds(rows: Sequence[tuple[str, float, str]]) -> Figure:
+    with course_style():
+        figure, axes = plt.subplots(figsize=(7.5, 0.8 + 0.36 * len(rows)))
+        least = min(seconds for _, seconds, _ in rows) / 3
+        for y, (_, seconds, color) in enumerate(rows):
+            axes.barh(y, seconds - least, left=least, color=color, height=0.7)
+            axes.text(seconds * 1.1, y, as_time(seconds), va="center", fontsize=9)
+        axes.set_yticks(range(len(rows)), [name for name, *_ in rows])
+        axes.invert_yaxis()
+        most = max(seconds for _, seconds, _ in rows)
+        axes.set(xscale="log", xlim=(least, most * 4), xlabel="one step")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: as_time(x)))
+        axes.minorticks_off()
+    return figure

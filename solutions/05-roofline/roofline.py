@@ -1,0 +1,525 @@
+# %% [markdown]
+# # 05 · Why decode waits for memory
+#
+# {{badge}}
+#
+# A prompt of 256 tokens is read in little more time than it takes to write a few. You will compute
+# both times before you measure them.
+#
+# **After this lesson you can**
+#
+# * write the bill of a forward pass, in FLOPs and in bytes, from a model's sizes,
+# * draw a machine's roofline, put prefill and decode under it, and hit the measured points,
+# * time work on a device that only pretends to be finished.
+#
+# **Time:** 75 minutes. **Points:** 10. **Needs:** lessons 00, 01 and 03; their answers are given.
+#
+# > **Predict.** One token goes through a matrix of 16,384 × 4,096 numbers of 16 bits, on a machine
+# > that can do 100 FLOPs while one byte arrives. Which part of its time does it spend calculating?
+
+# %% tags=["setup"]
+
+# %% tags=["export"]
+import statistics
+from collections.abc import Callable
+
+from course.bounds import check_between
+from course.config import GPTConfig
+from course.costs import Cost
+from course.devices import Device
+from course.limits import Machine
+
+# %%
+import sys
+
+import torch
+from tqdm.auto import tqdm
+
+from course.checks import roofline as checks
+from course.devices import device_of
+from course.fast_decode import FastDecoder
+from course.limits import measure_machine
+from course.machine import one_thread
+from course.minigpt.start import matmul_bytes, matmul_flops
+from course.model import MiniGPT
+from course.plots.roofline import draw_bytes, draw_matrix, draw_phases, draw_queue, draw_third_roof
+from course.plots.style import show
+from course.recorded import recordings
+from course.sizes import SIZES, build_random, check_room, choose_size
+from course.steps import count_operations, step
+from course.widgets.roofline import play_with_the_roof
+
+# %% [markdown]
+# ## The picture
+#
+# Across: how many FLOPs the work does for each byte it moves, its **arithmetic intensity**. Up: how
+# many FLOPs a second it gets. Left of the **ridge** the memory sets the pace, right of it the
+# arithmetic unit. The dots are the matrix of the question, for ever more tokens.
+
+# %%
+imagined = Machine("a machine of 100 FLOP/byte", flops_per_second=100e12, bytes_per_second=1e12)
+show(draw_matrix(imagined, matmul_flops, matmul_bytes, 16_384, 4_096, tokens=(1, 16, 256)))
+
+# %%
+flops, weights = matmul_flops(1, 16_384, 4_096), 16_384 * 4_096 * 2
+busy = (flops / imagined.flops_per_second) / (weights / imagined.bytes_per_second)
+print(f"{flops:,} FLOPs, {weights:,} bytes: {flops / weights:.0f} FLOP/byte")
+print(f"busy {busy:.0%} of the time, idle {1 - busy:.0%}")
+
+# %% [markdown]
+# One token uses each weight once: 1 FLOP/byte. The unit idles **99 %** of the time. 256 tokens use
+# each weight 256 times.
+#
+# ## 1 · The roof
+#
+# *Difficulty 1 of 5 · importance 5 of 5 · 5 minutes*
+#
+# The ridge lies at the machine's **balance**: FLOPs a second over bytes a second.
+#
+# <details><summary>Hint 1: the idea</summary>
+# Two things limit the rate. Which one counts?
+# </details>
+# <details><summary>Hint 2: the units</summary>
+# FLOP/byte times byte/s is FLOP/s.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# One <code>return</code>; a choice between two rates.
+# </details>
+
+
+# %% nbgrader={"grade_id": "attainable", "solution": true}
+def attainable(intensity: float, machine: Machine) -> float:
+    """The most FLOP/s that work of some intensity can get.
+
+    Args:
+        intensity: FLOP/byte of the work, above 0.
+        machine: its `flops_per_second` and `bytes_per_second`.
+
+    Returns:
+        FLOP/s. Source: Williams, Waterman & Patterson 2009.
+    """
+    ### BEGIN SOLUTION
+    return min(machine.flops_per_second, intensity * machine.bytes_per_second)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "roof_has_two_parts", "points": 1}
+checks.roof_has_two_parts(attainable)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("roofline.roof_has_two_parts", globals())
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 2 · The bill: attention
+#
+# *Difficulty 2 of 5 · importance 4 of 5 · 8 minutes*
+#
+# `T` new tokens come after `P` cached ones. A new token looks at every cached one, at the new ones
+# before it, and at itself. Each look costs a query head a score (`D` multiply-adds) and a share of a
+# value (`D` more).
+#
+# **The common wrong answer** for a prompt is T · T looks, twice too many: it has no causal mask.
+#
+# <details><summary>Hint 1: the idea</summary>
+# Count the pairs that may look, then what one pair costs in one head.
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# Pairs: a block of T × P, and a triangle with its diagonal. B rows, L layers, H heads: GQA shares
+# keys, but every query head still asks.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# One line for the pairs, one product.
+# </details>
+
+
+# %% nbgrader={"grade_id": "attention_flops", "solution": true}
+def attention_flops(config: GPTConfig, n_new: int, n_past: int, batch: int = 1) -> int:
+    """FLOPs of attention in one forward pass: scores, and weighted sums of values.
+
+    Softmax is left out. A multiply-add is 2 FLOPs.
+
+    Args:
+        config: sizes of the model.
+        n_new, n_past: T new tokens and P cached ones, of each row.
+        batch: B, rows.
+    """
+    ### BEGIN SOLUTION
+    pairs = n_new * n_past + n_new * (n_new + 1) // 2
+    return batch * config.n_layers * config.n_heads * pairs * 4 * config.head_dim
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "attention_is_causal", "points": 1}
+checks.attention_is_causal(attention_flops)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("roofline.attention_is_causal", globals())
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3 · The bill: everything else
+#
+# *Difficulty 3 of 5 · importance 5 of 5 · 15 minutes*
+#
+# Now the whole forward pass. These conventions decide what counts:
+#
+# | part | what counts |
+# |---|---|
+# | `flops` | attention, and every matrix product; **logits of the last position only**, one a row |
+# | `weight_bytes` | every matrix, read **once** a forward pass for all B · T tokens |
+# | `kv_written_bytes` | keys and values of the new tokens, G heads |
+# | `kv_read_bytes` | keys and values of all P + T tokens, once |
+# | `activation_bytes` | the rows that go into each matrix and come out of it |
+#
+# The matrices: `wq`, `wk`, `wv`, `wo`, `gate`, `up`, `down` in each layer, and `lm_head`. The embedding
+# table is no matrix here: a few rows are looked up, which nobody bills. Where it is *tied*, the same
+# table is `lm_head`, and is read as such. Norms, rotations and softmax stay below a percent or two: not
+# billed.
+#
+# <details><summary>Hint 1: the idea</summary>
+# Lesson 00: (m, k) times (k, n). Weights are k · n, rows in and out m · (k + n), FLOPs 2 · m · k · n.
+# Only m differs: B · T, but B for the last matrix.
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# wq, wo: C × C. wk, wv: C × G·D. gate, up: C × f. down: f × C. lm_head: C × V.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# A list of seven pairs; one sum of k · n over it, one of k + n; then five fields.
+# </details>
+
+
+# %% nbgrader={"grade_id": "phase_cost", "solution": true}
+def phase_cost(
+    config: GPTConfig, n_new: int, n_past: int, batch: int = 1, bytes_per_element: int = 2
+) -> Cost:
+    """What one forward pass of T new tokens after P cached ones costs, in each of B rows.
+
+    Logits are computed for the last position of each row only.
+
+    Args:
+        config: its n_layers, d_model, n_kv_heads, head_dim, d_ff and vocab_size.
+        n_new, n_past: T, at least 1, and P.
+        batch: B, rows.
+        bytes_per_element: of weights, cache and activations alike.
+
+    Raises:
+        ValueError: a size out of these bounds.
+    """
+    check_between("n_new", n_new, 1, 2**31)
+    check_between("n_past", n_past, 0, 2**31)
+    check_between("batch", batch, 1, 2**31)
+    check_between("bytes_per_element", bytes_per_element, 1, 8)
+    ### BEGIN SOLUTION
+    C, f, V, L = config.d_model, config.d_ff, config.vocab_size, config.n_layers
+    kv = config.n_kv_heads * config.head_dim  # G · D
+    layer = [(C, C), (C, kv), (C, kv), (C, C), (C, f), (C, f), (f, C)]
+    weights = L * sum(k * n for k, n in layer)
+    widths = L * sum(k + n for k, n in layer)
+    rows = batch * n_new
+    kv_row = 2 * L * kv * bytes_per_element  # of one token: keys and values
+    return Cost(
+        flops=2 * (rows * weights + batch * C * V) + attention_flops(config, n_new, n_past, batch),
+        weight_bytes=(weights + C * V) * bytes_per_element,
+        kv_read_bytes=batch * (n_past + n_new) * kv_row,
+        kv_written_bytes=rows * kv_row,
+        activation_bytes=(rows * widths + batch * (C + V)) * bytes_per_element,
+    )
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "matrices_match_the_counter", "points": 1}
+checks.matrices_match_the_counter(phase_cost, attention_flops)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("roofline.matrices_match_the_counter", globals())
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "weights_are_read_once", "points": 1}
+checks.weights_are_read_once(phase_cost)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("roofline.weights_are_read_once", globals())
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "cache_is_read_and_written", "points": 1}
+checks.cache_is_read_and_written(phase_cost)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("roofline.cache_is_read_and_written", globals())
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "activations_go_in_and_out", "points": 1}
+checks.activations_go_in_and_out(phase_cost)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("roofline.activations_go_in_and_out", globals())
+### END HIDDEN TESTS
+
+# %% [markdown]
+# > **Predict.** A model of 6.7 billion parameters decodes for one user after 4,096 tokens, and then for
+# > 16 users. Where do most bytes come from, each time?
+
+# %%
+large = SIZES["6.7B"].config
+show(
+    draw_bytes(
+        {
+            "prefill, 1,024 tokens": phase_cost(large, 1024, 0),
+            "decode, 1 user, 4,096 cached": phase_cost(large, 1, 4096),
+            "decode, 16 users, 128 cached": phase_cost(large, 1, 128, batch=16),
+            "decode, 16 users, 4,096 cached": phase_cost(large, 1, 4096, batch=16),
+        }
+    )
+)
+
+# %% [markdown]
+# A batch shares the weights. Nobody shares a cache.
+#
+# ## 4 · Which roof?
+#
+# *Difficulty 1 of 5 · importance 4 of 5 · 3 minutes*
+#
+# <details><summary>Hint 1: the idea</summary>
+# On which side of the ridge does the work lie?
+# </details>
+# <details><summary>Hint 2: the units</summary>
+# A <code>Cost</code> knows its intensity, a <code>Machine</code> its balance: FLOP/byte both.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# One comparison, two words.
+# </details>
+
+
+# %% nbgrader={"grade_id": "bound_by", "solution": true}
+def bound_by(cost: Cost, machine: Machine) -> str:
+    """What a forward pass waits for on a machine: "memory" or "compute".
+
+    Args:
+        cost: its `flops`, its `bytes` and their ratio, `intensity`.
+        machine: its two rates and their ratio, `balance`.
+    """
+    ### BEGIN SOLUTION
+    return "memory" if cost.intensity < machine.balance else "compute"
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "bound_is_the_lower_roof", "points": 1}
+checks.bound_is_the_lower_roof(bound_by)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("roofline.bound_is_the_lower_roof", globals())
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Play with it
+#
+# The roofs are the makers' datasheets. **Which batch makes decode compute-bound on an H200?** Try with
+# little context, then with 1,024 tokens.
+
+# %%
+play_with_the_roof(phase_cost, attainable, bound_by)
+
+# %% [markdown]
+# With 16 cached tokens, a batch of 267 is enough. With 1,024 tokens *no batch is*: every row
+# brings a cache of its own, so FLOPs and bytes grow together and the point stops at 25 FLOP/byte. The
+# common wrong answer, "a batch as large as the balance", forgets the cache.
+#
+# ## 5 · A clock for work that is queued
+#
+# *Difficulty 3 of 5 · importance 5 of 5 · 12 minutes*
+#
+# A GPU does not do what you call. It notes it in a queue and returns at once.
+
+# %%
+show(draw_queue())
+
+# %% [markdown]
+# Three rules: **wait** for an empty queue before each reading of the clock; let **first calls** pass
+# (they compile, allocate, fetch); take the **median**, because somebody always disturbs one call.
+#
+# The checks pretend a device, so seconds are never graded: only what you read, and when.
+#
+# <details><summary>Hint 1: the idea</summary>
+# Each repeat has its own start and its own end, and the queue is empty at both.
+# </details>
+# <details><summary>Hint 2: the parts</summary>
+# The device gives <code>now()</code> in seconds, and <code>synchronize()</code> to wait.
+# <code>statistics</code> has a median.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# Two loops. Six lines in the second one at most; a list collects.
+# </details>
+
+
+# %% nbgrader={"grade_id": "time_on_device", "solution": true}
+def time_on_device(
+    fn: Callable[[], object], device: Device, warmup: int = 2, repeats: int = 5
+) -> float:
+    """Median seconds of one call of fn, from an empty queue until its work is done.
+
+    Args:
+        fn: called warmup + repeats times.
+        device: `now()` is its clock, in seconds; `synchronize()` returns when its queue is empty.
+        warmup: first calls, which do not count; 0 or more.
+        repeats: calls that count, each timed on its own; 1 or more.
+
+    Raises:
+        ValueError: a number out of these bounds.
+    """
+    check_between("warmup", warmup, 0, 2**31)
+    check_between("repeats", repeats, 1, 2**31)
+    ### BEGIN SOLUTION
+    for _ in range(warmup):
+        fn()
+    seconds = []
+    for _ in range(repeats):
+        device.synchronize()
+        start = device.now()
+        fn()
+        device.synchronize()
+        seconds.append(device.now() - start)
+    return statistics.median(seconds)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "clock_waits_for_the_work", "points": 1}
+checks.clock_waits_for_the_work(time_on_device)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("roofline.clock_waits_for_the_work", globals())
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "warm_up_is_not_timed", "points": 1}
+checks.warm_up_is_not_timed(time_on_device)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("roofline.warm_up_is_not_timed", globals())
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "one_slow_repeat_changes_nothing", "points": 1}
+checks.one_slow_repeat_changes_nothing(time_on_device)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("roofline.one_slow_repeat_changes_nothing", globals())
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 6 · Hit it
+#
+# First your machine's two limits, measured. Then a model whose weights outgrow every cache. They are
+# random: time does not ask what a number is.
+
+# %%
+device = "cuda" if torch.cuda.is_available() else "cpu"
+size = choose_size(device)
+print(check_room(size, device, batch=64, context=129))
+decoder = FastDecoder(build_random(size, device), batch=1, max_len=1)  # sizes change below
+here = measure_machine(device, size.dtype)
+print(f"{here.name}: {here.flops_per_second:.3g} FLOP/s, {here.bytes_per_second:.3g} bytes/s")
+print(f"balance {here.balance:.1f} FLOP/byte; weights {size.weight_bytes:,} bytes")
+
+# %%
+phases = {f"prefill, T = {T}": {"n_new": T} for T in (16, 64, 256)}
+phases |= {f"decode, B = {B}": {"batch": B, "n_past": 128} for B in (1, 4, 64)}
+phases["decode, 4,000 cached"] = {"n_past": 4000}
+
+
+def bill(batch: int = 1, n_new: int = 1, n_past: int = 0) -> Cost:
+    return phase_cost(size.config, n_new, n_past, batch, size.dtype.itemsize)
+
+
+# %%
+show(draw_phases(attainable, here, {name: bill(**phase) for name, phase in phases.items()}))
+
+# %% [markdown]
+# The rings are *your* predictions, on the roof. Nothing was run yet.
+#
+# > **Predict.** Which of them will your machine miss by more than a factor of 2?
+
+# %%
+clock, bills, times = device_of(device), {}, {}
+with one_thread():
+    for name, phase in tqdm(phases.items(), desc="measuring", file=sys.stdout):
+        bills[name] = bill(**phase)
+        times[name] = time_on_device(step(decoder, **phase), clock, warmup=1, repeats=5)
+show(draw_phases(attainable, here, bills, times, recordings()))
+
+# %% [markdown]
+# **Within a factor of 2**, if nothing else is running: one row (decode, with little and with much
+# context) and 64 rows or more. The same code, the same weights, and two different roofs.
+#
+# **Below it, on a CPU: 2 to 16 rows.** They reached 31 to 45 % of the roof where this lesson was
+# tried. Too many rows for the code that streams a matrix past one row, too few to fill the blocks that
+# fast matrix products are cut into. A roof says what is possible, not what somebody has programmed.
+#
+# A GPU's recorded points are drawn beside yours, and named as recorded, once the course ships some.
+#
+# ## 7 · The third roof
+#
+# Our `mini` model has weights of half a megabyte.
+#
+# > **Predict.** By its bytes, one step takes some 25 millionths of a second. And on a stopwatch?
+
+# %%
+mini = MiniGPT.from_weights("mini").to(device)
+numbers = torch.zeros(8, device=device)
+
+
+def ask_a_thousand_times() -> None:
+    for _ in range(1000):
+        numbers.add_(1)
+
+
+ways = {
+    "lesson 03's layers": step(mini, n_past=64),
+    "FastDecoder": step(FastDecoder(mini, batch=1, max_len=1), n_past=64),
+}
+with one_thread():
+    asking = time_on_device(ask_a_thousand_times, device_of(device)) / 1000
+    asked = {name: count_operations(call) for name, call in ways.items()}
+    taken = {name: time_on_device(call, device_of(device), 5, 21) for name, call in ways.items()}
+show(draw_third_roof(phase_cost(mini.config, 1, 64, 1, 4), here, asking, asked, taken))
+
+# %% [markdown]
+# Far under both roofs. The time goes into *asking*: each operation costs Python and PyTorch a few
+# millionths of a second, however small it is. So operations times the price of one is a third
+# prediction.
+#
+# `course/fast_decode.py` asks for fewer operations. On a GPU it also records a whole step as a **CUDA
+# graph** and asks for it at once; there, even a model of a billion parameters needs that to come near the
+# memory's roof. A CPU has no queue, so there is nothing to record.
+#
+# ## Check yourself
+#
+# <details><summary>A 4,096 × 4,096 matrix in FP16, one token: how many FLOP/byte?</summary>
+# 33,554,432 FLOPs, 33,554,432 bytes: 1. <em>Common wrong answer:</em> 0.5, which counts a multiply-add
+# as one.
+# </details>
+# <details><summary>A GPU has twice the FLOP/s and the same memory. How much faster does one user's text
+# come?</summary>
+# Not at all: it waits for bytes. <em>Common wrong answer:</em> twice. Prefill is.
+# </details>
+# <details><summary>Why does a step for 64 users take hardly longer than for one, on a GPU?</summary>
+# The weights are read once for all of them. <em>Common wrong answer:</em> "they run in parallel". So do
+# the bytes of 64 caches, and those add up.
+# </details>
+# <details><summary>A step takes 20 µs by your stopwatch, 3 ms by the roofline. What happened?</summary>
+# The clock was read before the work was done. <em>Common wrong answer:</em> "caching". Nothing beats the
+# roof.
+# </details>
+#
+# ## Next
+#
+# Decode reads weights and caches. A batch shares the weights; the cache is what each row brings. **Lesson
+# 06** makes it smaller: fewer keys, same answer.

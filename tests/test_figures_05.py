@@ -1,0 +1,316 @@
+"""Every figure that lesson 05 shows, computed by the lesson's own functions."""
+
+from dataclasses import replace
+from itertools import product
+
+import matplotlib.pyplot as plt
+import pytest
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from course.checks.roofline.fake_device import FakeDevice
+from course.config import GPTConfig
+from course.costs import Cost
+from course.counting import count_kv_rows
+from course.fast_decode import FastDecoder
+from course.limits import DATASHEETS, Machine
+from course.minigpt.kv_cache import KVCache, kv_cache_bytes
+from course.minigpt.roofline import (
+    attainable,
+    attention_flops,
+    bound_by,
+    phase_cost,
+    time_on_device,
+)
+from course.minigpt.start import matmul_bytes, matmul_flops
+from course.model import MiniGPT
+from course.plots import roofline as plots
+from course.recorded import Point, Recording
+from course.sizes import SIZES, Size, build_random
+from course.steps import count_operations, forward_last, step
+from course.widgets import roofline as widget
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+LARGE, H200 = SIZES["6.7B"].config, DATASHEETS["H200"]
+
+
+def small(n_kv_heads: int = 2, tied: bool = False) -> GPTConfig:
+    return GPTConfig(90, 3, 32, 4, n_kv_heads, 56, max_seq_len=64, tie_embeddings=tied)
+
+
+# --- one matrix, one token -----------------------------------------------------------------------
+
+
+def test_w_down_moves_134217728_bytes_for_as_many_flops():
+    assert 16_384 * 4_096 * 2 == 134_217_728
+    assert matmul_flops(1, 16_384, 4_096) == 134_217_728
+
+
+def test_at_a_balance_of_100_the_unit_idles_99_percent_of_the_time():
+    machine = Machine("a machine of 100 FLOP/byte", 100e12, 1e12)
+    flops, weights = matmul_flops(1, 16_384, 4_096), 16_384 * 4_096 * 2
+    assert machine.balance == 100
+    assert attainable(flops / weights, machine) / machine.flops_per_second == pytest.approx(0.01)
+    calculating, reading = flops / machine.flops_per_second, weights / machine.bytes_per_second
+    assert f"{1 - calculating / reading:.0%}" == "99%"
+
+
+def test_256_tokens_at_once_keep_it_busy():
+    machine = Machine("a machine of 100 FLOP/byte", 100e12, 1e12)
+    intensity = matmul_flops(256, 16_384, 4_096) / matmul_bytes(256, 16_384, 4_096, 2)
+    assert attainable(intensity, machine) == machine.flops_per_second
+
+
+# --- the bill, against PyTorch's own counter -----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("n_kv_heads", "tied", "call"),
+    [*product((1, 2, 4), (False, True), ((1, 0, 1), (5, 0, 1), (1, 7, 3), (4, 6, 2)))],
+)
+def test_the_linear_part_is_exactly_what_the_flop_counter_counts(n_kv_heads, tied, call):
+    n_new, n_past, batch = call
+    config = small(n_kv_heads, tied)
+    model = MiniGPT(config).eval()
+    cache = KVCache(config, batch, n_past + n_new)
+    if n_past:
+        forward_last(model, torch.zeros(batch, n_past, dtype=torch.int64), cache)
+    new = torch.zeros(batch, n_new, dtype=torch.int64)
+    with FlopCounterMode(display=False) as counter:
+        forward_last(model, new, cache)
+    by_operation = counter.get_flop_counts()["Global"]
+    linear = sum(n for name, n in by_operation.items() if "attention" not in str(name))
+    cost = phase_cost(config, n_new, n_past, batch)
+    assert cost.flops - attention_flops(config, n_new, n_past, batch) == linear
+
+
+@pytest.mark.parametrize(("n_kv_heads", "tied"), [*product((1, 2, 4), (False, True))])
+def test_weight_bytes_are_those_of_all_parameters_but_norms_and_an_untied_table(n_kv_heads, tied):
+    model = MiniGPT(small(n_kv_heads, tied))
+    matrices = {id(m.weight): m.weight for m in model.modules() if isinstance(m, nn.Linear)}
+    cost = phase_cost(model.config, 1, 0, bytes_per_element=4)
+    assert cost.weight_bytes == sum(weight.nbytes for weight in matrices.values())
+
+
+def test_the_cache_is_billed_as_lesson_03_weighs_it():
+    for config in (small(1), small(4), LARGE):
+        cost = phase_cost(config, 3, 40, batch=5)
+        assert cost.kv_read_bytes == kv_cache_bytes(config, 43, 5)
+        assert cost.kv_written_bytes == kv_cache_bytes(config, 3, 5)
+
+
+def test_a_prompt_in_two_parts_costs_the_attention_of_the_whole_and_one_more_reading_of_weights():
+    whole, first, second = (phase_cost(LARGE, *call) for call in ((100, 0), (60, 0), (40, 60)))
+    assert attention_flops(LARGE, 100, 0) == (
+        attention_flops(LARGE, 60, 0) + attention_flops(LARGE, 40, 60)
+    )
+    assert first.weight_bytes + second.weight_bytes == 2 * whole.weight_bytes
+
+
+def test_sizes_that_cannot_be_are_refused_by_name():
+    for wrong in ({"n_new": 0}, {"n_past": -1}, {"batch": 0}, {"bytes_per_element": 0}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            phase_cost(small(), **{"n_new": 1, "n_past": 0, **wrong})
+    with pytest.raises(ValueError, match="repeats"):
+        time_on_device(lambda: None, FakeDevice([1.0], 0.1), repeats=0)
+
+
+def test_a_cost_is_made_of_whole_numbers():
+    assert Cost(4.0, 1, 1, 0, 0).flops == 4
+    assert Cost(6, 1, 1, 1, 0).intensity == 2
+    with pytest.raises(ValueError, match=r"kv_read_bytes.*0\.5"):
+        Cost(1, 1, 0.5, 0, 0)
+    with pytest.raises(ValueError, match="without bytes"):
+        _ = Cost(1, 0, 0, 0, 0).intensity
+
+
+# --- what the text says of large models ----------------------------------------------------------
+
+
+def first_compute_bound(context: int, most: int = 3000, config: GPTConfig = LARGE) -> int | None:
+    batches = range(1, most)
+    return next(
+        (B for B in batches if bound_by(phase_cost(config, 1, context, B), H200) == "compute"), None
+    )
+
+
+def test_a_batch_of_267_is_compute_bound_with_16_cached_tokens_and_none_with_1024():
+    assert first_compute_bound(context=16) == 267
+    assert first_compute_bound(context=1024) is None
+    assert round(phase_cost(LARGE, 1, 1024, 10**7).intensity) == 25
+    assert round(phase_cost(LARGE, 1, 1024, 1024).intensity) == 25
+
+
+def test_the_weights_lead_for_one_user_and_the_caches_for_16():
+    one, many = (phase_cost(LARGE, 1, 4096, batch) for batch in (1, 16))
+    assert one.weight_bytes > 6 * one.kv_read_bytes
+    assert many.kv_read_bytes > 2 * many.weight_bytes
+    assert one.weight_bytes == many.weight_bytes
+
+
+def test_prefill_is_compute_bound_and_decode_memory_bound_on_every_datasheet():
+    for machine in DATASHEETS.values():
+        assert bound_by(phase_cost(LARGE, 1, 1024), machine) == "memory"
+        assert bound_by(phase_cost(LARGE, 1024, 0), machine) == "compute"
+
+
+def test_fewer_kv_heads_let_a_smaller_batch_reach_the_flat_roof():
+    fewer = replace(LARGE, n_kv_heads=8)
+    assert first_compute_bound(64, config=fewer) < first_compute_bound(64)
+
+
+def test_the_mini_model_has_less_than_half_a_megabyte_and_a_step_of_25_microseconds_at_20_gb_a_second():
+    mini = MiniGPT.from_weights("mini").config
+    cost = phase_cost(mini, 1, 64, bytes_per_element=4)
+    assert cost.weight_bytes == 389_888
+    assert 20e-6 < cost.bytes / 20e9 < 26e-6
+
+
+def test_the_cpu_model_streams_at_least_200_mb():
+    assert phase_cost(SIZES["cpu"].config, 1, 0, bytes_per_element=4).weight_bytes >= 200e6
+
+
+def test_the_questions_at_the_end_have_these_numbers():
+    assert matmul_flops(1, 4096, 4096) == 4096 * 4096 * 2 == 33_554_432
+
+
+# --- steps that are timed ------------------------------------------------------------------------
+
+TINY = Size("tiny test", small(), torch.float32)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return build_random(TINY, "cpu")
+
+
+@pytest.mark.parametrize("call", [(1, 1, 0), (3, 1, 5), (2, 4, 0), (2, 3, 6)])
+def test_a_step_gives_logits_of_the_last_token_and_leaves_room_for_the_next(model, call):
+    batch, n_new, n_past = call
+    run = step(model, batch, n_new, n_past)
+    with count_kv_rows(model) as count:
+        first, second = run(), run()
+    assert first.shape == (batch, model.config.vocab_size)
+    assert torch.equal(first, second)
+    assert count.per_call == [batch * n_new] * 2
+
+
+@pytest.mark.parametrize("call", [(1, 1, 0), (3, 1, 5), (2, 4, 0)])
+def test_a_fast_step_reads_exactly_the_tokens_that_are_billed(model, call):
+    batch, n_new, n_past = call
+    decoder = FastDecoder(model, 1, 1)
+    run = step(decoder, batch, n_new, n_past)
+    first, second = run(), run()
+    assert first.shape == (batch, model.config.vocab_size)
+    assert torch.allclose(first, second)
+    assert (decoder.batch, decoder.max_len, len(decoder)) == (1, 1, 0)
+
+
+def test_steps_that_cannot_be_are_refused(model):
+    with pytest.raises(ValueError, match="not 2 tokens after 3"):
+        step(FastDecoder(model, 1, 1), n_new=2, n_past=3)
+    with pytest.raises(ValueError, match="n_past"):
+        step(model, n_new=60, n_past=5)
+
+
+def test_logits_of_the_last_position_are_those_of_the_model(model):
+    tokens = torch.randint(90, (2, 9))
+    cache = KVCache(model.config, 2, 9)
+    got = forward_last(model, tokens, cache)
+    assert torch.allclose(got, model(tokens)[:, -1], atol=1e-4)
+
+
+def test_operations_are_counted_one_by_one():
+    numbers = torch.ones(3)
+    assert count_operations(lambda: numbers.add_(1).mul_(2)) == 2
+
+
+def test_the_fast_decoder_asks_for_fewer_operations():
+    mini = MiniGPT.from_weights("mini")
+    plain = count_operations(step(mini, n_past=64))
+    assert count_operations(step(FastDecoder(mini, 1, 1), n_past=64)) < plain
+
+
+# --- the pictures --------------------------------------------------------------------------------
+
+HERE = Machine("a test machine", 90e9, 25e9)
+
+
+def phases(config: GPTConfig) -> dict[str, Cost]:
+    return {"prefill": phase_cost(config, 64, 0, 1, 4), "decode": phase_cost(config, 1, 64, 1, 4)}
+
+
+def test_rings_lie_on_the_roof_and_dots_where_they_were_measured():
+    bills = phases(SIZES["cpu"].config)
+    times = {"prefill": 0.2, "decode": 0.01}
+    picture = plots.draw_phases(attainable, HERE, bills, times)
+    drawn = [
+        (float(line.get_xdata()[0]), float(line.get_ydata()[0]))
+        for line in picture.figure.axes[0].lines
+    ]
+    for name, cost in bills.items():
+        for rate in (attainable(cost.intensity, HERE), cost.flops / times[name]):
+            assert pytest.approx((cost.intensity, rate)) in drawn
+    assert "1 of 2 phases are within a factor of 2" in picture.caption
+
+
+def test_without_times_nothing_is_called_measured():
+    picture = plots.draw_phases(attainable, HERE, phases(SIZES["cpu"].config))
+    assert "easured" not in picture.caption
+    assert "easured" not in picture.alt
+
+
+def test_recorded_points_are_named_as_recorded():
+    cost = phase_cost(LARGE, 1, 512)
+    point = Point("6.7B", "decode", 1, 1, 512, cost.flops, cost.bytes, 1.0)
+    run = Recording(
+        *("a made-up device", "bfloat16", "2026-01-31", "none"),
+        {"torch": "0"},
+        Machine("a made-up device", 1e12, 1e9),
+        (point,),
+    )
+    bills = phases(SIZES["cpu"].config)
+    times = dict.fromkeys(bills, 1.0)
+    with_it = plots.draw_phases(attainable, HERE, bills, times, [run])
+    assert "recorded, not yours: a made-up device, bfloat16, recorded 2026-01-31" in with_it.caption
+    assert "recorded" not in plots.draw_phases(attainable, HERE, bills, times).caption
+
+
+def test_the_bars_of_bytes_add_up():
+    bills = phases(LARGE)
+    axes = plots.draw_bytes(bills).figure.axes[0]
+    width = sum(bar.get_width() for bar in axes.patches)
+    assert width == pytest.approx(sum(cost.bytes for cost in bills.values()) / 1e9)
+
+
+def test_the_queue_shows_a_clock_that_stops_too_early():
+    picture = plots.draw_queue(queueing=1, work=3, calls=3)
+    assert "shows 3 units, one stopped when all is done 10" in picture.alt
+
+
+def test_the_third_roof_says_how_far_the_first_two_are_off():
+    cost = phase_cost(MiniGPT.from_weights("mini").config, 1, 64, 1, 4)
+    picture = plots.draw_third_roof(cost, HERE, 2e-6, {"a": 100, "b": 50}, {"a": 4e-4, "b": 1e-4})
+    assert "2.0 times what its operations say, at 2 µs each" in picture.caption
+
+
+@pytest.mark.parametrize("gpu", DATASHEETS)
+def test_every_gpu_of_the_sliders_is_drawn_as_its_datasheet(gpu, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(
+        widget, "playground", lambda draw, **controls: drawn.append((draw, controls))
+    )
+    widget.play_with_the_roof(phase_cost, attainable, bound_by)
+    ((draw, controls),) = drawn
+    assert set(controls) == {"gpu", "model", "stored", "batch", "context"}
+    for batch, context in ((1, 0), (267, 16), (1024, 131_072)):
+        picture = draw(gpu, "6.7B", "16 bits", batch, context)
+        assert f"{gpu}'s datasheet" in picture.caption
+        assert "e+" not in picture.figure.axes[0].get_title(loc="left")
