@@ -25,6 +25,7 @@ LESSONS = {
     "naive_decode": "02-naive-decode",
     "kv_cache": "03-kv-cache",
     "roofline": "05-roofline",
+    "gqa": "06-gqa",
 }
 SEEDS = (1, 2)
 

@@ -37,4 +37,3 @@ PUBLISHED: dict[str, Size] = {
     )
 }
 """By name. `max_seq_len` is the length that the model was released for."""
-

@@ -27,6 +27,10 @@ COMPARING = [
     "kv_cache.every_split_equals_uncached",
     "kv_cache.cache_is_the_only_memory",
     "kv_cache.two_conversations_stay_apart",
+    "gqa.grouped_equals_repeated",
+    "gqa.masks_reach_every_head",
+    "gqa.nothing_is_expanded",
+    "gqa.pooled_heads_are_means",
 ]
 SEEDS = range(5)
 DOWN = [TOLERANCE / step for step in (1, 2, 3, 5, 10, 30, 100, 1000)]

@@ -27,7 +27,6 @@ from course.plots.style import (
 )
 
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, "#F0E442", GREY)
-MARKERS = ("o", "s", "^", "D")
 Quality = Mapping[int, Mapping[str, float]]
 """What `evaluate` found, by number of KV heads."""
 
@@ -38,7 +37,7 @@ Quality = Mapping[int, Mapping[str, float]]
 def draw_sharing(n_heads: int, kv_heads: Sequence[int]) -> Picture:
     """Query heads above, the KV heads that they read below: one panel for each number of KV heads."""
     with course_style():
-        figure, panels = plt.subplots(1, len(kv_heads), figsize=(3.1 * len(kv_heads), 2.1))
+        figure, panels = plt.subplots(1, len(kv_heads), figsize=(3.1 * len(kv_heads), 1.9))
         for axes, G in zip(np.atleast_1d(panels), kv_heads, strict=True):
             _draw_groups(axes, n_heads, G)
     told = "; ".join(
@@ -63,7 +62,7 @@ def _draw_groups(axes: Axes, H: int, G: int) -> None:
         _draw_head(axes, h + 0.5, 1.0, COLOURS[g % len(COLOURS)], 0.35, str(h))
     for g in range(G):
         _draw_head(axes, (g + 0.5) * group, 0.2, COLOURS[g % len(COLOURS)], 0.9, str(g))
-    axes.set(xlim=(0, H), ylim=(-0.1, 1.35), title=f"{names.get(G, 'GQA')}: G = {G}")
+    axes.set(xlim=(0, H), ylim=(0.1, 1.35), title=f"{names.get(G, 'GQA')}: G = {G}")
     axes.set_yticks([0.32, 1.12], ["K, V", "Q"])
     axes.set_xticks([])
     axes.tick_params(length=0)
@@ -116,9 +115,7 @@ def draw_quality(cache: Mapping[int, int], trained: Quality, pooled: Quality) ->
             (pooled, "o:", "white", "only pooled"),
         ):
             perplexity = [quality[G]["perplexity"] for G in heads]
-            right.plot(
-                places, perplexity, line, color=VERMILION, markerfacecolor=fill, label=label
-            )
+            right.plot(places, perplexity, line, color=VERMILION, markerfacecolor=fill, label=label)
             for place, value in zip(places, perplexity, strict=True):
                 right.annotate(
                     f"{value:.3g}",
@@ -167,7 +164,7 @@ def draw_published(configs: Mapping[str, GPTConfig], per_token: Mapping[str, int
             words = f" {per_token[name]:,} B, G = {config.n_kv_heads} of H = {config.n_heads}"
             axes.text(unshared[row], row, words, va="center", fontsize=8)
         axes.set_yticks(rows, names)
-        axes.set(ylim=(len(names) - 0.4, -0.6), xlim=(0, 1.45 * max(unshared)))
+        axes.set(ylim=(len(names) - 0.4, -0.6), xlim=(0, 1.4 * max(unshared)))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1e6:g} MB"))
         axes.set_xlabel("cache of one token, 16 bits")
     told = "; ".join(
@@ -206,53 +203,53 @@ def draw_decode_points(
     """
     told = []
     with course_style():
-        figure, axes = plt.subplots(figsize=(7.6, 4))
-        axes.set(xscale="log", yscale="log", xlabel="arithmetic intensity (FLOP/byte)")
-        ends = np.array([0.5, machine.balance, 3 * machine.balance])
-        axes.plot(ends, [attainable(x, machine) for x in ends], color=GREY, label=machine.name)
-        low = np.inf
-        for (G, config), colour, marker in zip(
-            configs.items(), (VERMILION, BLUE, GREEN, PURPLE), MARKERS, strict=False
-        ):
+        figure, panels = plt.subplots(1, len(configs), figsize=(9.6, 3.1), sharey=True)
+        for axes, (G, config) in zip(np.atleast_1d(panels), configs.items(), strict=True):
             costs = [phase_cost(config, 1, context, batch) for context in contexts]
             points = [(c.intensity, attainable(c.intensity, machine)) for c in costs]
             rooms = [fits(config, batch, context) for context in contexts]
-            # Each on a line of its own below the roof, so that points do not cover each other.
-            drop = 1.6 ** (1 + list(configs).index(G))
-            low = min(low, *(y / drop for _, y in points))
-            axes.plot(*zip(*[(x, y / drop) for x, y in points], strict=True), color=colour, lw=1)
-            for (x, y), room in zip(points, rooms, strict=True):
-                axes.plot(x, y / drop, marker, color=colour, mfc=colour if room else "white", ms=7)
-            axes.plot([], [], marker, color=colour, label=f"G = {G}: H / G = {config.n_heads // G}")
-            x, y = points[-1]
-            axes.annotate(
-                f"{contexts[-1]:,} tokens",
-                (x, y / drop),
-                xytext=(-8, -4),
-                textcoords="offset points",
-                ha="right",
-                fontsize=8,
-                color=colour,
-            )
+            shared = config.n_heads // G
+            _draw_slide(axes, points, rooms, contexts)
+            ends = np.array([0.4, machine.balance, 4 * machine.balance])
+            axes.plot(ends, [attainable(x, machine) for x in ends], color=GREY, zorder=0)
+            axes.axvline(shared, color=ORANGE, linestyle=":", zorder=0)
+            axes.set(xscale="log", yscale="log", xlim=(0.4, 4 * machine.balance))
+            axes.set(title=f"G = {G}: H / G = {shared}", xlabel="FLOP/byte")
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: with_prefix(y, "FLOP/s")))
+            axes.minorticks_off()
             seconds = [c.flops / attainable(c.intensity, machine) for c in costs]
             told.append(
-                f"G = {G}: from {points[0][0]:.3g} FLOP/byte and {seconds[0] * 1e3:.3g} ms a step at "
-                f"{contexts[0]:,} tokens to {x:.3g} and {seconds[-1] * 1e3:.3g} ms at "
-                f"{contexts[-1]:,} ({sum(rooms)} of {len(rooms)} fit)"
+                f"G = {G}: {points[0][0]:.3g} to {points[-1][0]:.3g} FLOP/byte, "
+                f"{seconds[0] * 1e3:.3g} to {seconds[-1] * 1e3:.3g} ms a step"
             )
-        axes.set(xlim=(0.15, 3 * machine.balance), ylim=(low / 2, 2.5 * machine.flops_per_second))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: with_prefix(y, "FLOP/s")))
-        axes.minorticks_off()
-        axes.legend(loc="upper left", fontsize=9)
+    span = f"from {contexts[0]:,} to {contexts[-1]:,} tokens"
     return Picture(
         figure,
-        f"A roofline of {machine.name} with decode steps of {batch} rows sliding down its slope as the "
-        f"context grows. {'; '.join(told)}.",
-        f"{batch} rows, contexts of {', '.join(f'{n:,}' for n in contexts)} tokens, right to left; each "
-        f"row of points lies on the roof and is drawn below it to be seen. Hollow: this many do not "
-        f"fit. {'; '.join(told)}.",
+        f"The roof of {machine.name}, once for each number of KV heads. On its slope, decode steps of "
+        f"{batch} rows, {span} of context. {'; '.join(told)}. A dotted line stands at H / G.",
+        f"{batch} rows on {machine.name} (datasheet), {span}. Hollow: so much does not fit into its "
+        f"memory. Dotted: H / G. {'; '.join(told)}.",
     )
+
+
+def _draw_slide(
+    axes: Axes,
+    points: Sequence[tuple[float, float]],
+    rooms: Sequence[bool],
+    contexts: Sequence[int],
+) -> None:
+    """Points on a roof, solid where there is room; the first and the last with their context."""
+    for (x, y), room in zip(points, rooms, strict=True):
+        axes.plot(x, y, "o", color=BLUE, markerfacecolor=BLUE if room else "white", markersize=7)
+    (first, _), (last, _) = points[0], points[-1]
+    apart = first > 1.5 * last
+    ends = (0, -1) if apart else (0,)
+    for end in ends:
+        words = f"{contexts[end]:,}" if apart else f"{contexts[0]:,} … {contexts[-1]:,}"
+        axes.annotate(
+            words, points[end], xytext=(9, -5), textcoords="offset points", fontsize=8, va="top"
+        )
 
 
 # --- what fits -----------------------------------------------------------------------------------

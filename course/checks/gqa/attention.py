@@ -151,12 +151,11 @@ def make_shared(truth: Truth) -> Check:
     """Attention without a mask, for every number of KV heads."""
 
     def judge(challenge: Challenge, evidence: Evidence) -> Verdict:
-        for number, (case, got) in enumerate(
-            zip(challenge["cases"], evidence["out"], strict=True)
-        ):
+        for number, (case, got) in enumerate(zip(challenge["cases"], evidence["out"], strict=True)):
             if wrong := first_wrong(case, got, truth):
                 question = (
-                    "Every head has its own keys here: how does a score become a weight?"
+                    "Every head has its own keys here, and there is no mask: how does a score become a "
+                    "weight, and which keys does a query see?"
                     if number == 0
                     else "Where each head has its own keys all agrees. Which query heads are "
                     "neighbours, and which KV head do they read?"
@@ -184,9 +183,7 @@ def draw_masked(seed: int) -> Challenge:
     T, S = 3, int(rng.integers(4, 8))
     cases = []
     for name, full in MASKS.items():
-        shape = tuple(
-            size if has else 1 for size, has in zip((2, 6, T, S), full, strict=True)
-        )
+        shape = tuple(size if has else 1 for size, has in zip((2, 6, T, S), full, strict=True))
         mask = rng.random(shape) < 0.5
         keys = rng.integers(0, S, shape[:-1])[..., None]
         np.put_along_axis(mask, keys, True, axis=-1)

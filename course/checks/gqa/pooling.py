@@ -165,7 +165,8 @@ def judge_rest(challenge: Challenge, evidence: Evidence) -> Verdict:
         for name, weight in state.items():
             if model["types"][name] != str(weight.dtype):
                 return failed(
-                    f"{said(case)}: {name} was {weight.dtype} and is {model['types'][name]}."
+                    f"{said(case)}: {name} was {weight.dtype} and is {model['types'][name]}. "
+                    f"What changed the type of the numbers?"
                 )
             if name not in pooled and not np.array_equal(rest[name], weight):
                 return failed(
