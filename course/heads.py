@@ -21,7 +21,8 @@ def check_grouped(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
     something that broadcasts to it."""
     for heads in (q, k, v):
         check_heads(heads)
-    (B, H, T, D), (G, S) = q.shape, k.shape[1:3]
+    B, H, T, D = q.shape
+    G, S = k.shape[1], k.shape[2]
     if tuple(k.shape) != (B, G, S, D) or k.shape != v.shape:
         raise ValueError(
             f"queries {tuple(q.shape)} need keys and values of one shape ({B}, G, S, {D}); got "

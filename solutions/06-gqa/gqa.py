@@ -4,7 +4,7 @@
 # {{badge}}
 #
 # Lesson 05: a decode step waits for bytes, and at long context most of them are the cache. Must every
-# query head have keys and values of its own? Most models that you use today say no.
+# query head have keys and values of its own? Most models of today say no.
 #
 # **After this lesson you can**
 #
@@ -79,8 +79,8 @@ show(draw_sharing(n_heads=8, kv_heads=(8, 2, 1)))
 #
 # *Difficulty 1 of 5 · importance 3 of 5 · 5 minutes*
 #
-# The plainest way to share: write each KV head out for every query head that reads it, and go on as
-# if nothing were shared. It wins nothing, but it is easily right, so it will be our reference.
+# The plainest way to share: write each KV head out for every query head that reads it. It wins
+# nothing, but it is easily right: our reference.
 #
 # **The common wrong answer** is `repeat`, which tiles: a b a b instead of a a b b. Head 1 of 4 then reads
 # KV head 1, which was trained for heads 2 and 3. No shape complains.
@@ -140,7 +140,7 @@ grade("gqa.heads_stand_in_a_row", globals())
 # **Two common wrong answers.** Cutting H into (H // G, G) instead of (G, H // G): tiling again, and
 # prefill and decode tile alike, so cached equals uncached. And a matrix product of queries
 # (B, G, H // G, T, D) with keys (B, G, **1**, D, S): right numbers, but where batch axes differ, PyTorch
-# *writes the keys out* for you. Nothing in your line says so; the last of the three checks counts it.
+# *writes the keys out* for you. Your line does not say so; the last check counts it.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Neighbouring heads are neighbours in memory: joining two neighbouring axes moves nothing.
@@ -231,11 +231,10 @@ for name, count in numbers.items():
     print(f"{name:<20} {count:>12,} new numbers {min(times[name]) * 1e3:8.2f} ms at best")
 
 # %% [markdown]
-# PyTorch has this built in: `F.scaled_dot_product_attention(…, enable_gqa=True)`. Whether it copies
-# depends on version, device and mask; `watch_new_tensors` tells for yours.
+# PyTorch has this built in: `F.scaled_dot_product_attention(…, enable_gqa=True)`. Whether that copies
+# depends on version, device and mask.
 #
-# Now in a model. The next cell is lesson 01's layer around *your* attention, in the sibling with two
-# KV heads.
+# Now in a model: lesson 01's layer around *your* attention, in the sibling with two KV heads.
 
 
 # %%
@@ -337,9 +336,9 @@ grade("gqa.pooling_keeps_the_rest", globals())
 # %% [markdown]
 # ## 4 · What it costs
 #
-# Each shipped sibling was pooled so, and then trained for 500 steps; the parent took 2,150. Below: all
-# of them on stories that no model has read, and beside each the same model *before* those 500 steps,
-# pooled by your function.
+# Each shipped sibling was pooled so, and then trained for 500 steps; the parent took 2,150. Here they
+# all read new stories, and beside each the same model *before* those 500 steps, pooled by your
+# function.
 
 # %%
 config, state = weights.read("story")
@@ -366,14 +365,14 @@ for G, name in {8: "story", 4: "story-g4", 2: "story-g2", 1: "story-g1"}.items()
 # there. Perplexity hardly moves, for such words are few. **Measure what you need, not what is easy to
 # average.**
 #
-# (G = 4 is even a little better than its parent: it has read stories for 350 steps more.)
+# (G = 4 even beats its parent a little: it has read 350 steps of stories more.)
 #
 # ## 5 · How many fit
 #
 # *Difficulty 2 of 5 · importance 4 of 5 · 8 minutes*
 #
-# A server's memory holds the weights once, and a cache for every sequence. Count whole sequences. What a
-# step needs on its way is left out.
+# A server's memory holds the weights once, and a cache for every sequence. (What a step needs on its
+# way is left out.)
 #
 # <details><summary>Hint 1: the idea</summary>
 # What is left beside the weights, and what does one sequence take?
@@ -434,8 +433,8 @@ grade("gqa.edge_of_the_memory", globals())
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Published models, with the bytes of one token in 16 bits, and how many sequences of 8,192 tokens fit
-# into 80 GB beside 16-bit weights. (Not every one was released for texts that long.)
+# Published models: the bytes of one token in 16 bits, and how many sequences of 8,192 tokens fit into
+# 80 GB beside 16-bit weights.
 
 # %%
 print(
@@ -456,7 +455,7 @@ for name, size in PUBLISHED.items():
 show(draw_published({name: PUBLISHED[name].config for name in per_token}, per_token))
 
 # %% [markdown]
-# Llama-2-7B keeps more bytes of each token than Llama-2-70B. Now turn the knobs yourself.
+# Llama-2-7B keeps more of each token than Llama-2-70B. Now turn the knobs.
 
 # %%
 play_with_memory(max_batch_that_fits)
@@ -511,12 +510,8 @@ show(
 # the cache holds H heads, and nothing is saved.
 # </details>
 # <details><summary>Why the mean, and not the first head of each group?</summary>
-# The mean keeps something of every head; Ainslie et al. found it ahead of picking one, and that ahead of
-# starting at random. <em>Common wrong answer:</em> the sum. It makes scores n times as sharp.
-# </details>
-# <details><summary>A cache of 8 heads on 8 GPUs, one head each. And with G = 1?</summary>
-# Every GPU needs that one head: eight copies. <em>Common wrong answer:</em> "an eighth each". That is
-# one reason for G = 8.
+# The mean keeps something of every head; Ainslie et al. found it ahead of picking one. <em>Common wrong
+# answer:</em> the sum. It makes scores n times as sharp.
 # </details>
 #
 # ## Next

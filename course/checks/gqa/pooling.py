@@ -151,8 +151,8 @@ def judge_rest(challenge: Challenge, evidence: Evidence) -> Verdict:
         state, pooled, rest = case["state"], pooled_names(case), model["rest"]
         if isinstance(rest, str):
             return failed(missing(case, rest, set()))
-        for name, weight in state.items():
-            given = model["given"][name]
+        for name in state:
+            weight, given = state[name], model["given"][name]
             if given.shape != weight.shape or (given != weight).any():
                 return failed(
                     f"{said(case)}: {name} of the model that was handed in is another one now. "
@@ -162,7 +162,8 @@ def judge_rest(challenge: Challenge, evidence: Evidence) -> Verdict:
             return failed(wrong)
         if wrong := missing(case, rest, set(state) - set(pooled)):
             return failed(wrong)
-        for name, weight in state.items():
+        for name in state:
+            weight = state[name]
             if model["types"][name] != str(weight.dtype):
                 return failed(
                     f"{said(case)}: {name} was {weight.dtype} and is {model['types'][name]}. "
