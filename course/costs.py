@@ -6,7 +6,9 @@ A cost is a count, the same on every machine. How long it takes is the machine's
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
+from numbers import Real
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,8 @@ class Cost:
         activation_bytes: inputs and outputs of the matrix products.
 
     Raises:
-        ValueError: a count is not a whole number, or is below 0. (A float that is whole counts.)
+        ValueError: a count is no whole number of at least 0. A float or a NumPy number that is
+            whole will do, and is kept as an int.
     """
 
     flops: int
@@ -33,12 +36,12 @@ class Cost:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, float) and value.is_integer():
-                object.__setattr__(self, field.name, value := int(value))
-            if type(value) is not int or value < 0:
+            is_number = isinstance(value, Real) and not isinstance(value, bool)
+            if not is_number or not 0 <= value < math.inf or value != int(value):
                 raise ValueError(
                     f"{field.name} must be a whole number of at least 0, got {value!r}"
                 )
+            object.__setattr__(self, field.name, int(value))
 
     @property
     def bytes(self) -> int:

@@ -5,16 +5,20 @@ a right answer fails, and how large before a wrong one passes? The end of the te
 """
 
 import importlib
+import statistics
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
+from autograder.bugs import roofline
 from autograder.bugs.exhibit import Variant, assemble
 from autograder.checks import find
+from autograder.checks import roofline as roofline_checks
 from course.checks.check import functions_of
 from course.checks.drawing import TOLERANCE
+from course.checks.roofline import timing
 
 COMPARING = [
     "mini_gpt.attention_sees_no_future",
@@ -100,3 +104,49 @@ def test_wrong_answers_fail_at_ten_tolerances(name, scored, record_property):
 def said(rungs: list[float], lost: float, step: int) -> str:
     """The rung before the one at which it was lost."""
     return f"{rungs[rungs.index(lost) + step] if lost else rungs[-1]:.0e}"
+
+
+# --- clocks of lesson 05 -------------------------------------------------------------------------
+
+TIMERS = [
+    roofline_checks.CHECKS[name]
+    for name in (
+        "clock_waits_for_the_work",
+        "warm_up_is_not_timed",
+        "one_slow_repeat_changes_nothing",
+    )
+]
+
+
+def error_of_timer(answer: dict, check, seed: int) -> float:
+    """Largest error of a timer, as a part of the right seconds; infinite for a wrong number of
+    calls."""
+    challenge, names = check.challenge(seed), assemble("roofline", answer)
+    readings = check.probe(functions_of(names, check.needs), challenge)["readings"]
+    errors = []
+    for case, seen in zip(challenge["cases"], readings, strict=True):
+        if seen["calls"] != case["warmup"] + case["repeats"]:
+            return np.inf
+        right = statistics.median(timing.measured_works(case)) + case["queueing"]
+        errors.append(abs(seen["seconds"] - right) / right)
+    return max(errors)
+
+
+@pytest.mark.parametrize("check", TIMERS, ids=lambda check: check.name)
+def test_right_timers_stay_below_a_quarter_of_the_tolerance_and_wrong_ones_ten_times_above(
+    check, capsys
+):
+    right = [{}, *(variant.answer for variant in roofline.VARIANTS)]
+    wrong = [bug for bug in roofline.BUGS if bug.check == f"roofline.{check.name}"]
+    largest = max(error_of_timer(answer, check, seed) for answer in right for seed in SEEDS)
+    effects = {
+        bug.name: min(error_of_timer(bug.answer, check, seed) for seed in SEEDS) for bug in wrong
+    }
+    mildest = min(effects, key=effects.get)
+    with capsys.disabled():
+        print(
+            f"\n{check.name}: right timers are off by at most {largest:.1e}, {mildest} by at least "
+            f"{effects[mildest]:.1e}, allowed: {timing.TOLERANCE:g}"
+        )
+    assert largest < timing.TOLERANCE / 4
+    assert effects[mildest] > 10 * timing.TOLERANCE

@@ -61,17 +61,17 @@ def phase_cost(
     check_between("batch", batch, 1, 2**31)
     check_between("bytes_per_element", bytes_per_element, 1, 8)
     C, f, V, L = config.d_model, config.d_ff, config.vocab_size, config.n_layers
-    kv = config.n_kv_heads * config.head_dim  # G · D
-    layer = [(C, C), (C, kv), (C, kv), (C, C), (C, f), (C, f), (f, C)]
+    GD = config.n_kv_heads * config.head_dim  # the width of keys and of values
+    layer = [(C, C), (C, GD), (C, GD), (C, C), (C, f), (C, f), (f, C)]
     weights = L * sum(k * n for k, n in layer)
     widths = L * sum(k + n for k, n in layer)
     rows = batch * n_new
-    kv_row = 2 * L * kv * bytes_per_element  # of one token: keys and values
+    token_bytes = 2 * L * GD * bytes_per_element  # of one token: keys and values
     return Cost(
         flops=2 * (rows * weights + batch * C * V) + attention_flops(config, n_new, n_past, batch),
         weight_bytes=(weights + C * V) * bytes_per_element,
-        kv_read_bytes=batch * (n_past + n_new) * kv_row,
-        kv_written_bytes=rows * kv_row,
+        kv_read_bytes=batch * (n_past + n_new) * token_bytes,
+        kv_written_bytes=rows * token_bytes,
         activation_bytes=(rows * widths + batch * (C + V)) * bytes_per_element,
     )
 

@@ -305,12 +305,12 @@ def _caption_of_phases(
     if not times:
         caption = (
             "Rings: predicted, on the roof. The grey bands reach from the predicted time to twice as "
-            "much: no run can be left of its band, and a good one stays in it."
+            "much: no run should be left of its band, and a good one stays in it."
         )
     else:
         hit = [name for name, seconds in times.items() if seconds <= 2 * predicted[name]]
         caption = (
-            f"Rings: predicted. Dots: measured here, with one thread on a CPU. {len(hit)} of "
+            f"Rings: predicted. Dots: measured here. {len(hit)} of "
             f"{len(times)} phases are within a factor of 2 (the grey bands)."
         )
     if recorded:

@@ -3,8 +3,8 @@
 #
 # {{badge}}
 #
-# A prompt of 256 tokens is read in little more time than it takes to write a few. You will compute
-# both times before you measure them.
+# **Prefill** reads all tokens of a prompt at once; **decode** writes one token after another. A large
+# GPU could read 256 tokens in the time of writing two. You will compute such times, and then measure them.
 #
 # **After this lesson you can**
 #
@@ -176,8 +176,8 @@ grade("roofline.attention_is_causal", globals())
 #
 # The matrices: `wq`, `wk`, `wv`, `wo`, `gate`, `up`, `down` in each layer, and `lm_head`. The embedding
 # table is no matrix here: a few rows are looked up, which nobody bills. Where it is *tied*, the same
-# table is `lm_head`, and is read as such. Norms, rotations and softmax stay below a percent or two: not
-# billed.
+# table is `lm_head`, and is read as such. Norms, rotations, softmax, and the scores that attention holds
+# for a moment are not billed.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Lesson 00: (m, k) times (k, n). Weights are k · n, rows in and out m · (k + n), FLOPs 2 · m · k · n.
@@ -214,17 +214,17 @@ def phase_cost(
     check_between("bytes_per_element", bytes_per_element, 1, 8)
     ### BEGIN SOLUTION
     C, f, V, L = config.d_model, config.d_ff, config.vocab_size, config.n_layers
-    kv = config.n_kv_heads * config.head_dim  # G · D
-    layer = [(C, C), (C, kv), (C, kv), (C, C), (C, f), (C, f), (f, C)]
+    GD = config.n_kv_heads * config.head_dim  # the width of keys and of values
+    layer = [(C, C), (C, GD), (C, GD), (C, C), (C, f), (C, f), (f, C)]
     weights = L * sum(k * n for k, n in layer)
     widths = L * sum(k + n for k, n in layer)
     rows = batch * n_new
-    kv_row = 2 * L * kv * bytes_per_element  # of one token: keys and values
+    token_bytes = 2 * L * GD * bytes_per_element  # of one token: keys and values
     return Cost(
         flops=2 * (rows * weights + batch * C * V) + attention_flops(config, n_new, n_past, batch),
         weight_bytes=(weights + C * V) * bytes_per_element,
-        kv_read_bytes=batch * (n_past + n_new) * kv_row,
-        kv_written_bytes=rows * kv_row,
+        kv_read_bytes=batch * (n_past + n_new) * token_bytes,
+        kv_written_bytes=rows * token_bytes,
         activation_bytes=(rows * widths + batch * (C + V)) * bytes_per_element,
     )
     ### END SOLUTION
@@ -281,6 +281,14 @@ show(
 
 # %% [markdown]
 # A batch shares the weights. Nobody shares a cache.
+#
+# > **Spot the slip.** A popular text says: better matrix kernels and larger batches help prefill, and
+# > decode only very little. Which half is wrong?
+#
+# <details><summary>Answer</summary>
+# The second. One step does not get shorter. But 16 users get 16 tokens for nearly the bytes of one, as
+# long as their caches are short: third bar.
+# </details>
 #
 # ## 4 · Which roof?
 #
@@ -418,20 +426,23 @@ grade("roofline.one_slow_repeat_changes_nothing", globals())
 # ## 6 · Hit it
 #
 # First your machine's two limits, measured. Then a model whose weights outgrow every cache. They are
-# random: time does not ask what a number is.
+# random: time does not ask what a number is. Predicted seconds are FLOPs over *attainable* FLOP/s.
 
 # %%
 device = "cuda" if torch.cuda.is_available() else "cpu"
+prompts, batches = ((16, 64, 256), (1, 4, 64))
+if device == "cuda":
+    prompts, batches = ((16, 256, 2048), (1, 16, 256))
 size = choose_size(device)
-print(check_room(size, device, batch=64, context=129))
+print(check_room(size, device, batch=max(batches), context=129))
 decoder = FastDecoder(build_random(size, device), batch=1, max_len=1)  # sizes change below
 here = measure_machine(device, size.dtype)
 print(f"{here.name}: {here.flops_per_second:.3g} FLOP/s, {here.bytes_per_second:.3g} bytes/s")
 print(f"balance {here.balance:.1f} FLOP/byte; weights {size.weight_bytes:,} bytes")
 
 # %%
-phases = {f"prefill, T = {T}": {"n_new": T} for T in (16, 64, 256)}
-phases |= {f"decode, B = {B}": {"batch": B, "n_past": 128} for B in (1, 4, 64)}
+phases = {f"prefill, T = {T}": {"n_new": T} for T in prompts}
+phases |= {f"decode, B = {B}": {"batch": B, "n_past": 128} for B in batches}
 phases["decode, 4,000 cached"] = {"n_past": 4000}
 
 
@@ -452,24 +463,24 @@ clock, bills, times = device_of(device), {}, {}
 with one_thread():
     for name, phase in tqdm(phases.items(), desc="measuring", file=sys.stdout):
         bills[name] = bill(**phase)
-        times[name] = time_on_device(step(decoder, **phase), clock, warmup=1, repeats=5)
+        times[name] = time_on_device(step(decoder, **phase), clock)
 show(draw_phases(attainable, here, bills, times, recordings()))
 
 # %% [markdown]
 # **Within a factor of 2**, if nothing else is running: one row (decode, with little and with much
 # context) and 64 rows or more. The same code, the same weights, and two different roofs.
 #
-# **Below it, on a CPU: 2 to 16 rows.** They reached 31 to 45 % of the roof where this lesson was
-# tried. Too many rows for the code that streams a matrix past one row, too few to fill the blocks that
+# **Below it, on a CPU: 2 to 16 rows.** They reached a quarter to a half of the roof where this lesson
+# was tried. Too many rows for the code that streams a matrix past one row, too few to fill the blocks that
 # fast matrix products are cut into. A roof says what is possible, not what somebody has programmed.
 #
-# A GPU's recorded points are drawn beside yours, and named as recorded, once the course ships some.
+# Points recorded on a GPU, where the course ships any, are drawn beside yours and named so.
 #
 # ## 7 · The third roof
 #
-# Our `mini` model has weights of half a megabyte.
+# Our `mini` model moves half a megabyte a step.
 #
-# > **Predict.** By its bytes, one step takes some 25 millionths of a second. And on a stopwatch?
+# > **Predict.** At 20 GB/s that takes 23 millionths of a second. And on a stopwatch?
 
 # %%
 mini = MiniGPT.from_weights("mini").to(device)
