@@ -436,7 +436,7 @@ def batch_in_16_bits_always(config, memory_bytes, n_tokens, weight_bytes, bytes_
 def batch_as_a_fraction(config, memory_bytes, n_tokens, weight_bytes, bytes_per_element=2):
     _checked(memory_bytes, n_tokens, weight_bytes, bytes_per_element)
     one = kv_cache_bytes(config, n_tokens, 1, bytes_per_element)
-    return max(0, memory_bytes - weight_bytes) / one
+    return (memory_bytes - weight_bytes) / one
 
 
 def batch_rounded_up(config, memory_bytes, n_tokens, weight_bytes, bytes_per_element=2):
@@ -825,7 +825,7 @@ BUGS = [
     ),
     _bug(
         "batch_fills_the_memory",
-        "/ for //: half a sequence.",
+        "/ for //: half a sequence, and less than none.",
         "form",
         "a part of a sequence",
         batch_as_a_fraction,
