@@ -38,9 +38,16 @@ class NewTensor:
 
 @dataclass
 class NewTensors:
-    """What came into being while it was watched, in order of time."""
+    """What came into being while it was watched, in order of time.
+
+    Attributes:
+        tensors: the new ones.
+        read: for each of the given ones, whether an operation made something else of it, such as a
+            product. (A view does not read; nor is anything seen that NumPy does.)
+    """
 
     tensors: list[NewTensor] = field(default_factory=list)
+    read: list[bool] = field(default_factory=list)
 
     @property
     def numbers(self) -> int:
@@ -58,7 +65,8 @@ class _Watch(TorchDispatchMode):
 
     def __init__(self, given: tuple[Tensor, ...]) -> None:
         super().__init__()
-        self.made = NewTensors()
+        self.made = NewTensors(read=[False] * len(given))
+        self._given = [_memory(tensor) for tensor in given]
         self._kept: dict[int, Tensor] = {}  # alive, so that no new memory gets an old address
         for tensor in given:
             self._kept[_memory(tensor)] = tensor
@@ -70,6 +78,9 @@ class _Watch(TorchDispatchMode):
         self._note("elsewhere", (args, kwargs))
         result = operation(*args, **(kwargs or {}))
         self._note(operation.__name__.split(".")[0], result)
+        sources, targets = _memories((args, kwargs)), _memories(result)
+        for number, own in enumerate(self._given):
+            self.made.read[number] |= own in sources and bool(targets - {own})
         return result
 
     def _note(self, made_by: str, values: Any) -> None:
@@ -83,6 +94,10 @@ class _Watch(TorchDispatchMode):
 def _memory(tensor: Tensor) -> int:
     """What tells one piece of memory from another while both live."""
     return tensor.untyped_storage()._cdata
+
+
+def _memories(values: Any) -> set[int]:
+    return {_memory(value) for value in tree_leaves(values) if isinstance(value, Tensor)}
 
 
 @contextmanager

@@ -63,6 +63,15 @@ def test_a_tensor_from_elsewhere_counts_as_new():
     ]
 
 
+def test_what_is_only_looked_at_is_not_read():
+    x, y, z = torch.randn(3), torch.randn(3), torch.randn(3)
+    with watch_new_tensors(x, y, z) as made:
+        _ = x.view(3, 1).numpy() + 1
+        _ = y + 1
+        z.add_(1)
+    assert made.read == [False, True, False]
+
+
 def test_nothing_is_noted_after_the_block():
     x = torch.randn(3)
     with watch_new_tensors(x) as made:

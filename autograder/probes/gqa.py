@@ -1,9 +1,11 @@
 """The probes of lesson 06 are those of its visible checks.
 
 How many numbers were written into new tensors is counted in the student's process, and so a claim.
-Whoever makes it up must replace the counter or compute outside of PyTorch, and still give the right
-numbers for keys and values that nobody knew before: more work than the line that it saves. Nothing
-that is kept outside helps: a tensor that was not handed in counts as new wherever it is used.
+A tensor that was not handed in counts as new wherever it is used, and queries and keys must be read by
+PyTorch, so nothing that is kept outside or computed by NumPy passes by mistake. On purpose it can: by
+replacing the counter, or by copying to NumPy and back. Either is more work than the two lines that it
+saves, the numbers must still be right for keys that nobody knew before, and what it wins is the points of
+this check alone.
 """
 
 from __future__ import annotations

@@ -130,10 +130,12 @@ def said(case: Challenge) -> str:
     return f"{H} query heads on {G} KV head{'s' * (G > 1)}, T = {T}, S = {S}"
 
 
-def first_wrong(case: Challenge, got: np.ndarray | str, truth: Truth) -> str | None:
+def compare(
+    case: Challenge, got: np.ndarray | str, truth: Truth, intro: str, question: str
+) -> Verdict | None:
     """The first row, head and query that differ, and by how much; None where all agree."""
     if wrong := wrong_form(got, case["q"].shape, "float32"):
-        return f"{said(case)}: grouped_attention {wrong}"
+        return failed(f"{intro}{said(case)}: grouped_attention {wrong}")
     delta = np.abs(got.astype(np.float64) - truth(case)).max(axis=3)  # (B, H, T)
     delta[~np.isfinite(delta)] = np.inf
     bad = np.argwhere(delta > TOLERANCE)
@@ -141,9 +143,9 @@ def first_wrong(case: Challenge, got: np.ndarray | str, truth: Truth) -> str | N
         return None
     row, head, query = bad[0].tolist()
     heads = sorted(set(bad[:, 1].tolist()))
-    return (
-        f"{said(case)}: query {query} of head {head} differs (batch row {row}, max |Δ| "
-        f"{delta[row, head, query]:.2g}, tolerance {TOLERANCE:g}); wrong heads: {heads}."
+    return failed(
+        f"{intro}{said(case)}: query {query} of head {head} differs (batch row {row}, max |Δ| "
+        f"{delta[row, head, query]:.2g}, tolerance {TOLERANCE:g}); wrong heads: {heads}. {question}"
     )
 
 
@@ -151,16 +153,17 @@ def make_shared(truth: Truth) -> Check:
     """Attention without a mask, for every number of KV heads."""
 
     def judge(challenge: Challenge, evidence: Evidence) -> Verdict:
-        for number, (case, got) in enumerate(zip(challenge["cases"], evidence["out"], strict=True)):
-            if wrong := first_wrong(case, got, truth):
-                question = (
-                    "Every head has its own keys here, and there is no mask: how does a score become a "
-                    "weight, and which keys does a query see?"
-                    if number == 0
-                    else "Where each head has its own keys all agrees. Which query heads are "
-                    "neighbours, and which KV head do they read?"
-                )
-                return failed(f"{wrong} {question}")
+        question = (
+            "Every head has its own keys here, and there is no mask: how does a score become a "
+            "weight, and which keys does a query see?"
+        )
+        for case, got in zip(challenge["cases"], evidence["out"], strict=True):
+            if wrong := compare(case, got, truth, "", question):
+                return wrong
+            question = (
+                "Where each head has its own keys all agrees. Which query heads are neighbours, and "
+                "which KV head do they read?"
+            )
         return passed("MHA, GQA and MQA: the numbers of repeated heads, for any T and S.")
 
     return Check(
@@ -199,12 +202,13 @@ def make_masked(truth: Truth) -> Check:
 
     def judge(challenge: Challenge, evidence: Evidence) -> Verdict:
         for case, got in zip(challenge["cases"], evidence["out"], strict=True):
-            if wrong := first_wrong(case, got, truth):
-                shape = case["mask"].shape
-                return failed(
-                    f"A mask of shape {shape}, {case['name']}. {wrong} True is where a query may "
-                    f"look. Which axes have your scores when the mask meets them?"
-                )
+            intro = f"A mask of shape {case['mask'].shape}, {case['name']}. "
+            question = (
+                "True is where a query may look. Which axes have your scores when the mask meets "
+                "them?"
+            )
+            if wrong := compare(case, got, truth, intro, question):
+                return wrong
         return passed(f"Masks {', '.join(MASKS)}: what is hidden stays hidden, in every head.")
 
     return Check(
@@ -235,7 +239,7 @@ def with_held(case: Challenge) -> Challenge:
 
 
 def probe_new_tensors(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    out, numbers, largest, inside = [], [], [], []
+    out, numbers, largest, read = [], [], [], []
     for case in challenge["cases"]:
         q, room = (torch.from_numpy(case[name].copy()) for name in ("q", "room"))
         k, v = room[..., : case["held"], :]
@@ -245,8 +249,8 @@ def probe_new_tensors(student: SimpleNamespace, challenge: Challenge) -> Evidenc
         out.append(record(result))
         numbers.append(made.numbers)
         largest.append(f"{most.shape}, made by `{most.made_by}`" if most else "none")
-        inside.append(len(made.tensors) > 0)
-    return {"out": out, "numbers": numbers, "largest": largest, "inside": inside}
+        read.append(all(made.read))
+    return {"out": out, "numbers": numbers, "largest": largest, "read": read}
 
 
 def enough_numbers(case: Challenge) -> int:
@@ -260,14 +264,14 @@ def make_unexpanded(truth: Truth) -> Check:
     """The right numbers, with no copy of keys or values for each query head."""
 
     def judge(challenge: Challenge, evidence: Evidence) -> Verdict:
-        parts = (evidence[name] for name in ("out", "numbers", "largest", "inside"))
-        for case, got, numbers, largest, inside in zip(challenge["cases"], *parts, strict=True):
-            if wrong := first_wrong(case, got, truth):
-                return failed(f"{wrong} Which KV head does each query head read?")
-            if not inside:
+        parts = (evidence[name] for name in ("out", "numbers", "largest", "read"))
+        for case, got, numbers, largest, read in zip(challenge["cases"], *parts, strict=True):
+            if wrong := compare(case, got, truth, "", "Which KV head does each head read?"):
+                return wrong
+            if not read:
                 return failed(
-                    f"{said(case)}: no tensor came into being, but a result did. Is all of it "
-                    f"computed by PyTorch?"
+                    f"{said(case)}: the result is right, but no operation of PyTorch read queries and "
+                    f"keys. Where else is it computed?"
                 )
             limit, keys = enough_numbers(case), case["k"].size
             if not numbers <= limit:
