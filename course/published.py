@@ -1,8 +1,8 @@
 """Sizes of some published Llama-family models, as in the `config.json` beside their weights.
 
 Each has the shape of `course.model`: RMSNorm, rotary positions, SwiGLU. (Qwen2.5 adds biases to its
-queries, keys and values: 3·10⁻⁵ of its parameters, left out here; a cache has none.) The number of
-parameters that follows from these sizes is the published one; a test holds that.
+queries, keys and values: less than 10⁻⁴ of its parameters, left out here; a cache has none.) The
+number of parameters that follows from these sizes is the published one; a test holds that.
 """
 
 from __future__ import annotations

@@ -275,12 +275,12 @@ def draw_memory(
             colour = BLUE if i % 2 else SKY
             axes.barh(0, width, left=left, color=colour, height=0.6, lw=0)
         axes.axvline(memory_bytes / 1e9, color=VERMILION, lw=2)
-        axes.text(memory_bytes / 1e9, 0.42, " memory ends", color=VERMILION, fontsize=9, ha="right")
+        axes.text(memory_bytes / 1e9, 0.42, "memory ends ", color=VERMILION, fontsize=9, ha="right")
         axes.set(xlim=(0, 1.04 * end), ylim=(-0.4, 0.62), title=title, xlabel="GB")
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
     words = (
-        f"Weights {weight_bytes / 1e9:.3g} GB, one sequence {sequence_bytes / 1e9:.3g} GB: "
+        f"Weights {with_prefix(weight_bytes, 'B')}, one sequence {with_prefix(sequence_bytes, 'B')}: "
         f"{n:,} sequence{'s' * (n != 1)} fit."
     )
     return Picture(

@@ -67,12 +67,12 @@ show(draw_sharing(n_heads=8, kv_heads=(8, 2, 1)))
 # as many as before, and so do the scores. Only what is *stored* shrinks.
 #
 # > **Spot the slip.** A popular article bills a cache as 2 × layers × **heads** × head width × tokens
-# > × batch × 2 bytes, and says two lines below that GQA shrinks it drastically. Which of the two
-# > sentences did the other not read?
+# > × batch × 2 bytes, and says a little later that GQA shrinks it drastically. By that formula, could
+# > it?
 #
 # <details><summary>Answer</summary>
-# The formula. It counts query heads, and those GQA does not touch. With G in their place, Llama-3-70B
-# (H = 64, G = 8) needs an eighth of it.
+# No: GQA leaves the query heads as they are. With G in their place, Llama-3-70B (H = 64, G = 8) needs
+# an eighth of what the formula says.
 # </details>
 #
 # ## 1 · A row of copies
@@ -362,8 +362,8 @@ for G, name in {8: "story", 4: "story-g4", 2: "story-g2", 1: "story-g1"}.items()
 # %% [markdown]
 # Averaging alone breaks the model, even for G = 4. A short training repairs it: half the cache costs
 # nothing here, a quarter costs a little, an eighth loses the *places*, while every surname is still
-# there. Perplexity hardly moves, for such words are few. **Measure what you need, not what is easy to
-# average.**
+# there. Compare your two numbers. Perplexity hardly moves, for such words are few. **Measure what you
+# need, not what is easy to average.**
 #
 # (G = 4 even beats its parent a little: it has read 350 steps of stories more.)
 #
