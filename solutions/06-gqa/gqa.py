@@ -342,7 +342,7 @@ grade("gqa.pooling_keeps_the_rest", globals())
 
 # %%
 config, state = weights.read("story")
-stories = held_out(30)
+stories = held_out(20)
 trained = {8: evaluate(MiniGPT.from_weights("story", grouped_layer), stories)}
 pooled, cache = dict(trained), {8: kv_cache_bytes(config, 1, bytes_per_element=4)}
 for G in tqdm([4, 2, 1], desc="reading stories", file=sys.stdout):
