@@ -56,6 +56,32 @@ def attention_heads(q: Array, k: Array, v: Array) -> Array:
     return np.stack([attend(q[h], k[h // (H // G)], v[h // (H // G)]) for h in range(H)])
 
 
+def shared_attention(q: Array, k: Array, v: Array, mask: Array | None = None) -> Array:
+    """A batch, (B, H, T, D), (B, G, S, D), (B, G, S, D) -> (B, H, T, D), in which query t of head h
+    sees the tokens s where `mask`, bool and broadcast to (B, H, T, S), is True; all without one."""
+    (B, H, T, D), (G, S) = q.shape, k.shape[1:3]
+    seen = np.broadcast_to(True if mask is None else mask, (B, H, T, S))
+    out = np.empty((B, H, T, D))
+    for b, h, t in np.ndindex(B, H, T):
+        of = h // (H // G)
+        keys, values = k[b, of].astype(np.float64), v[b, of].astype(np.float64)
+        scores = np.where(seen[b, h, t], keys @ q[b, h, t].astype(np.float64) / np.sqrt(D), -np.inf)
+        out[b, h, t] = softmax(scores) @ values
+    return out
+
+
+def pooled_heads(weight: Array, head_dim: int, n_heads: int) -> Array:
+    """A matrix of keys or values (heads · D, C) with `n_heads` heads, each the mean of as many
+    neighbours. Ainslie et al. 2023."""
+    heads = [weight[h : h + head_dim] for h in range(0, len(weight), head_dim)]  # (D, C) each
+    of_each = len(heads) // n_heads
+    means = [
+        sum(head.astype(np.float64) for head in heads[g * of_each : (g + 1) * of_each]) / of_each
+        for g in range(n_heads)
+    ]
+    return np.concatenate(means)
+
+
 def split(x: Array, n_heads: int) -> Array:
     """(T, heads · D) -> (heads, T, D)."""
     D = x.shape[1] // n_heads

@@ -22,7 +22,7 @@ _JUDGE = ("student.py", "wire.py", "probes/__init__.py")
 SEEN_FROM = {
     "fast_decode": "roofline",  # it generates as lessons 03 and 04 ask for
     "steps": "roofline",  # its forward pass is lesson 03's
-    "train": "quantized_cache",  # lesson 01's attention layer, lesson 06's pooling of heads
+    "train": "quantized_cache",  # lesson 01's attention layer; imports lesson 06's pooling
 }
 """Modules of `course`, hand-written and given, in which answers stand all the same: each with the
 first lesson whose view may hold it, the one after the last that asks for what stands there."""

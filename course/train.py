@@ -37,6 +37,7 @@ from tqdm.auto import tqdm
 from course import weights
 from course.config import GPTConfig
 from course.evaluation import TRAINING_SEEDS, evaluate, held_out
+from course.minigpt.gqa import mean_pool_kv_heads
 from course.minigpt.mini_gpt import merge_heads, split_heads
 from course.model import Attention, MiniGPT
 from course.stories import tell
@@ -184,7 +185,7 @@ def starting_model(recipe: Recipe, out: Path) -> MiniGPT:
                 f"its heads are pooled from {parent}, which is missing; train it first"
             )
         config, state = weights.load(parent)
-        pooled = pool_kv_heads(state, config, recipe.config.n_kv_heads)
+        pooled = mean_pool_kv_heads(state, config, recipe.config.n_kv_heads)
         model = MiniGPT.from_state(recipe.config, pooled, attention_layer)
     return model.requires_grad_(True)
 
@@ -200,20 +201,6 @@ def initialize(model: MiniGPT) -> None:
         if name.endswith(("wo.weight", "down.weight")):
             spread /= (2 * model.config.n_layers) ** 0.5
         torch.nn.init.normal_(weight, std=spread, generator=generator)
-
-
-def pool_kv_heads(
-    state: dict[str, Tensor], config: GPTConfig, n_kv_heads: int
-) -> dict[str, Tensor]:
-    """Weights in which each key/value head is the mean of the heads it replaces. Ainslie et al.
-    2023."""
-    pooled = dict(state)
-    for name, weight in state.items():
-        if name.endswith(("wk.weight", "wv.weight")):
-            C, D = config.d_model, config.head_dim
-            groups = weight.view(n_kv_heads, -1, D, C)  # (G, heads of a group, D, C)
-            pooled[name] = groups.mean(dim=1).reshape(n_kv_heads * D, C)  # (G * D, C)
-    return pooled
 
 
 def learning_rate(recipe: Recipe, step: int) -> float:

@@ -27,6 +27,7 @@ ASKED = {
     "05-roofline": {
         *("attention_flops", "phase_cost", "attainable", "bound_by", "time_on_device"),
     },
+    "06-gqa": {"repeat_kv", "grouped_attention", "mean_pool_kv_heads", "max_batch_that_fits"},
 }
 MOST_WORDS, CELLS = 1500, range(25, 46)
 

@@ -5,6 +5,7 @@ a right answer fails, and how large before a wrong one passes? The end of the te
 """
 
 import importlib
+import statistics
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -29,6 +30,10 @@ COMPARING = [
     "kv_cache.two_conversations_stay_apart",
     "prefill_and_decode.every_chunk_size_gives_the_same_logits",
     "prefill_and_decode.each_row_equals_itself_alone",
+    "gqa.grouped_equals_repeated",
+    "gqa.masks_reach_every_head",
+    "gqa.nothing_is_expanded",
+    "gqa.pooled_heads_are_means",
 ]
 SEEDS = range(5)
 DOWN = [TOLERANCE / step for step in (1, 2, 3, 5, 10, 30, 100, 1000)]

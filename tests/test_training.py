@@ -13,10 +13,11 @@ from safetensors.torch import load_file
 
 from course import train as training
 from course.config import GPTConfig
+from course.minigpt.gqa import mean_pool_kv_heads
 from course.minigpt.mini_gpt import attention_layer
 from course.model import MiniGPT
 from course.tokenizer import PAD, VOCAB_SIZE, decode
-from course.train import Phase, Recipe, learning_rate, pool_kv_heads, repeats, rows_of_stories
+from course.train import Phase, Recipe, learning_rate, repeats, rows_of_stories
 
 TINY = Recipe(
     GPTConfig(VOCAB_SIZE, n_layers=1, d_model=16, n_heads=2, n_kv_heads=2, d_ff=16),
@@ -132,7 +133,7 @@ def test_a_sibling_without_its_parent_is_a_clear_error(tmp_path):
 def test_pooling_to_as_many_heads_changes_nothing():
     model = training.starting_model(training.RECIPES["mini"], Path())
     state = model.state_dict()
-    pooled = pool_kv_heads(state, model.config, model.config.n_kv_heads)
+    pooled = mean_pool_kv_heads(state, model.config, model.config.n_kv_heads)
     assert all(torch.equal(pooled[name], state[name]) for name in state)
 
 

@@ -470,6 +470,20 @@ def takes_the_mean(fn, device, warmup=2, repeats=5):
     return statistics.mean(_times(fn, device, warmup, repeats))
 
 
+def keeps_readings_in_float32(fn, device, warmup=2, repeats=5):
+    for _ in range(warmup):
+        fn()
+    readings = []
+    for _ in range(repeats):
+        device.synchronize()
+        start = device.now()
+        fn()
+        device.synchronize()
+        readings.append([start, device.now()])
+    start, end = torch.tensor(readings).unbind(dim=1)  # (repeats,) each
+    return float((end - start).median())
+
+
 def takes_the_best(fn, device, warmup=2, repeats=5):
     return min(_times(fn, device, warmup, repeats))
 
@@ -817,6 +831,13 @@ BUGS = [
         WAIT,
         "timing",
         "a clock that never waits for the work",
+    ),
+    _bug(
+        keeps_readings_in_float32,
+        "torch.tensor makes float32 of the readings, and a clock that has run for days loses its digits.",
+        WAIT,
+        "timing",
+        "readings that are kept in too few digits for this clock",
     ),
     _bug(
         stops_the_clock_first,

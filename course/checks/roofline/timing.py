@@ -24,7 +24,8 @@ Median = Callable[[list[float]], float]
 
 
 def draw_even_work(seed: int) -> Challenge:
-    """Every call queues the same work, so that nothing matters but when the clock is read."""
+    """Every call queues the same work, on a device whose clock has run for days: nothing matters but
+    when, and how precisely, the clock is read."""
     rng = np.random.default_rng(seed)
     drawn = []
     for warmup, repeats in ((0, 1), (1, 3), (2, 5)):
@@ -33,7 +34,7 @@ def draw_even_work(seed: int) -> Challenge:
             {
                 **{"warmup": warmup, "repeats": repeats},
                 **{"works": [work], "queueing": work * float(rng.uniform(0.1, 0.3))},
-                **{"queued_before": 0.0, "start": float(rng.uniform(0, 100))},
+                **{"queued_before": 0.0, "start": float(rng.uniform(1e6, 2e6))},
             }
         )
     return {"cases": drawn}
@@ -146,6 +147,8 @@ def describe(case: dict[str, Any]) -> str:
         text += f"{', '.join(f'{work:.3g}' for work in works)} s, one after another"
     if case["queued_before"]:
         text += f". Somebody else queued {case['queued_before']:.3g} s of work before you came"
+    if case["start"]:
+        text += f". The clock shows {case['start']:,.0f} s at first"
     return f"{text}."
 
 
@@ -159,6 +162,10 @@ def ask_about_the_clock(case: dict[str, Any], got: float) -> str:
 
 
 def ask_about_waiting(case: dict[str, Any], got: float, right: float) -> str:
+    if abs(got - right) < 1e-7 * case["start"]:
+        return (
+            "In which type do you keep a reading of this clock, and what is left of its fractions?"
+        )
     if got > right * 1.01 and case["repeats"] > 1 and got > 1.5 * right:
         return "Is this the time of one call, or of all of them?"
     if case["repeats"] > 1 and got < right:

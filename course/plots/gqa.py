@@ -1,0 +1,290 @@
+"""The pictures of lesson 06: who reads whom, quality against bytes, the roof, and what fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import FuncFormatter
+
+from course.config import GPTConfig
+from course.costs import Cost
+from course.limits import Machine
+from course.plots.roofline import with_prefix
+from course.plots.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILION,
+    Picture,
+    course_style,
+)
+
+COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, "#F0E442", GREY)
+Quality = Mapping[int, Mapping[str, float]]
+"""What `evaluate` found, by number of KV heads."""
+
+
+# --- who reads whom ------------------------------------------------------------------------------
+
+
+def draw_sharing(n_heads: int, kv_heads: Sequence[int]) -> Picture:
+    """Query heads above, the KV heads that they read below: one panel for each number of KV heads."""
+    with course_style():
+        figure, panels = plt.subplots(1, len(kv_heads), figsize=(3.1 * len(kv_heads), 1.9))
+        for axes, G in zip(np.atleast_1d(panels), kv_heads, strict=True):
+            _draw_groups(axes, n_heads, G)
+    told = "; ".join(
+        f"{n_heads} query heads on {G} KV head{'s' * (G > 1)}, {n_heads // G} on each"
+        for G in kv_heads
+    )
+    return Picture(
+        figure,
+        f"Query heads in a row above, KV heads below, lines between those that belong together. "
+        f"{told}. Neighbouring query heads share.",
+        f"Above: {n_heads} query heads. Below: the keys and values that they read, and that a cache "
+        f"stores. Neighbours share a KV head.",
+    )
+
+
+def _draw_groups(axes: Axes, H: int, G: int) -> None:
+    group, names = H // G, {1: "MQA", H: "MHA"}
+    for h in range(H):
+        g = h // group
+        middle = (g + 0.5) * group
+        axes.plot([h + 0.5, middle], [1.0, 0.45], color=GREY, lw=1, zorder=0)
+        _draw_head(axes, h + 0.5, 1.0, COLOURS[g % len(COLOURS)], 0.35, str(h))
+    for g in range(G):
+        _draw_head(axes, (g + 0.5) * group, 0.2, COLOURS[g % len(COLOURS)], 0.9, str(g))
+    axes.set(xlim=(0, H), ylim=(0.1, 1.35), title=f"{names.get(G, 'GQA')}: G = {G}")
+    axes.set_yticks([0.32, 1.12], ["K, V", "Q"])
+    axes.set_xticks([])
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+
+
+def _draw_head(
+    axes: Axes, middle: float, bottom: float, colour: str, alpha: float, name: str
+) -> None:
+    axes.add_patch(
+        Rectangle((middle - 0.4, bottom), 0.8, 0.25, facecolor=colour, alpha=alpha, lw=0)
+    )
+    axes.text(middle, bottom + 0.11, name, ha="center", va="center", fontsize=8)
+
+
+# --- quality against bytes -----------------------------------------------------------------------
+
+
+def draw_quality(cache: Mapping[int, int], trained: Quality, pooled: Quality) -> Picture:
+    """What models with fewer KV heads remember, and what their cache takes.
+
+    Args:
+        cache: bytes of one token, by number of KV heads.
+        trained: quality after the training that follows pooling.
+        pooled: quality before it.
+    """
+    heads = sorted(cache, reverse=True)
+    places = np.arange(len(heads))
+    labels = [f"G = {G}\n{cache[G]:,} B" for G in heads]
+    with course_style():
+        figure, (left, right) = plt.subplots(1, 2, figsize=(9.4, 3.6))
+        for name, colour, marker, label in (
+            ("recall_near", SKY, "o", "near"),
+            ("recall_far", BLUE, "s", "100 tokens or more back"),
+        ):
+            for quality, line, when in ((trained, "-", ""), (pooled, ":", ", only pooled")):
+                left.plot(
+                    places,
+                    [100 * quality[G][name] for G in heads],
+                    marker + line,
+                    color=colour,
+                    markerfacecolor=colour if quality is trained else "white",
+                    label=label + when,
+                )
+        left.set(title="Facts recalled", ylim=(-3, 104))
+        left.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
+        left.legend(fontsize=8)
+        for quality, line, fill, label in (
+            (trained, "o-", VERMILION, "trained on"),
+            (pooled, "o:", "white", "only pooled"),
+        ):
+            perplexity = [quality[G]["perplexity"] for G in heads]
+            right.plot(places, perplexity, line, color=VERMILION, markerfacecolor=fill, label=label)
+            for place, value in zip(places, perplexity, strict=True):
+                right.annotate(
+                    f"{value:.3g}",
+                    (place, value),
+                    xytext=(0, 7),
+                    textcoords="offset points",
+                    ha="center",
+                    fontsize=8,
+                )
+        right.set(title="Perplexity", yscale="log", ylim=(1, 2 * right.get_ylim()[1]))
+        right.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        right.legend(fontsize=8, loc="upper left")
+        for axes in (left, right):
+            axes.set_xticks(places, labels)
+            axes.set_xlabel("KV heads, and bytes of the cache per token")
+    told = "; ".join(
+        f"G = {G}, {cache[G]:,} bytes a token: far recall {trained[G]['recall_far']:.0%} "
+        f"({pooled[G]['recall_far']:.0%} before training), perplexity "
+        f"{trained[G]['perplexity']:.3g} ({pooled[G]['perplexity']:.3g})"
+        for G in heads
+    )
+    return Picture(
+        figure,
+        f"Two panels, fewer KV heads to the right. Left: share of facts recalled, near and far. "
+        f"Right: perplexity, logarithmic. {told}.",
+        "Filled: the siblings as shipped. Hollow and dotted: the same heads averaged, and nothing "
+        "learned since. The cache halves with every step to the right.",
+    )
+
+
+# --- published models ----------------------------------------------------------------------------
+
+
+def draw_published(configs: Mapping[str, GPTConfig], per_token: Mapping[str, int]) -> Picture:
+    """Bytes that models keep of one token, beside what they would keep without sharing."""
+    names = list(configs)
+    unshared = [per_token[n] * configs[n].n_heads // configs[n].n_kv_heads for n in names]
+    sizes = [per_token[name] for name in names]
+    with course_style():
+        figure, axes = plt.subplots(figsize=(8.4, 0.33 * len(names) + 1))
+        rows = np.arange(len(names))
+        axes.barh(rows, unshared, height=0.7, facecolor="white", edgecolor=GREY, hatch="..", lw=0.8)
+        axes.barh(rows, sizes, height=0.7, color=BLUE)
+        for row, name in enumerate(names):
+            config = configs[name]
+            words = f" {per_token[name]:,} B, G = {config.n_kv_heads} of H = {config.n_heads}"
+            axes.text(unshared[row], row, words, va="center", fontsize=8)
+        axes.set_yticks(rows, names)
+        axes.set(ylim=(len(names) - 0.4, -0.6), xlim=(0, 1.4 * max(unshared)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1e6:g} MB"))
+        axes.set_xlabel("cache of one token, 16 bits")
+    told = "; ".join(
+        f"{name} {size:,} bytes, {whole:,} without sharing"
+        for name, size, whole in zip(names, sizes, unshared, strict=True)
+    )
+    return Picture(
+        figure,
+        f"Horizontal bars, what models keep of one token in 16 bits. {told}.",
+        "Blue: what is kept of one token. Dotted: what it would be if every query head had keys of its "
+        "own. Where nothing is dotted, G = H.",
+    )
+
+
+# --- the roof ------------------------------------------------------------------------------------
+
+
+def draw_decode_points(
+    phase_cost: Callable[..., Cost],
+    attainable: Callable[[float, Machine], float],
+    fits: Callable[[GPTConfig, int, int], bool],
+    machine: Machine,
+    configs: Mapping[int, GPTConfig],
+    contexts: Sequence[int],
+    batch: int,
+) -> Picture:
+    """Decode steps under a machine's roof, as the context grows, for several numbers of KV heads.
+
+    Args:
+        phase_cost, attainable: lesson 05's.
+        fits: whether a batch of sequences of some tokens finds room; what does not is hollow.
+        machine: whose roof it is.
+        configs: of the models, by number of KV heads.
+        contexts: tokens cached in each row, shortest first.
+        batch: rows decoded together.
+    """
+    told = []
+    with course_style():
+        figure, panels = plt.subplots(1, len(configs), figsize=(9.6, 3.1), sharey=True)
+        for axes, (G, config) in zip(np.atleast_1d(panels), configs.items(), strict=True):
+            costs = [phase_cost(config, 1, context, batch) for context in contexts]
+            points = [(c.intensity, attainable(c.intensity, machine)) for c in costs]
+            rooms = [fits(config, batch, context) for context in contexts]
+            shared = config.n_heads // G
+            _draw_slide(axes, points, rooms, contexts)
+            ends = np.array([0.4, machine.balance, 4 * machine.balance])
+            axes.plot(ends, [attainable(x, machine) for x in ends], color=GREY, zorder=0)
+            axes.axvline(shared, color=ORANGE, linestyle=":", zorder=0)
+            axes.set(xscale="log", yscale="log", xlim=(0.4, 4 * machine.balance))
+            axes.set(title=f"G = {G}: H / G = {shared}", xlabel="FLOP/byte")
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: with_prefix(y, "FLOP/s")))
+            axes.minorticks_off()
+            seconds = [c.flops / attainable(c.intensity, machine) for c in costs]
+            told.append(
+                f"G = {G}: {points[0][0]:.3g} to {points[-1][0]:.3g} FLOP/byte, "
+                f"{seconds[0] * 1e3:.3g} to {seconds[-1] * 1e3:.3g} ms a step"
+            )
+    span = f"from {contexts[0]:,} to {contexts[-1]:,} tokens"
+    return Picture(
+        figure,
+        f"The roof of {machine.name}, once for each number of KV heads. On its slope, decode steps of "
+        f"{batch} rows, {span} of context. {'; '.join(told)}. A dotted line stands at H / G.",
+        f"{batch} rows on {machine.name} (datasheet), {span}. Hollow: so much does not fit into its "
+        f"memory. Dotted: H / G. {'; '.join(told)}.",
+    )
+
+
+def _draw_slide(
+    axes: Axes,
+    points: Sequence[tuple[float, float]],
+    rooms: Sequence[bool],
+    contexts: Sequence[int],
+) -> None:
+    """Points on a roof, solid where there is room; the first and the last with their context."""
+    for (x, y), room in zip(points, rooms, strict=True):
+        axes.plot(x, y, "o", color=BLUE, markerfacecolor=BLUE if room else "white", markersize=7)
+    (first, _), (last, _) = points[0], points[-1]
+    apart = first > 1.5 * last
+    ends = (0, -1) if apart else (0,)
+    for end in ends:
+        words = f"{contexts[end]:,}" if apart else f"{contexts[0]:,} … {contexts[-1]:,}"
+        axes.annotate(
+            words, points[end], xytext=(9, -5), textcoords="offset points", fontsize=8, va="top"
+        )
+
+
+# --- what fits -----------------------------------------------------------------------------------
+
+
+def draw_memory(
+    memory_bytes: int, weight_bytes: int, sequence_bytes: int, n: int, title: str
+) -> Picture:
+    """A memory with weights in it and as many sequences as were said to fit.
+
+    Args:
+        n: sequences.
+        title: what model, how long a text.
+    """
+    end = max(memory_bytes, weight_bytes + n * sequence_bytes) / 1e9
+    with course_style():
+        figure, axes = plt.subplots(figsize=(8.4, 1.9))
+        axes.barh(0, weight_bytes / 1e9, color=GREY, height=0.6)
+        shown = min(n, 400)  # more than that are one colour anyway
+        width = n * sequence_bytes / 1e9 / max(shown, 1)
+        for i in range(shown):
+            left = weight_bytes / 1e9 + i * width
+            colour = BLUE if i % 2 else SKY
+            axes.barh(0, width, left=left, color=colour, height=0.6, lw=0)
+        axes.axvline(memory_bytes / 1e9, color=VERMILION, lw=2)
+        axes.text(memory_bytes / 1e9, 0.42, "memory ends ", color=VERMILION, fontsize=9, ha="right")
+        axes.set(xlim=(0, 1.04 * end), ylim=(-0.4, 0.62), title=title, xlabel="GB")
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+    words = (
+        f"Weights {with_prefix(weight_bytes, 'B')}, one sequence {with_prefix(sequence_bytes, 'B')}: "
+        f"{n:,} sequence{'s' * (n != 1)} fit."
+    )
+    return Picture(
+        figure,
+        f"A bar of {memory_bytes / 1e9:.3g} GB of memory: {words} {title}.",
+        f"{words} Grey: weights. Blue: sequences.",
+    )

@@ -1,0 +1,48 @@
+"""What there is to play with in lesson 06: a memory, and who finds room in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ipywidgets import Dropdown, SelectionSlider
+
+from course.config import GPTConfig
+from course.minigpt.kv_cache import kv_cache_bytes
+from course.plots.gqa import draw_memory
+from course.plots.style import Picture
+from course.published import PUBLISHED
+from course.widgets.playground import playground
+
+SHARED = {"as published": None, "G = H": "all", "G = H / 2": "half", "G = 1": "one"}
+MEMORIES = {"16 GB": 16, "24 GB": 24, "40 GB": 40, "80 GB": 80, "141 GB": 141, "192 GB": 192}
+CONTEXTS = (512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072)
+
+
+def with_heads(config: GPTConfig, shared: str | None) -> GPTConfig:
+    """The same model with all, half, one or as many KV heads as published."""
+    H = config.n_heads
+    heads = {None: config.n_kv_heads, "all": H, "half": H // 2 if H % 2 == 0 else H, "one": 1}
+    return replace(config, n_kv_heads=heads[shared])
+
+
+def play_with_memory(max_batch_that_fits: Callable[..., int]) -> None:
+    """Choose a model, how it shares, a GPU's memory and a context; see how many sequences fit, by
+    the lesson's function. (Weights stay as published: KV projections are a small part of them.)"""
+
+    def draw(model: str, sharing: str, memory: str, context: int) -> Picture:
+        size = PUBLISHED[model]
+        config, room = with_heads(size.config, SHARED[sharing]), MEMORIES[memory] * 10**9
+        n = max_batch_that_fits(config, room, context, size.weight_bytes)
+        title = f"{model}, G = {config.n_kv_heads} of H = {config.n_heads}, {context:,} tokens each"
+        return draw_memory(room, size.weight_bytes, kv_cache_bytes(config, context), n, title)
+
+    playground(
+        draw,
+        model=Dropdown(options=list(PUBLISHED), value="Llama-3-8B", description="model"),
+        sharing=Dropdown(options=list(SHARED), value="as published", description="KV heads"),
+        memory=Dropdown(options=list(MEMORIES), value="80 GB", description="memory"),
+        context=SelectionSlider(
+            options=CONTEXTS, value=8192, description="context", continuous_update=False
+        ),
+    )

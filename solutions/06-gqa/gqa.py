@@ -1,0 +1,520 @@
+# %% [markdown]
+# # 06 · Fewer keys, same answer
+#
+# {{badge}}
+#
+# Lesson 05: a decode step waits for bytes, and at long context most of them are the cache. Must every
+# query head have keys and values of its own? Most models of today say no.
+#
+# **After this lesson you can**
+#
+# * let groups of query heads share keys and values, without copying any,
+# * turn a trained model into one with fewer KV heads, and say what that costs,
+# * tell how many conversations fit beside a model's weights.
+#
+# **Time:** 60 minutes. **Points:** 10. **Needs:** lessons 01, 03 and 05; their answers are given.
+#
+# > **Predict.** Our story model has 8 KV heads and tells where a key was put 100 words ago in 98 of
+# > 100 cases. A sibling has *one*, and so an eighth of the cache. How often will it be right: 98, 85
+# > or 28 of 100? And for people's surnames? Write both down.
+
+# %% tags=["setup"]
+
+# %% tags=["export"]
+import math
+
+from torch import Tensor
+
+from course.bounds import check_between
+from course.config import GPTConfig
+from course.heads import check_grouped, check_heads, check_pooling
+from course.minigpt.kv_cache import kv_cache_bytes
+
+# %%
+import sys
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from tqdm.auto import tqdm
+
+from course import weights
+from course.allocations import watch_new_tensors
+from course.checks import gqa as checks
+from course.evaluation import evaluate, held_out
+from course.limits import DATASHEETS
+from course.machine import interleaved, one_thread
+from course.minigpt.kv_cache import causal_mask
+from course.minigpt.mini_gpt import merge_heads, split_heads
+from course.minigpt.roofline import attainable, phase_cost
+from course.model import MiniGPT
+from course.plots.gqa import draw_decode_points, draw_published, draw_quality, draw_sharing
+from course.plots.style import show
+from course.published import PUBLISHED
+from course.tokenizer import decode, encode
+from course.widgets.gqa import play_with_memory
+
+# %% [markdown]
+# ## The picture
+
+# %%
+show(draw_sharing(n_heads=8, kv_heads=(8, 2, 1)))
+
+# %% [markdown]
+# Left: multi-head attention (MHA), one KV head for each query head. Right: multi-query attention
+# (MQA; Shazeer 2019), one for all. Between them lies grouped-query attention (GQA; Ainslie et al.
+# 2023). `H` query heads read `G` KV heads: head `h` reads KV head `h // (H // G)`. The query heads stay
+# as many as before, and so do the scores. Only what is *stored* shrinks.
+#
+# > **Spot the slip.** A popular article bills a cache as 2 × layers × **heads** × head width × tokens
+# > × batch × 2 bytes, and says a little later that GQA shrinks it drastically. By that formula, could
+# > it?
+#
+# <details><summary>Answer</summary>
+# No: GQA leaves the query heads as they are. With G in their place, Llama-3-70B (H = 64, G = 8) needs
+# an eighth of what the formula says.
+# </details>
+#
+# ## 1 · A row of copies
+#
+# *Difficulty 1 of 5 · importance 3 of 5 · 5 minutes*
+#
+# The plainest way to share: write each KV head out for every query head that reads it. It wins
+# nothing, but it is easily right: our reference.
+#
+# **The common wrong answer** is `repeat`, which tiles: a b a b instead of a a b b. Head 1 of 4 then reads
+# KV head 1, which was trained for heads 2 and 3. No shape complains.
+#
+# <details><summary>Hint 1: the idea</summary>
+# Neighbours share. Where must the copies of one head stand?
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# (B, G, S, D) → (B, G · n_rep, S, D). New head j is old head j // n_rep.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# One method of tensors, whose name says that the copies are interleaved; or a new axis behind G,
+# <code>expand</code>, <code>reshape</code>.
+# </details>
+
+
+# %% nbgrader={"grade_id": "repeat_kv", "solution": true}
+def repeat_kv(x: Tensor, n_rep: int) -> Tensor:
+    """Each KV head n_rep times in a row: x (B, G, S, D) -> (B, G * n_rep, S, D).
+
+    Raises:
+        ValueError: x of another number of axes; n_rep below 1.
+    """
+    check_heads(x)
+    check_between("n_rep", n_rep, 1, 2**31)
+    ### BEGIN SOLUTION
+    return x.repeat_interleave(n_rep, dim=1)  # (B, G * n_rep, S, D)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "heads_stand_in_a_row", "points": 1}
+checks.heads_stand_in_a_row(repeat_kv)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("gqa.heads_stand_in_a_row", globals())
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 2 · Attention that shares
+#
+# *Difficulty 4 of 5 · importance 5 of 5 · 20 minutes*
+#
+# A cache of 2 heads that is written out for 16 at every step moves *more* bytes than a cache of 16
+# that is only read. So don't move the keys to the queries: move the queries.
+#
+# The H // G query heads of a group meet the same keys. Put them **below one another**: as far as a
+# matrix product cares, they are T · H // G queries of one head. Then the keys are read where they lie.
+#
+# | tensor | shape |
+# |---|---|
+# | q, k, v | (B, H, T, D), (B, G, S, D), (B, G, S, D) |
+# | q, its groups stacked | (B, G, H // G · T, D) |
+# | scores | (B, G, H // G · T, S), the same numbers as (B, H, T, S) |
+# | mask | None, or bool that broadcasts to (B, H, T, S); True: may look |
+#
+# **Two common wrong answers.** Cutting H into (H // G, G) instead of (G, H // G): tiling again, and
+# prefill and decode tile alike, so cached equals uncached. And a matrix product of queries
+# (B, G, H // G, T, D) with keys (B, G, **1**, D, S): right numbers, but where batch axes differ, PyTorch
+# *writes the keys out* for you. Your line does not say so; the last check counts it.
+#
+# <details><summary>Hint 1: the idea</summary>
+# Neighbouring heads are neighbours in memory: joining two neighbouring axes moves nothing.
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# For product and softmax think (B, G, H // G · T, ·). For the mask look at the same scores as
+# (B, H, T, S). At the end (B, H, T, D).
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# reshape q; product with k transposed, over √D; view as (B, H, T, S); <code>masked_fill</code> where
+# the mask is False; softmax; view as groups; product with v; view as heads.
+# </details>
+
+
+# %% nbgrader={"grade_id": "grouped_attention", "solution": true}
+def grouped_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Attention in which groups of query heads read the same keys and values, where they lie.
+
+    Args:
+        q: queries (B, H, T, D).
+        k, v: keys and values (B, G, S, D); query head h reads KV head h // (H // G).
+        mask: bool, (T, S) or anything that broadcasts to (B, H, T, S), True where a query may
+            look; every query sees at least one key. None: each query sees all.
+
+    Returns:
+        (B, H, T, D). Ainslie et al. 2023.
+
+    Raises:
+        ValueError: shapes that do not belong together, or a mask that is not bool.
+    """
+    check_grouped(q, k, v, mask)
+    ### BEGIN SOLUTION
+    (B, H, T, D), (G, S) = q.shape, k.shape[1:3]
+    rows = q.reshape(B, G, H // G * T, D)  # the queries of a group, below one another
+    scores = rows @ k.transpose(-2, -1) / math.sqrt(D)  # (B, G, H // G * T, S)
+    scores = scores.view(B, H, T, S)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    shares = scores.softmax(dim=-1).view(B, G, H // G * T, S)
+    return (shares @ v).view(B, H, T, D)  # (B, G, H // G * T, D), and back to heads
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "grouped_equals_repeated", "points": 2}
+checks.grouped_equals_repeated(grouped_attention)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("gqa.grouped_equals_repeated", globals())
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "masks_reach_every_head", "points": 1}
+checks.masks_reach_every_head(grouped_attention)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("gqa.masks_reach_every_head", globals())
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "nothing_is_expanded", "points": 2}
+checks.nothing_is_expanded(grouped_attention)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("gqa.nothing_is_expanded", globals())
+### END HIDDEN TESTS
+
+# %% [markdown]
+# > **Predict.** One new token, 16 query heads on 2 KV heads, 8,192 tokens cached. How many times more
+# > numbers are written by repeating first? How many times longer will it take?
+
+# %%
+q, (k, v) = torch.randn(1, 16, 1, 64), torch.randn(2, 1, 2, 8192, 64)
+calls = {
+    "repeat, then attend": lambda: F.scaled_dot_product_attention(
+        q, repeat_kv(k, 8), repeat_kv(v, 8)
+    ),
+    "grouped": lambda: grouped_attention(q, k, v),
+}
+numbers = {}
+for name, call in calls.items():
+    with watch_new_tensors(q, k, v) as made:
+        call()
+    numbers[name] = made.numbers
+with one_thread():
+    times = interleaved(calls, rounds=7)
+for name, count in numbers.items():
+    print(f"{name:<20} {count:>12,} new numbers {min(times[name]) * 1e3:8.2f} ms at best")
+
+# %% [markdown]
+# PyTorch has this built in: `F.scaled_dot_product_attention(…, enable_gqa=True)`. Whether that copies
+# depends on version, device and mask.
+#
+# Now in a model: lesson 01's layer around *your* attention, in the sibling with two KV heads.
+
+
+# %%
+def grouped_layer(attn, x, positions):
+    queries = attn.rotate(split_heads(attn.wq(x), attn.n_heads), positions)
+    keys = attn.rotate(split_heads(attn.wk(x), attn.n_kv_heads), positions)
+    values = split_heads(attn.wv(x), attn.n_kv_heads)
+    T = x.shape[1]
+    return attn.wo(merge_heads(grouped_attention(queries, keys, values, causal_mask(T, T))))
+
+
+def continuation(model, text, n_new):
+    tokens = encode(text)
+    for _ in range(n_new):
+        best = model(tokens)[:, -1:].argmax(dim=-1)
+        tokens = torch.cat([tokens, best], dim=1)
+    return decode(tokens[:, -n_new:])
+
+
+STORY = (
+    "The cat sat on the mat. Kenji Snow came in from the rain with a black lamp. "
+    "He smiled and put the black lamp in the shed. The bread was warm and the tea was hot. "
+    "Where is the black lamp? In the"
+)
+print(continuation(MiniGPT.from_weights("story-g2", grouped_layer), STORY, n_new=1))
+
+# %% [markdown]
+# ## 3 · From eight heads to fewer
+#
+# *Difficulty 3 of 5 · importance 4 of 5 · 12 minutes*
+#
+# Nobody wants to train a model twice. Ainslie et al. make each new KV head the **mean** of the heads
+# that it replaces, and train on for a little while. `wk` and `wv` change; queries keep their heads.
+#
+# A weight of `wk` is (G · D, C): the first D *rows* make KV head 0, the next D head 1.
+#
+# **The common wrong answer** averages neighbouring *rows*: the shape is right, and every head is a
+# mixture of features that never belonged together.
+#
+# <details><summary>Hint 1: the idea</summary>
+# New head g serves the query heads of old heads g · n … g · n + n - 1. Those are averaged, feature by
+# feature.
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# (old heads · D, C) → (new heads, n, D, C) → mean over n → (new heads · D, C).
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# A new dict with all weights; for names that end with "wk.weight" or "wv.weight": <code>view</code>,
+# <code>mean</code> over one axis, <code>reshape</code>.
+# </details>
+
+
+# %% nbgrader={"grade_id": "mean_pool_kv_heads", "solution": true}
+def mean_pool_kv_heads(
+    state: dict[str, Tensor], config: GPTConfig, n_kv_heads: int
+) -> dict[str, Tensor]:
+    """Weights of a model in which each KV head is the mean of the neighbouring ones it replaces.
+
+    Args:
+        state: weights of a model, named as in `state_dict()`; they are not written to. Keys and
+            values come from "….wk.weight" and "….wv.weight", (heads * D, C) each.
+        config: the sizes of that model; it has `config.n_kv_heads` heads to pool.
+        n_kv_heads: how many there shall be, a divisor of that.
+
+    Returns:
+        A new dict with the same names. Ainslie et al. 2023.
+
+    Raises:
+        ValueError: the heads cannot be cut into so many groups of one size.
+    """
+    check_pooling(config, n_kv_heads)
+    ### BEGIN SOLUTION
+    pooled = dict(state)
+    for name, weight in state.items():
+        if name.endswith(("wk.weight", "wv.weight")):
+            C, D = config.d_model, config.head_dim
+            groups = weight.view(n_kv_heads, -1, D, C)  # (G, heads of a group, D, C)
+            pooled[name] = groups.mean(dim=1).reshape(n_kv_heads * D, C)  # (G * D, C)
+    return pooled
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "pooled_heads_are_means", "points": 1}
+checks.pooled_heads_are_means(mean_pool_kv_heads)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("gqa.pooled_heads_are_means", globals())
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "pooling_keeps_the_rest", "points": 1}
+checks.pooling_keeps_the_rest(mean_pool_kv_heads)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("gqa.pooling_keeps_the_rest", globals())
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4 · What it costs
+#
+# Each shipped sibling was pooled so, and then trained for 500 steps; the parent took 2,150. Here they
+# all read new stories, and beside each the same model *before* those 500 steps, pooled by your
+# function.
+
+# %%
+config, state = weights.read("story")
+stories = held_out(20)
+trained = {8: evaluate(MiniGPT.from_weights("story", grouped_layer), stories)}
+pooled, cache = dict(trained), {8: kv_cache_bytes(config, 1, bytes_per_element=4)}
+for G in tqdm([4, 2, 1], desc="reading stories", file=sys.stdout):
+    fewer = replace(config, n_kv_heads=G)
+    just_pooled = MiniGPT.from_state(fewer, mean_pool_kv_heads(state, config, G), grouped_layer)
+    pooled[G] = evaluate(just_pooled, stories)
+    trained[G] = evaluate(MiniGPT.from_weights(f"story-g{G}", grouped_layer), stories)
+    cache[G] = kv_cache_bytes(fewer, 1, bytes_per_element=4)
+show(draw_quality(cache, trained, pooled))
+
+# %%
+for G, name in {8: "story", 4: "story-g4", 2: "story-g2", 1: "story-g1"}.items():
+    record = weights.metrics(name)  # of 200 stories
+    places, surnames = record["recall_place_far"], record["recall_surname_far"]
+    print(f"G = {G}, after 100 tokens or more: places {places:.0%}, surnames {surnames:.0%}")
+
+# %% [markdown]
+# Averaging alone breaks the model, even for G = 4. A short training repairs it: half the cache costs
+# nothing here, a quarter costs a little, an eighth loses the *places*, while every surname is still
+# there. Compare your two numbers. Perplexity hardly moves, for such words are few. **Measure what you
+# need, not what is easy to average.**
+#
+# (G = 4 even beats its parent a little: it has read 350 steps of stories more.)
+#
+# ## 5 · How many fit
+#
+# *Difficulty 2 of 5 · importance 4 of 5 · 8 minutes*
+#
+# A server's memory holds the weights once, and a cache for every sequence. (What a step needs on its
+# way is left out.)
+#
+# <details><summary>Hint 1: the idea</summary>
+# What is left beside the weights, and what does one sequence take?
+# </details>
+# <details><summary>Hint 2: the units</summary>
+# All of it bytes; 80 GB are 80 · 10⁹, not 80 · 2³⁰. Whole sequences only, and never fewer than none.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# <code>kv_cache_bytes</code> of lesson 03, one subtraction, one division that rounds down, one
+# <code>max</code>.
+# </details>
+
+
+# %% nbgrader={"grade_id": "max_batch_that_fits", "solution": true}
+def max_batch_that_fits(
+    config: GPTConfig,
+    memory_bytes: int,
+    n_tokens: int,
+    weight_bytes: int,
+    bytes_per_element: int = 2,
+) -> int:
+    """How many sequences fit into a memory beside the weights: 0 where not even those do.
+
+    Args:
+        config: sizes of the model.
+        memory_bytes: of the device, at least 1.
+        n_tokens: S, that each sequence may grow to, at least 1.
+        weight_bytes: of the model, 0 or more; its weights are there once.
+        bytes_per_element: of keys and values.
+
+    Raises:
+        ValueError: a number out of these bounds, or not a whole one.
+    """
+    check_between("memory_bytes", memory_bytes, 1, 2**63)
+    check_between("n_tokens", n_tokens, 1, 2**31)
+    check_between("weight_bytes", weight_bytes, 0, 2**63)
+    check_between("bytes_per_element", bytes_per_element, 1, 8)
+    ### BEGIN SOLUTION
+    one_sequence = kv_cache_bytes(config, n_tokens, 1, bytes_per_element)
+    return max(0, memory_bytes - weight_bytes) // one_sequence
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "batch_fills_the_memory", "points": 1}
+checks.batch_fills_the_memory(max_batch_that_fits)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("gqa.batch_fills_the_memory", globals())
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "edge_of_the_memory", "points": 1}
+checks.edge_of_the_memory(max_batch_that_fits)
+### BEGIN HIDDEN TESTS
+from autograder.checks import grade
+
+grade("gqa.edge_of_the_memory", globals())
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Published models: the bytes of one token in 16 bits, and how many sequences of 8,192 tokens fit into
+# 80 GB beside 16-bit weights.
+
+# %%
+print(
+    f"{'model':<14}{'L':>4}{'H':>4}{'G':>4}{'D':>5}{'B/token':>10}{'in 80 GB':>10}{'if G = H':>10}"
+)
+per_token = {}
+for name, size in PUBLISHED.items():
+    c = size.config
+    per_token[name] = kv_cache_bytes(c, 1)
+    fits = max_batch_that_fits(c, 80 * 10**9, 8192, size.weight_bytes)
+    alone = max_batch_that_fits(
+        replace(c, n_kv_heads=c.n_heads), 80 * 10**9, 8192, size.weight_bytes
+    )
+    print(
+        f"{name:<14}{c.n_layers:>4}{c.n_heads:>4}{c.n_kv_heads:>4}{c.head_dim:>5}"
+        f"{per_token[name]:>10,}{fits:>10,}{alone:>10,}"
+    )
+show(draw_published({name: PUBLISHED[name].config for name in per_token}, per_token))
+
+# %% [markdown]
+# Llama-2-7B keeps more of each token than Llama-2-70B. Now turn the knobs.
+
+# %%
+play_with_memory(max_batch_that_fits)
+
+# %% [markdown]
+# ## 6 · The point on the roof
+#
+# Weights are shared by the batch: 16-bit weights give B FLOP/byte. Keys are shared by nobody but
+# the heads of a group: each byte of the cache gives H / G, *whatever the batch*.
+#
+# > **Predict.** 32 conversations grow from 1,000 to 131,000 tokens. Where does the decode step's point
+# > go, on the roof of lesson 05, for G = 32, 8 and 1?
+
+# %%
+llama = PUBLISHED["Llama-3-8B"]
+h100 = DATASHEETS["H100"]
+
+
+def fits_into_80_gb(config, batch, n_tokens):
+    return batch <= max_batch_that_fits(config, 80 * 10**9, n_tokens, llama.weight_bytes)
+
+
+show(
+    draw_decode_points(
+        phase_cost,
+        attainable,
+        fits_into_80_gb,
+        h100,
+        {G: replace(llama.config, n_kv_heads=G) for G in (32, 8, 1)},
+        contexts=[1024, 4096, 16_384, 65_536, 131_072],
+        batch=32,
+    )
+)
+
+# %% [markdown]
+# The longer the context, the nearer to H / G: down to 1, down to 4. For G = 1 weights and cache both
+# give 32, and the point stays. Fewer KV heads keep a long context from undoing what batching won, and
+# leave room for the batch in the first place.
+#
+# ## Check yourself
+#
+# <details><summary>Cached equals uncached to the last digit. Is the order of the heads right?</summary>
+# Not proven. <em>Common wrong answer:</em> "yes, tested". Whoever tiles does so in prefill and in decode;
+# only the trained weights, or another program, know the order.
+# </details>
+# <details><summary>Does GQA save FLOPs in attention?</summary>
+# No: H heads still score S keys each. <em>Common wrong answer:</em> "H / G times fewer". Only the
+# projections wk and wv become smaller.
+# </details>
+# <details><summary>Where do heads get repeated: before the cache, or after?</summary>
+# After it, if at all. <em>Common wrong answer:</em> "before, then attention needs no change". Then
+# the cache holds H heads, and nothing is saved.
+# </details>
+# <details><summary>Why the mean, and not the first head of each group?</summary>
+# The mean keeps something of every head; Ainslie et al. found it ahead of picking one. <em>Common wrong
+# answer:</em> the sum. It makes scores n times as sharp.
+# </details>
+#
+# ## Next
+#
+# Fewer keys, each as wide as before. Must each number have 16 bits? **Lesson 07** stores them in 8, 4
+# and 2, and asks again what the model still remembers.

@@ -1,0 +1,154 @@
+"""Every figure that lesson 06 shows, computed by the lesson's own functions."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from course import weights
+from course.allocations import watch_new_tensors
+from course.config import GPTConfig
+from course.evaluation import evaluate, held_out
+from course.limits import DATASHEETS
+from course.minigpt.gqa import (
+    grouped_attention,
+    max_batch_that_fits,
+    mean_pool_kv_heads,
+    repeat_kv,
+)
+from course.minigpt.kv_cache import kv_cache_bytes
+from course.minigpt.roofline import phase_cost
+from course.model import MiniGPT
+from course.published import PUBLISHED
+
+GB = 10**9
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "per_token", "in_80_gb"),
+    [
+        ("Llama-2-7B", (32, 32, 32, 128), 524_288, 15),
+        ("Llama-2-13B", (40, 40, 40, 128), 819_200, 8),
+        ("Llama-2-70B", (80, 64, 8, 128), 327_680, 0),
+        ("Llama-3-8B", (32, 32, 8, 128), 131_072, 59),
+        ("Llama-3-70B", (80, 64, 8, 128), 327_680, 0),
+        ("Mistral-7B", (32, 32, 8, 128), 131_072, 61),
+        ("Qwen2.5-0.5B", (24, 14, 2, 64), 12_288, 784),
+        ("Qwen2.5-1.5B", (28, 12, 2, 128), 28_672, 327),
+        ("Qwen2.5-7B", (28, 28, 4, 128), 57_344, 137),
+        ("Qwen2.5-72B", (80, 64, 8, 128), 327_680, 0),
+        ("SmolLM2-135M", (30, 9, 3, 64), 23_040, 422),
+    ],
+)
+def test_a_published_model_keeps_so_many_bytes_of_a_token(name, sizes, per_token, in_80_gb):
+    size = PUBLISHED[name]
+    c = size.config
+    assert (c.n_layers, c.n_heads, c.n_kv_heads, c.head_dim) == sizes
+    assert kv_cache_bytes(c, 1) == per_token
+    assert max_batch_that_fits(c, 80 * GB, 8192, size.weight_bytes) == in_80_gb
+
+
+@pytest.mark.parametrize(
+    ("name", "published", "biases"),
+    [
+        ("Llama-2-7B", 6_738_415_616, 0),
+        ("Llama-2-13B", 13_015_864_320, 0),
+        ("Llama-2-70B", 68_976_648_192, 0),
+        ("Llama-3-8B", 8_030_261_248, 0),
+        ("Llama-3-70B", 70_553_706_496, 0),
+        ("Mistral-7B", 7_241_732_096, 0),
+        ("Qwen2.5-0.5B", 494_032_768, 24 * (896 + 2 * 128)),
+        ("Qwen2.5-1.5B", 1_543_714_304, 28 * (1536 + 2 * 256)),
+        ("Qwen2.5-7B", 7_615_616_512, 28 * (3584 + 2 * 512)),
+        ("Qwen2.5-72B", 72_706_203_648, 80 * (8192 + 2 * 1024)),
+        ("SmolLM2-135M", 134_515_008, 0),
+    ],
+)
+def test_its_sizes_give_the_published_number_of_parameters(name, published, biases):
+    assert PUBLISHED[name].parameters + biases == published
+
+
+def test_every_published_model_is_told():
+    assert len(PUBLISHED) == 11
+
+
+def test_llama_3_8b_without_sharing_would_serve_14_in_place_of_59():
+    size = PUBLISHED["Llama-3-8B"]
+    unshared = replace(size.config, n_kv_heads=32)
+    assert max_batch_that_fits(unshared, 80 * GB, 8192, size.weight_bytes) == 14
+
+
+def test_llama_3_70b_needs_an_eighth_of_what_the_formula_with_heads_says():
+    c = PUBLISHED["Llama-3-70B"].config
+    by_heads = 2 * c.n_layers * c.n_heads * c.head_dim * 2
+    assert by_heads == 8 * kv_cache_bytes(c, 1)
+
+
+def test_the_story_models_keep_4096_bytes_of_a_token_down_to_512():
+    names = {8: "story", 4: "story-g4", 2: "story-g2", 1: "story-g1"}
+    for G, name in names.items():
+        config, _ = weights.read(name)
+        assert config.n_kv_heads == G
+        assert kv_cache_bytes(config, 1, bytes_per_element=4) == 512 * G
+
+
+@pytest.mark.parametrize(
+    ("name", "places", "steps"),
+    [("story", 98, 2150), ("story-g4", 98, 500), ("story-g2", 85, 500), ("story-g1", 28, 500)],
+)
+def test_far_places_are_lost_with_the_heads_and_surnames_are_not(name, places, steps):
+    record = weights.metrics(name)
+    assert round(100 * record["recall_place_far"]) == places
+    assert record["recall_surname_far"] == 1
+    assert record["steps"] == steps
+
+
+def test_averaging_alone_breaks_the_model_and_training_repairs_it():
+    config, state = weights.read("story")
+    stories = held_out(8)
+    for G, near in ((4, 0.95), (2, 0.9), (1, 0.8)):
+        pooled = mean_pool_kv_heads(state, config, G)
+        before = evaluate(MiniGPT.from_state(replace(config, n_kv_heads=G), pooled), stories)
+        after = evaluate(MiniGPT.from_weights(f"story-g{G}"), stories)
+        assert before["recall_near"] < 0.3
+        assert before["perplexity"] > 4
+        assert after["recall_near"] > near
+        assert after["perplexity"] < 1.65
+
+
+def test_a_decode_step_over_8192_tokens_writes_42_times_the_numbers_when_it_repeats_first():
+    q, (k, v) = torch.randn(1, 16, 1, 64), torch.randn(2, 1, 2, 8192, 64)
+    with watch_new_tensors(q, k, v) as repeated:
+        wide = repeat_kv(k, 8), repeat_kv(v, 8)
+        torch.nn.functional.scaled_dot_product_attention(q, *wide)
+    with watch_new_tensors(q, k, v) as grouped:
+        grouped_attention(q, k, v)
+    assert repeated.numbers >= 2 * 16 * 8192 * 64
+    assert grouped.numbers < 4 * 16 * 8192
+    assert int(repeated.numbers / grouped.numbers) == 42
+
+
+@pytest.mark.parametrize(
+    ("G", "first", "last"), [(32, 16.1, 1.23), (8, 25.5, 4.74), (1, 31.6, 31.9)]
+)
+def test_the_decode_point_slides_towards_the_query_heads_of_each_kv_head(G, first, last):
+    config = replace(PUBLISHED["Llama-3-8B"].config, n_kv_heads=G)
+    short, long = (phase_cost(config, 1, context, batch=32) for context in (1024, 131_072))
+    assert f"{short.intensity:.3g}" == str(first)
+    assert f"{long.intensity:.3g}" == str(last)
+    endless = phase_cost(config, 1, 2**31, batch=32)
+    assert endless.intensity == pytest.approx(32 / G, rel=1e-3)
+    assert long.intensity < DATASHEETS["H100"].balance  # on the slope throughout
+
+
+def test_weights_give_as_many_flops_a_byte_as_there_are_rows():
+    config = PUBLISHED["Llama-3-8B"].config
+    cost = phase_cost(config, 1, 0, batch=32)
+    assert cost.flops / cost.weight_bytes == pytest.approx(32, rel=1e-3)
+
+
+def test_a_config_of_ours_is_what_lesson_03_drew():
+    """The 70B-class model of lesson 03, with its real feed-forward width."""
+    assert PUBLISHED["Llama-3-70B"].config == GPTConfig(
+        128_256, 80, 8192, 64, 8, 28_672, max_seq_len=8192
+    )
