@@ -5,7 +5,6 @@ a right answer fails, and how large before a wrong one passes? The end of the te
 """
 
 import importlib
-import statistics
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -834,7 +834,7 @@ BUGS = [
     ),
     _bug(
         keeps_readings_in_float32,
-        "torch.tensor makes float32 of the readings, and a clock that has run for days loses its digits.",
+        "torch.tensor makes float32 of the readings: a clock that has run for months loses its digits.",
         WAIT,
         "timing",
         "readings that are kept in too few digits for this clock",

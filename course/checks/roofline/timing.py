@@ -24,7 +24,7 @@ Median = Callable[[list[float]], float]
 
 
 def draw_even_work(seed: int) -> Challenge:
-    """Every call queues the same work, on a device whose clock has run for days: nothing matters but
+    """Every call queues the same work, on a device whose clock has run for months: nothing matters but
     when, and how precisely, the clock is read."""
     rng = np.random.default_rng(seed)
     drawn = []
@@ -34,7 +34,7 @@ def draw_even_work(seed: int) -> Challenge:
             {
                 **{"warmup": warmup, "repeats": repeats},
                 **{"works": [work], "queueing": work * float(rng.uniform(0.1, 0.3))},
-                **{"queued_before": 0.0, "start": float(rng.uniform(1e6, 2e6))},
+                **{"queued_before": 0.0, "start": float(rng.uniform(1e7, 2e7))},
             }
         )
     return {"cases": drawn}
