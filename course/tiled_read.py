@@ -14,31 +14,16 @@ within 1e-5 of numbers around 1 in float32.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-ROWS = 16_384  # of the scratch, over all KV heads: 8 MiB of float32 at D = 128
+from course.stored import Stored, Window, check_stored
 
-
-class Stored(NamedTuple):
-    """Keys or values of n groups of tokens, oldest first; a code stands for zero + scale * code.
-
-    Attributes:
-        codes: (B, G, n, group, D) uint8, or narrower where several codes share a byte.
-        scale, zero: (B, G, n, 1, D) for keys, one per channel of a group; (B, G, n, group, 1) for
-            values, one per token.
-    """
-
-    codes: Tensor
-    scale: Tensor
-    zero: Tensor
-
-
-Window = tuple[Tensor, Tensor]  # keys and values (B, G, W, D) in full precision
+ROWS = 8192  # of the scratch, over all KV heads: 4 MiB of float32 at D = 128
 
 
 def tiled_attention(
@@ -101,31 +86,21 @@ def _blocks(
     Keys and values take turns in the scratch, so weigh before you ask for the next block."""
     at_once = scratch.shape[2]
 
-    def numbers(stored: Stored, first: int) -> Tensor:  # (B, G, tokens, D)
-        codes, scale, zero = (part[:, :, first : first + at_once] for part in stored)
-        block = scratch[:, :, : codes.shape[2]]  # the last block may be smaller
-        return block.copy_(unpack(codes)).mul_(scale).add_(zero).flatten(2, 3)
+    def block(stored: Stored, first: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Groups from number `first` on: their codes as floats in the scratch, scale and zero."""
+        codes, *steps = (part[:, :, first : first + at_once] for part in stored)
+        scale, zero = (step.to(scratch.dtype) for step in steps)
+        return scratch[:, :, : codes.shape[2]].copy_(unpack(codes)), scale, zero
+
+    def weigh(weights: Tensor, first: int) -> Tensor:
+        """A value has one step and one zero: its weight takes them along."""
+        codes, scale, zero = block(values, first)
+        scaled = weights * scale.flatten(2).unsqueeze(2)  # (B, G, R, tokens)
+        return scaled @ codes.flatten(2, 3) + weights @ zero.flatten(2, 3)
 
     for first in range(0, keys.codes.shape[2], max(1, at_once)):
-        scores = q @ numbers(keys, first).transpose(-1, -2)
-        yield scores, lambda weights, first=first: weights @ numbers(values, first)
+        codes, scale, zero = block(keys, first)
+        numbers = codes.mul_(scale).add_(zero).flatten(2, 3)  # (B, G, tokens, D)
+        yield q @ numbers.transpose(-1, -2), functools.partial(weigh, first=first)
     if window is not None and window[0].shape[2]:
         yield q @ window[0].transpose(-1, -2), lambda weights: weights @ window[1]
-
-
-def check_stored(q: Tensor, keys: Stored, values: Stored, window: Window | None) -> None:
-    """Raise a ValueError that names the shapes, unless one token can attend to these."""
-    got = [tuple(part.shape) for part in (q, *keys, *values, *(window or ()))]
-    match got:
-        case [(B, H, 1, D), (_, G, n, group, width), *_] if G and H % G == 0:
-            codes = (B, G, n, group, width)
-            W = got[-1][2] if window and len(got[-1]) == 4 else 0
-            steps = [[(B, G, n, 1, D)] * 2, [(B, G, n, group, 1)] * 2]
-            rows = [(B, G, W, D)] * 2 if window else []
-            if got == [(B, H, 1, D), codes, *steps[0], codes, *steps[1], *rows] and n * group + W:
-                return
-    raise ValueError(
-        "one token attends to at least one: q (B, H, 1, D), codes (B, G, n, group, width), G a divisor "
-        "of H, scale and zero (B, G, n, 1, D) of keys and (B, G, n, group, 1) of values, window "
-        f"(B, G, W, D); got {got}"
-    )

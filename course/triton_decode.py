@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course.tiled_read import Stored, Window, check_stored
+from course.stored import Stored, Window, check_stored
 
 PROGRAMS = 512  # some for each multiprocessor of a large GPU
 MOST_PARTS = 128  # of one context: the second kernel holds a row of each at once

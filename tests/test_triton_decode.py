@@ -16,7 +16,8 @@ import torch
 from quantized import Case, draw, unpack
 
 from course import triton_decode
-from course.tiled_read import Stored, Window, tiled_attention
+from course.stored import Stored, Window
+from course.tiled_read import tiled_attention
 from course.triton_decode import triton_attention
 from lessons import ROOT
 

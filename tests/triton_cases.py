@@ -17,7 +17,7 @@ import torch
 from quantized import Case, draw, reference, unpack
 
 from course import triton_decode
-from course.tiled_read import Stored
+from course.stored import Stored
 
 CASES = {
     "grouped queries": Case(H=4, G=2),
