@@ -23,7 +23,7 @@ SEEN_FROM = {
     "fast_decode": "roofline",  # it generates as lessons 03 and 04 ask for
     "steps": "roofline",  # its forward pass is lesson 03's
     "train": "quantized_cache",  # lesson 01's attention layer, lesson 06's pooling of heads
-    "tiled_read": "sliding_window",  # lesson 06's grouped attention, lesson 07's dequantizing
+    "tiled_read": "quantized_cache",  # lesson 06's grouped attention
     "triton_decode": "sliding_window",  # the same, and lesson 07's unpacking of codes
 }
 """Modules of `course`, hand-written and given, in which answers stand all the same: each with the

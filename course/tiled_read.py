@@ -3,8 +3,12 @@
     out = tiled_attention(q, keys, values, window)      # what dequantizing everything gives
 
 A step that first turns all codes back into numbers writes the large cache after all, waits for fresh
-memory, and reads what it wrote. Here a block of codes becomes numbers in a scratch that stays in the
-processor's cache, is used, and is overwritten by the next. From memory come codes and little else.
+memory, and reads what it wrote. Here a block of codes is spread out to floats in a scratch that stays
+in the processor's cache, is used, and is overwritten by the next. From memory come codes and little
+else. Steps and zeros need no pass of their own over the block, for they can change sides:
+
+    q · (zero + scale * code) = q · zero + (q * scale) · code               keys: a step per channel
+    w @ (zero + scale * code) = w @ zero + (w * scale) @ code               values: a step per token
 
 The softmax needs the largest score and the sum of all weights, and both are known only at the end.
 So they run along: when a block brings a larger score, everything so far is scaled down to it
@@ -93,14 +97,15 @@ def _blocks(
         return scratch[:, :, : codes.shape[2]].copy_(unpack(codes)), scale, zero
 
     def weigh(weights: Tensor, first: int) -> Tensor:
-        """A value has one step and one zero: its weight takes them along."""
         codes, scale, zero = block(values, first)
         scaled = weights * scale.flatten(2).unsqueeze(2)  # (B, G, R, tokens)
         return scaled @ codes.flatten(2, 3) + weights @ zero.flatten(2, 3)
 
     for first in range(0, keys.codes.shape[2], max(1, at_once)):
         codes, scale, zero = block(keys, first)
-        numbers = codes.mul_(scale).add_(zero).flatten(2, 3)  # (B, G, tokens, D)
-        yield q @ numbers.transpose(-1, -2), functools.partial(weigh, first=first)
+        by_group = q.unsqueeze(2)  # (B, G, 1, R, D), for groups of keys have steps of their own
+        scores = (by_group * scale) @ codes.transpose(-1, -2)  # (B, G, n, R, group)
+        scores += (by_group * zero).sum(-1, keepdim=True)
+        yield scores.transpose(2, 3).flatten(3), functools.partial(weigh, first=first)
     if window is not None and window[0].shape[2]:
         yield q @ window[0].transpose(-1, -2), lambda weights: weights @ window[1]
