@@ -58,6 +58,8 @@ def tiled_attention(
     G = keys.codes.shape[1]
     q = q.reshape(B, G, H // G, D) / math.sqrt(D)  # the queries of a group are a small matrix
     scratch = make_scratch(q, keys) if scratch is None else scratch
+    if (*scratch.shape[:2], *scratch.shape[3:]) != (B, G, keys.codes.shape[3], D):
+        raise ValueError(f"this scratch {tuple(scratch.shape)} was made for a cache of other sizes")
 
     most = q.new_full((B, G, H // G, 1), -math.inf)  # the largest score so far
     total = torch.zeros_like(most)  # the sum of all weights so far
@@ -73,9 +75,10 @@ def tiled_attention(
 
 
 def make_scratch(q: Tensor, keys: Stored, rows: int = ROWS) -> Tensor:
-    """Room for `rows` rows of D numbers, or one group if that is more: (B, G, groups, group, D)."""
-    B, G, n, group, _ = keys.codes.shape
-    return q.new_empty(B, G, min(n, max(1, rows // (B * G * group))), group, q.shape[-1])
+    """Room for `rows` rows of D numbers, or one group if that is more: (B, G, groups, group, D).
+    It does not depend on how many tokens a cache holds, so it serves while the cache grows."""
+    B, G, _, group, _ = keys.codes.shape
+    return q.new_empty(B, G, max(1, rows // (B * G * max(1, group))), group, q.shape[-1])
 
 
 def _blocks(
@@ -101,7 +104,7 @@ def _blocks(
         scaled = weights * scale.flatten(2).unsqueeze(2)  # (B, G, R, tokens)
         return scaled @ codes.flatten(2, 3) + weights @ zero.flatten(2, 3)
 
-    for first in range(0, keys.codes.shape[2], max(1, at_once)):
+    for first in range(0, keys.codes.shape[2], at_once):
         codes, scale, zero = block(keys, first)
         by_group = q.unsqueeze(2)  # (B, G, 1, R, D), for groups of keys have steps of their own
         scores = (by_group * scale) @ codes.transpose(-1, -2)  # (B, G, n, R, group)

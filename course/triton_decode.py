@@ -2,13 +2,10 @@
 
     out = triton_attention(q, keys, values, window, bits=8)     # what tiled_attention gives
 
-On a GPU there is no cache that one program could fill block by block: hundreds of programs run at
-once. So the context is cut into parts, each read by one program from end to end, and a second
-kernel joins what they found, as one block after another is joined on a CPU (Dao et al. 2023,
-Flash-Decoding). The numbers behind the codes are never written, not even to a scratch:
-
-    q · (zero + scale * code) = q · zero + (q * scale) · code               for keys
-    w @ (zero + scale * code) = sum of w * zero + (w * scale) @ code        for values
+On a GPU hundreds of programs run at once, and none of them can wait for another. So the context is
+cut into parts, each read by one program from end to end, and a second kernel joins what they found,
+as one block after another is joined on a CPU (Dao et al. 2023, Flash-Decoding). Steps and zeros
+change sides as there; not even the codes are spread out anywhere but in registers.
 
 Products take float16 on the tensor cores if q has 16 bits, where codes are exact, and float32
 otherwise. Tolerance beside attention over the dequantized cache, of numbers around 1: 1e-5 in

@@ -68,6 +68,20 @@ def test_the_scratch_does_not_grow_with_the_cache():
     assert sizes[0] == sizes[1] <= 1000 * 16
 
 
+def test_one_scratch_serves_while_a_cache_grows():
+    small, large = draw(Case(n=1)), draw(Case(n=9))
+    scratch = make_scratch(small.q, small.keys)
+    assert scratch.shape == make_scratch(large.q, large.keys).shape
+    out = tiled_attention(*large[:4], scratch=scratch)
+    assert (out - reference(large)).abs().max() <= TOLERANCE
+
+
+def test_a_scratch_of_another_cache_is_refused():
+    one, other = draw(Case(group=7)), draw(Case(group=8))
+    with pytest.raises(ValueError, match="a cache of other sizes"):
+        tiled_attention(*one[:4], scratch=make_scratch(other.q, other.keys))
+
+
 def test_half_precision_scales_are_read_as_they_are():
     drawn = draw(Case())
     keys, values = (Stored(s.codes, s.scale.half(), s.zero.half()) for s in drawn[1:3])
