@@ -156,7 +156,7 @@ class Way:
     shape: Shape
     bytes: int
     times: int = 1  # how often a round goes through all layers
-    wanted: Tensor | None = None  # of the first layer; None: another check has been made
+    wanted: Tensor | None = None  # of the first layer; None: a cache of others, whose bytes differ
 
     def __call__(self) -> None:
         for _ in range(self.times):
@@ -272,7 +272,7 @@ def transformers_ways(shape: Shape, layers: int) -> tuple[dict[str, Way], dict[s
             missing[name] = f"{type(error).__name__}: {error}".split("\n")[0]
             continue
         steps = [lambda layer=layer, step=step: step(layer) for layer in range(layers)]
-        ways[f"transformers {name}"] = Way(steps, shape, shape.layer_bytes)
+        ways[f"transformers {name}"] = Way(steps, shape, 0)
     return ways, missing
 
 
@@ -299,13 +299,13 @@ def at_best(way: Way, machine: Machine) -> float:
 
 def row_of(way: Way, samples: Samples, machine: Machine) -> dict[str, float]:
     steps = way.times * len(way.steps)
+    least = {"bytes": way.bytes, "at_best_seconds": at_best(way, machine)}
     return {
         "seconds": min(samples.wall) / steps,
         "median_seconds": statistics.median(samples.wall) / steps,
         "median_cpu_seconds": statistics.median(samples.cpu) / steps,
-        "bytes": way.bytes,
-        "at_best_seconds": at_best(way, machine),
         "layers": len(way.steps),
+        **({} if way.wanted is None else least),
     }
 
 
