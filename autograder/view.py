@@ -23,6 +23,8 @@ SEEN_FROM = {
     "fast_decode": "roofline",  # it generates as lessons 03 and 04 ask for
     "steps": "roofline",  # its forward pass is lesson 03's
     "train": "quantized_cache",  # lesson 01's attention layer; imports lesson 06's pooling
+    "tiled_read": "quantized_cache",  # lesson 06's grouped attention
+    "triton_decode": "sliding_window",  # the same, and lesson 07's unpacking of codes
 }
 """Modules of `course`, hand-written and given, in which answers stand all the same: each with the
 first lesson whose view may hold it, the one after the last that asks for what stands there."""

@@ -1,0 +1,103 @@
+"""The Triton kernels give what attention over the dequantized cache gives; without Triton they say so.
+
+They run in Triton's interpreter, on a CPU, and are compiled for GPUs that are not here. On a machine
+with a GPU they run there as well. Triton is large and no part of any extra: where it is missing,
+these tests are skipped.
+"""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from quantized import Case, draw, unpack
+
+from course import triton_decode
+from course.stored import Stored, Window
+from course.tiled_read import tiled_attention
+from course.triton_decode import triton_attention
+from lessons import ROOT
+
+TOLERANCES = {"float32": 1e-5, "float16": 5e-3, "bfloat16": 3e-2}  # of numbers around 1
+needs_triton = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None,
+    reason="Triton is not installed: pip install triton (Linux, 1 GB)",
+)
+
+
+def said(what: str, **environment: str):
+    done = subprocess.run(
+        [sys.executable, "tests/triton_cases.py", what],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@needs_triton
+def test_they_are_right_in_the_interpreter():
+    found = said("interpret", TRITON_INTERPRET="1")
+    assert len(found) == 8 * 2 + 2 * 2 * 2 + 1
+    wrong = {name: off for name, off in found.items() if not off <= TOLERANCES[name.split()[-1]]}
+    assert wrong == {}
+
+
+@needs_triton
+def test_they_compile_for_gpus():
+    """The interpreter once took a name with two types, at which the compiler stopped."""
+    assert len(said("compile", TRITON_INTERPRET="0")) == 8
+
+
+@needs_triton
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_they_are_right_on_a_gpu(bits, dtype):
+    drawn = draw(Case(bits, B=2, H=8, G=2, D=128, n=100, group=64, W=70))
+    q, *rest = (_to(part, dtype) for part in drawn[:4])
+    out = triton_attention(q, *rest, bits=bits)
+    exact = [_to(part, torch.float32) for part in (q, *rest)]
+    want = tiled_attention(*exact, unpack=lambda c: unpack(c.cpu(), bits).cuda() if bits < 8 else c)
+    assert (out - want).abs().max() <= TOLERANCES[str(dtype)[6:]]
+
+
+def _to(part: torch.Tensor | Stored | Window, dtype: torch.dtype):
+    if isinstance(part, torch.Tensor):
+        return part.cuda() if part.dtype == torch.uint8 else part.to("cuda", dtype)
+    moved = (_to(each, dtype) for each in part)
+    return Stored(*moved) if isinstance(part, Stored) else tuple(moved)
+
+
+def test_without_triton_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "triton", None)
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    triton_decode._kernels.cache_clear()
+    with pytest.raises(ImportError, match="pip install triton"):
+        triton_attention(*draw(Case())[:4])
+
+
+def test_on_a_cpu_it_names_the_read_that_runs_there(monkeypatch):
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    with pytest.raises(ValueError, match="take tiled_attention"):
+        triton_attention(*draw(Case())[:4])
+
+
+@pytest.mark.parametrize(
+    ("case", "bits"),
+    [
+        (Case(D=12), 8),
+        (Case(D=8), 8),
+        (Case(bits=4, D=16), 4),
+        (Case(bits=2, D=64), 2),
+        (Case(), 4),
+    ],
+)
+def test_bits_and_widths_that_the_kernels_do_not_have_are_refused(case, bits):
+    with pytest.raises(ValueError, match="codes of 8 or 4 bits"):
+        triton_attention(*draw(case)[:4], bits=bits)
