@@ -24,6 +24,7 @@ LESSONS = {
     "mini_gpt": "01-mini-gpt",
     "naive_decode": "02-naive-decode",
     "kv_cache": "03-kv-cache",
+    "quantized_cache": "07-quantized-cache",
 }
 SEEDS = (1, 2)
 

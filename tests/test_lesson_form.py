@@ -20,6 +20,10 @@ ASKED = {
         *("KVCache", "causal_mask", "attention_layer_cached"),
         *("forward_cached", "generate_cached", "kv_cache_bytes"),
     },
+    "07-quantized-cache": {
+        *("quantize", "dequantize", "pack_int4", "unpack_int4"),
+        *("QuantizedKVCache", "quantized_cache_bytes"),
+    },
 }
 MOST_WORDS, CELLS = 1500, range(25, 46)
 

@@ -8,7 +8,7 @@ from autograder import checks as hidden
 from autograder.bugs.exhibit import Variant, assemble
 from course.checks.check import Check
 
-LESSONS = ["start", "mini_gpt", "naive_decode", "kv_cache"]
+LESSONS = ["start", "mini_gpt", "naive_decode", "kv_cache", "quantized_cache"]
 SEEDS = range(20)
 
 

@@ -17,7 +17,7 @@ from autograder.bugs.exhibit import assemble
 from autograder.wire import LENGTH, WireError, decode, encode
 from course.checks.check import functions_of
 
-LESSONS = ["start", "mini_gpt", "naive_decode", "kv_cache"]
+LESSONS = ["start", "mini_gpt", "naive_decode", "kv_cache", "quantized_cache"]
 DTYPES = ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "<f2", "<f4", "<f8"]
 
 
