@@ -27,6 +27,7 @@ FAMILIES = {
     "off by one": "one too many, or one too few",
     "formula": "what belongs into a count, and what it is multiplied by",
     "arguments": "which arguments are refused, and how",
+    "rounding": "how a number becomes a code, and with which others it shares a step",
     "form": "shape and type of a result",
 }
 """What mistakes are about: by this an instructor counts them, over a class and over the lessons."""

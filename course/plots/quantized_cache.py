@@ -20,12 +20,12 @@ EXAMPLE = np.array(
     [
         [0.10, 0.60, 1.30, 0.70, -0.20, 0.95],
         [-0.60, 0.25, 0.90, -0.15, 0.60, -0.40],
-        [2.00, 2.40, 3.50, 2.90, 2.15, 3.20],
+        [2.00, 2.80, 5.00, 3.80, 2.30, 4.40],
         [-1.10, -0.30, -0.80, 0.40, 0.05, -0.55],
     ]
 )
 _CODES = np.array([[1, 2, 3, 2, 0, 2], [0, 2, 3, 1, 2, 0], [0, 1, 3, 2, 0, 2], [0, 2, 1, 3, 2, 1]])
-_STEPS, _ZEROS = np.array([0.5, 0.5, 0.5, 0.5]), np.array([-0.2, -0.6, 2.0, -1.1])
+_STEPS, _ZEROS = np.array([0.5, 0.5, 1.0, 0.5]), np.array([-0.2, -0.6, 2.0, -1.1])
 
 
 def draw_weights(gigabytes: Mapping[str, float]) -> Picture:
@@ -75,7 +75,7 @@ def draw_there_and_back(x: np.ndarray, codes: np.ndarray, back: np.ndarray) -> P
             axis.tick_params(length=0)
             middle = (least + most) / 2
             for (row, column), number in np.ndenumerate(numbers):
-                dark = title != "error" and number < middle
+                dark = abs(number) > 0.6 * most if title == "error" else number < middle
                 axis.text(
                     column,
                     row,
@@ -214,8 +214,8 @@ def draw_quality(
         right.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         right.yaxis.set_minor_formatter(lambda value, _: "")
         top = max(r["perplexity"] for results in quality.values() for r in results)
-        right.set_ylim(full["perplexity"] * 0.97, max(full["perplexity"] * 1.1, top * 1.2))
-        right.set_yticks(sorted({1.5, 1.6, 2, 4, 8, 16, 32} & set(_inside(right.get_ylim()))))
+        right.set_yticks([1.5, 1.6, 1.7, 1.8] if top < 2 else [1.5, 2, 4, 8, 16, 32, 64])
+        right.set_ylim(full["perplexity"] * 0.95, max(full["perplexity"] * 1.2, top * 1.2))
         for axis in (left, right):
             axis.set_xticks(list(bits))
             axis.invert_xaxis()
@@ -234,10 +234,6 @@ def draw_quality(
         f"{full['perplexity']:.3f}. {said}.",
         f"Full precision: {100 * recall_of(full):.1f} %, perplexity {full['perplexity']:.3f}. {said}.",
     )
-
-
-def _inside(limits: tuple[float, float]) -> list[float]:
-    return [tick for tick in (1.5, 1.6, 2, 4, 8, 16, 32) if limits[0] <= tick <= limits[1]]
 
 
 def recall_of(result: Mapping[str, float]) -> float:

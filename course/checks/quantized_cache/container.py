@@ -157,7 +157,7 @@ def draw_outliers(seed: int) -> Challenge:
     """Caches of 2, 4 and 8 bits; the sizes of channels, groups and tokens differ by powers of ten."""
     rng = np.random.default_rng(seed)
     cases = []
-    for bits, group, window in ((2, 7, 1), (4, 6, 2), (8, 1, 0), (8, 5, 3)):
+    for bits, group, window in ((2, 7, 1), (4, 6, 2), (8, 1, 1), (8, 5, 3)):
         groups = 3 if group > 1 else 6
         case = {"bits": bits, "group": group, "window": window, "groups": groups}
         cases.append({**case, "rows": draw_rows(rng, groups * group + window + 1, spread=1.5)})
@@ -230,7 +230,7 @@ keys_by_channel_values_by_token = Check(
 def draw_splits(seed: int) -> Challenge:
     """One text, and three ways to cut it up: whole, token by token, and drawn; and one token more."""
     rng = np.random.default_rng(seed)
-    group, window = [(4, 3), (3, 3), (5, 0), (3, 1)][seed % 4]
+    group, window = [(4, 3), (3, 3), (5, 2), (3, 1)][seed % 4]
     n = window + 3 * group + int(rng.integers(0, group))
     case = {"bits": int(rng.choice([2, 4])), "group": group, "window": window}
     splits = [[n], [1] * n, draw_split(rng, n)]
@@ -296,8 +296,9 @@ def draw_refusals(seed: int) -> Challenge:
     """A cache that is half full, and what it must refuse: too much, and what is no number."""
     rng = np.random.default_rng(seed)
     group, window = [(3, 2), (4, 1)][seed % 2]
-    n, room = window + 2 * group - 1, int(rng.integers(group + 1, 2 * group))
+    n, room = window + 2 * group - 1, group + 1
     case = {"bits": 4, "group": group, "window": window, "held": n, "room": room}
+    case["abandoned"] = int(rng.integers(1, room))
     return {**case, "rows": draw_rows(rng, n + room)}
 
 
@@ -306,7 +307,7 @@ def probe_refusals(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     cache = new_cache(student, challenge, held + room)
     feed(cache, rows[..., :held, :])
     block = torch.from_numpy(np.concatenate([rows, rows], axis=4)[:, 0] + 1)  # (2, B, G, ·, D)
-    good = block[:, :, :, : room - 1]
+    good = block[:, :, :, : int(challenge["abandoned"])]
     came = {"too many": outcome(lambda: cache.append(0, *block[:, :, :, : room + 1]))}
     for name, kind, value in (
         ("NaN", 0, np.nan),
@@ -318,11 +319,10 @@ def probe_refusals(student: SimpleNamespace, challenge: Challenge) -> Evidence:
         came[name] = outcome(lambda bad=bad: cache.append(0, *bad))
     cache.append(0, *good)  # and the forward pass goes no further: nobody calls advance
     length = len(cache)
-    one = feed(cache, rows[..., held : held + 1, :])
-    rest = feed(cache, rows[..., held + 1 : -1, :])
+    rest = feed(cache, rows[..., held:-1, :])
     last = feed(cache, rows[..., -1:, :])
     came["one more"] = outcome(lambda: cache.append(0, *block[:, :, :, :1]))
-    return {"came": came, "lengths": [length, len(cache)], "reads": [one, rest, last]}
+    return {"came": came, "lengths": [length, len(cache)], "reads": [rest, last]}
 
 
 def judge_refusals(challenge: Challenge, evidence: Evidence) -> Verdict:
@@ -345,9 +345,7 @@ def judge_refusals(challenge: Challenge, evidence: Evidence) -> Verdict:
             f"{case}, refused {room + 1} more: len(cache) is {evidence['lengths'][0]}; and {room} later "
             f"{evidence['lengths'][1]}. Wanted are {held} and {n}."
         )
-    for size, before, layers in zip(
-        (held + 1, n - 1, n), (held, held + 1, n - 1), evidence["reads"], strict=True
-    ):
+    for size, before, layers in zip((n - 1, n), (held, n - 1), evidence["reads"], strict=True):
         codes = n_groups(challenge, before) * challenge["group"]
         problem = wrong_read(challenge, challenge["rows"][..., :size, :], layers, codes)
         if problem:
