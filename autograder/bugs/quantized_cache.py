@@ -14,7 +14,6 @@ from course.minigpt.quantized_cache import (
     dequantize,
     pack_int4,
     quantize,
-    quantized_cache_bytes,
     unpack_int4,
 )
 from course.quantized import (
@@ -119,7 +118,7 @@ def quantize_to_floats(x, bits, dim):
 
 
 def quantize_to_int64(x, bits, dim):
-    q = quantize(x, bits, dim)
+    q = reference.quantize(x, bits, dim)
     return q._replace(codes=q.codes.long())
 
 
@@ -162,7 +161,7 @@ def quantize_with_a_step_that_vanishes(x, bits, dim):
 
 
 def quantize_constants_to_zero(x, bits, dim):
-    q = quantize(x, bits, dim)
+    q = reference.quantize(x, bits, dim)
     low, high = _range(x, dim)
     return q._replace(zero=torch.where(low == high, torch.zeros_like(low), low))
 
@@ -472,17 +471,14 @@ class KeepsWhatWasAbandoned(QuantizedKVCache):
 
 class CountsInAppend(QuantizedKVCache):
     def append(self, layer, k, v):
+        counted = 0 if layer == 0 else k.shape[2]
+        self.length -= counted
         pair = super().append(layer, k, v)
-        if layer == 0:
-            self.before, self.length = self.length, self.length + k.shape[2]
-        else:
-            self.length = self.before
-            pair = super().append(layer, k, v)
-            self.length = self.before + k.shape[2]
+        self.length += k.shape[2]
         return pair
 
     def advance(self, n):
-        self.length = self.before
+        self.length -= n
         super().advance(n)
 
 
@@ -576,7 +572,8 @@ class ScalesInFloat32(QuantizedKVCache):
 
 class KeepsTheOriginals(QuantizedKVCache):
     def advance(self, n):
-        self.originals = [*getattr(self, "originals", []), *self.pending.values()]
+        kept = [k.clone() for k, _ in self.pending.values()]
+        self.originals = [*getattr(self, "originals", []), *kept]
         super().advance(n)
 
 
@@ -593,34 +590,35 @@ class CountsOnlyCodes(QuantizedKVCache):
 # --- quantized_cache_bytes -----------------------------------------------------------------------
 
 
-def _bytes(config, n_tokens, batch, bits, group, window, number, **changed):
-    sizes = quantized_cache_bytes(config, n_tokens, batch, bits, group, window, number)
-    return sizes._replace(**changed)
-
-
 def bytes_without_scales(
     config, n_tokens, batch=1, bits=8, group=64, window=32, bytes_per_element=2
 ):
-    return _bytes(config, n_tokens, batch, bits, group, window, bytes_per_element, scales=0)
+    sizes = (config, n_tokens, batch, bits, group, window, bytes_per_element)
+    return reference.quantized_cache_bytes(*sizes)._replace(scales=0)
 
 
 def bytes_without_window(
     config, n_tokens, batch=1, bits=8, group=64, window=32, bytes_per_element=2
 ):
-    return _bytes(config, n_tokens, batch, bits, group, window, bytes_per_element, window=0)
+    sizes = (config, n_tokens, batch, bits, group, window, bytes_per_element)
+    return reference.quantized_cache_bytes(*sizes)._replace(window=0)
 
 
 def bytes_of_a_quantized_window(
     config, n_tokens, batch=1, bits=8, group=64, window=32, bytes_per_element=2
 ):
-    right = quantized_cache_bytes(config, n_tokens, batch, bits, group, window, bytes_per_element)
+    right = reference.quantized_cache_bytes(
+        config, n_tokens, batch, bits, group, window, bytes_per_element
+    )
     return right._replace(window=right.window * bits // (8 * bytes_per_element))
 
 
 def bytes_with_the_window_twice(
     config, n_tokens, batch=1, bits=8, group=64, window=32, bytes_per_element=2
 ):
-    right = quantized_cache_bytes(config, n_tokens, batch, bits, group, window, bytes_per_element)
+    right = reference.quantized_cache_bytes(
+        config, n_tokens, batch, bits, group, window, bytes_per_element
+    )
     every = 2 * config.n_layers * batch * config.n_kv_heads * n_tokens * config.head_dim
     return right._replace(codes=every * bits // 8)
 
@@ -628,45 +626,59 @@ def bytes_with_the_window_twice(
 def bytes_of_a_full_window_only(
     config, n_tokens, batch=1, bits=8, group=64, window=32, bytes_per_element=2
 ):
-    right = quantized_cache_bytes(config, n_tokens, batch, bits, group, window, bytes_per_element)
+    right = reference.quantized_cache_bytes(
+        config, n_tokens, batch, bits, group, window, bytes_per_element
+    )
     rows = 2 * config.n_layers * batch * config.n_kv_heads * config.head_dim * bytes_per_element
     return right._replace(window=rows * min(n_tokens, window))
 
 
 def bytes_of_keys_only(config, n_tokens, batch=1, bits=8, group=64, window=32, bytes_per_element=2):
-    right = quantized_cache_bytes(config, n_tokens, batch, bits, group, window, bytes_per_element)
+    right = reference.quantized_cache_bytes(
+        config, n_tokens, batch, bits, group, window, bytes_per_element
+    )
     return CacheBytes(*(part // 2 for part in right))
 
 
 def bytes_without_zeros(
     config, n_tokens, batch=1, bits=8, group=64, window=32, bytes_per_element=2
 ):
-    right = quantized_cache_bytes(config, n_tokens, batch, bits, group, window, bytes_per_element)
+    right = reference.quantized_cache_bytes(
+        config, n_tokens, batch, bits, group, window, bytes_per_element
+    )
     return right._replace(scales=right.scales // 2)
 
 
 def bytes_with_scales_by_token(
     config, n_tokens, batch=1, bits=8, group=64, window=32, bytes_per_element=2
 ):
-    right = quantized_cache_bytes(config, n_tokens, batch, bits, group, window, bytes_per_element)
+    right = reference.quantized_cache_bytes(
+        config, n_tokens, batch, bits, group, window, bytes_per_element
+    )
     return right._replace(scales=right.scales * 2 * group // (config.head_dim + group))
 
 
 def bytes_of_a_byte_a_code(
     config, n_tokens, batch=1, bits=8, group=64, window=32, bytes_per_element=2
 ):
-    return quantized_cache_bytes(config, n_tokens, batch, 8, group, window, bytes_per_element)
+    return reference.quantized_cache_bytes(
+        config, n_tokens, batch, 8, group, window, bytes_per_element
+    )
 
 
 def bytes_of_query_heads(
     config, n_tokens, batch=1, bits=8, group=64, window=32, bytes_per_element=2
 ):
-    right = quantized_cache_bytes(config, n_tokens, batch, bits, group, window, bytes_per_element)
+    right = reference.quantized_cache_bytes(
+        config, n_tokens, batch, bits, group, window, bytes_per_element
+    )
     return CacheBytes(*(part * config.n_heads // config.n_kv_heads for part in right))
 
 
 def bytes_of_one_row(config, n_tokens, batch=1, bits=8, group=64, window=32, bytes_per_element=2):
-    return quantized_cache_bytes(config, n_tokens, 1, bits, group, window, bytes_per_element)
+    return reference.quantized_cache_bytes(
+        config, n_tokens, 1, bits, group, window, bytes_per_element
+    )
 
 
 def bytes_of_cut_groups(
@@ -674,7 +686,9 @@ def bytes_of_cut_groups(
 ):
     heads = 2 * config.n_layers * batch * config.n_kv_heads
     codes = max(0, n_tokens - window)
-    right = quantized_cache_bytes(config, n_tokens, batch, bits, group, window, bytes_per_element)
+    right = reference.quantized_cache_bytes(
+        config, n_tokens, batch, bits, group, window, bytes_per_element
+    )
     return right._replace(codes=heads * codes * config.head_dim * bits // 8)
 
 
@@ -930,7 +944,7 @@ BUGS = [
         _GROUPS,
         "window_one_short",
         "A group is quantized while one token of it still belongs to the window.",
-        "off by one",
+        "writes",
         "a window that is one token too short",
         QuantizedKVCache=WindowOneShort,
     ),
@@ -1153,9 +1167,9 @@ BUGS = [
     _bug(
         _BYTES,
         "keeps_the_originals",
-        "The originals are kept as well, just in case.",
+        "The original keys are kept as well, just in case.",
         "form",
-        "a cache that keeps the originals beside the codes",
+        "a cache that keeps original keys beside their codes",
         QuantizedKVCache=KeepsTheOriginals,
     ),
     _bug(

@@ -150,8 +150,9 @@ def draw_shared_steps(
         f"Heat maps of {x.shape[0]} tokens by {x.shape[1]} channels. Left, keys, in which two channels "
         f"may stand out. Middle and right, errors of {bits} bits as a part of the channel's usual size: "
         f"{channel:.0f} % with a step for each channel, {token:.0f} % with a step for each token.",
-        f"{bits} bits, one pair of channels {factor:g} times as large. Error in per cent of what a channel "
-        f"usually says: {channel:.0f} % with a step for each channel, {token:.0f} % for each token.",
+        f"{bits} bits, one pair of channels {factor:g} times as large. Error in per cent of what a "
+        f"channel usually says: {channel:.0f} % with a step for each channel, {token:.0f} % for each "
+        f"token.",
     )
 
 

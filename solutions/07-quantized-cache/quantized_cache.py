@@ -10,7 +10,7 @@
 #
 # * turn numbers into small codes and back, and say how far off they may be,
 # * build a KV cache that keeps codes, and count every byte of it,
-# * say along which axis keys share a step, and show what happens along the other.
+# * say along which axis keys share a step, and what happens along the other.
 #
 # **Time:** 75 minutes. **Points:** 10. **Needs:** lesson 03; its answers are given.
 #
@@ -58,14 +58,14 @@ story = MiniGPT.from_weights("story")
 # %% [markdown]
 # ## The picture
 #
-# You know the idea from weights: the same 70 billion numbers, in fewer bits each.
+# You know it from weights: the same 70 billion numbers, in fewer bits each.
 
 # %%
 bits_of = {"fp32": 32, "fp16": 16, "int8": 8, "int4": 4, "int2": 2}
 show(draw_weights({name: 70e9 * bits / 8 / 1e9 for name, bits in bits_of.items()}))
 
 # %% [markdown]
-# And this is what happens to a few numbers with 2 bits, so four codes, 0 to 3.
+# And a few numbers with 2 bits, so four codes, 0 to 3:
 
 # %%
 show(draw_example())
@@ -78,27 +78,25 @@ show(draw_example())
 # > this sentence leaves out?
 #
 # <details><summary>Answer</summary>
-# Each row keeps its step and its lowest number, 16 bits each. For rows of 64 numbers that is half a bit
-# a number: 4.5 bits, 3.56 times less than fp16 and not 4.
+# Each row's step and lowest number, 16 bits each. For rows of 64 numbers that is half a bit a number:
+# 4.5 bits, so 3.56 times less and not 4.
 # </details>
 #
 # ## 1 · Codes
 #
 # *Difficulty 2 of 5 · importance 5 of 5 · 12 minutes*
 #
-# `quantize` turns every vector along `dim` into codes with a step and a zero of its own; `dequantize`
-# turns them back. A code stands for `zero + scale · code`. Let the codes reach from a vector's lowest to
-# its highest number (*asymmetric*), or equally far to both sides of 0 (*symmetric*). Both pass.
-#
-# What is asked:
+# `quantize` gives every vector along `dim` its own step and zero; a code stands for
+# `zero + scale · code`. Codes may reach from a vector's lowest to its highest number (*asymmetric*), or
+# equally far to both sides of 0 (*symmetric*). Both pass. Asked is:
 #
 # * every number comes back within **half a step**,
 # * codes are `uint8`, from 0 to 2^bits - 1,
-# * a vector of equal numbers has no range. Its step is then not 0: take `torch.finfo(dtype).tiny` as
-#   the smallest. (In float16 a step can vanish although the numbers do not.)
+# * no step is below `torch.finfo(dtype).tiny`: equal numbers have no range, and in float16 a step can
+#   vanish although the numbers do not.
 #
-# **The common wrong answer** cuts off instead of rounding (`.to(torch.uint8)` does). The error is then up
-# to a whole step, always to the same side.
+# **The common wrong answer** cuts off (`.to(torch.uint8)` does) instead of rounding: errors of up to a
+# step, all to one side.
 #
 # <details><summary>Hint 1: the idea</summary>
 # How many steps lie between 2^bits codes? How many steps is a number away from zero's place?
@@ -179,12 +177,11 @@ show(draw_half_step(quantize, dequantize, bits=2))
 #
 # *Difficulty 2 of 5 · importance 3 of 5 · 8 minutes*
 #
-# The smallest thing a tensor holds is a byte. A 4-bit code that lies in one alone saves nothing. So two
-# neighbours share it: the **first** in the low four bits, the second in the high four. Codes 1 and 2
-# become 2 · 16 + 1 = 33.
+# A 4-bit code alone in a byte saves nothing. So two neighbours share one: the **first** in the low four
+# bits, the second in the high four. Codes 1 and 2 become 2 · 16 + 1 = 33.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Moving a code up by four bits multiplies it by 16. What undoes that, and what cuts off the rest?
+# Four bits up is times 16. What undoes that, and what cuts off the rest?
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # (…, n) → (…, n/2): every other code from 0, every other from 1. Back: stack to (…, n/2, 2), flatten.
@@ -227,9 +224,9 @@ grade("quantized_cache.two_codes_share_a_byte", globals())
 # %% [markdown]
 # ## 3 · Who shares a step?
 #
-# Keys of one head are a table: tokens down, channels across. In large models a few key channels are
-# ten or more times as large as the others, at every token. Ours has none, so we put a pair in (and
-# make the queries as much smaller: not one logit moves).
+# Keys of one head are a table: tokens down, channels across. In large models a few channels are ten
+# times as large as the others, at every token. Ours has none, so we put a pair in (and make the queries
+# as much smaller: no logit moves).
 #
 # > **Predict.** One channel is 20 times as large. A step for each *token* spans all its channels. What
 # > is left of the small ones? And if each *channel* has its step?
@@ -246,8 +243,8 @@ share_a_step(story, quantize, dequantize)
 #
 # *Difficulty 4 of 5 · importance 5 of 5 · 25 minutes*
 #
-# Tokens arrive one by one, and a group is not complete at once. So the newest tokens wait in full
-# precision, and what is rounded is rounded once in its life:
+# A group is not complete at once. So the newest tokens wait in full precision, and what is rounded is
+# rounded once in its life:
 #
 # | tokens, oldest first | kept as |
 # |---|---|
@@ -255,20 +252,18 @@ share_a_step(story, quantize, dequantize)
 # | the rest: `window` … `window + group - 1` tokens | as they came, in `recent` |
 # | appended, not yet advanced | as they came, in `pending` |
 #
-# * `append` changes nothing that lasts. It notes the new tokens in `pending[layer]` and returns all: old
+# * `append` changes nothing that lasts: it notes the new tokens in `pending[layer]` and returns all, old
 #   groups as their codes say, the rest exactly.
-# * `advance` moves pending tokens into `recent`, and each group that is now complete from there into the
-#   stores. Where a block ends must make no difference.
+# * `advance` moves pending tokens into `recent`, and complete groups from there into the stores. Where a
+#   block ends must make no difference.
 # * `truncate` may cut a group. Its originals are gone, so its first tokens go back to `recent` as they
-#   were read. If that group fills again, they are rounded a second time.
+#   were read; if the group fills again, they are rounded a second time.
 #
-# `GroupStore` (in `course/quantized.py`) is given. It packs and keeps groups of all layers:
-# `write(first, quantized)` takes codes (L, B, G, n, group, D), `read(layer, n)` gives the first n groups
-# of one layer, (B, G, n, group, D).
+# `GroupStore` is given (`course/quantized.py`): `write(first, quantized)` packs and keeps codes
+# (L, B, G, n, group, D); `read(layer, n)` gives the first n groups of a layer, (B, G, n, group, D).
 #
 # <details><summary>Hint 1: the idea</summary>
-# When S tokens are held, how many groups are complete and outside the window? Only this number decides
-# what is codes. Never count within a block.
+# When S tokens are held, how many groups are complete and outside the window? Only this number counts.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # <code>recent</code> (2, L, B, G, room, D): keys, then values. A group of keys: quantize along -2 of
@@ -441,8 +436,7 @@ grade("quantized_cache.quantized_cache_can_go_back", globals())
 #
 # *Difficulty 2 of 5 · importance 4 of 5 · 8 minutes*
 #
-# Three items: codes, scales (with their zeros), and the window, which is room for the most tokens that
-# ever wait there.
+# Codes, scales (with zeros), and the window: room for the most tokens that ever wait there.
 #
 # <details><summary>Hint 1: the idea</summary>
 # How many groups are codes when n tokens are held? What does one group of one head keep?
@@ -511,15 +505,15 @@ for name, config, n_tokens in (
     show(draw_cache_bytes(caches))
 
 # %% [markdown]
-# With groups of 64 and heads at least 64 wide, int8 is 1.88 times smaller than fp16 or better, and int4
-# 3.56 times. Our story model's heads are 16 wide: each value vector pays 32 bits of scale for 16 codes.
+# With groups of 64 and heads at least 64 wide, int8 is at least 1.88 times smaller than fp16, and int4
+# 3.56 times. Our heads are 16 wide: each value vector pays 32 bits of scale and zero for 16 codes.
 #
 # ## 6 · What it costs in words
 #
-# Held-out stories go through your cache, eight tokens at a time. Look at your prediction.
+# Held-out stories go through your cache, eight tokens at a time.
 
 # %%
-stories, sizes = held_out(50), {"group": 16, "window": 16}
+stories, sizes = held_out(40), {"group": 16, "window": 16}
 
 
 def measure(model, new_cache):
@@ -539,13 +533,12 @@ plain = {"keys per channel": [measure(story, per_channel(bits)) for bits in (8, 
 show(draw_quality((8, 4, 2), plain, full))
 
 # %% [markdown]
-# Eight bits cost nothing that you can count, four next to nothing, and even with two it answers nearly
-# all. Large models agree: llama.cpp's 8-bit cache raises perplexity by 0.0046 (PR 7412).
+# Eight bits cost nothing that shows, four next to nothing; even with two it answers nearly all. In large
+# models, too: llama.cpp's 8-bit cache raises perplexity by 0.0046 (PR 7412).
 #
 # ## 7 · Outliers
 #
-# Now the same model with one pair of key channels 20 times as large in every head. At full precision it
-# says the same words.
+# Now with one pair of key channels 20 times as large in every head. At full precision not a word changes.
 #
 # > **Predict.** Keys per channel or per token, 4 bits and 2: which of the four loses its memory?
 
@@ -559,38 +552,37 @@ show(draw_quality((8, 4, 2), both, measure(loud, lambda b, n: KVCache(story.conf
 
 # %% [markdown]
 # Per channel nothing changed: the large channel has its own step. Per token it sets the step for all.
-# KIVI found the same in real models: at 2 bits a 13B model keeps 63.5 of 66.4 points (CoQA); with keys per
-# token, 52.9.
+# KIVI found the same in real models: at 2 bits a 13B model keeps 63.5 of 66.4 points (CoQA); with keys
+# per token, 52.9.
 #
 # ## 8 · Smaller, and slower
 #
-# Your `append` dequantizes *everything*, then attends. At rest the cache is small. At each step it is
-# written out in full once more, and that takes longer than reading a plain one: on two CPU cores and
-# 32,768 tokens 136 ms against 19, most of it for fresh memory. Common libraries do the same.
+# Your `append` dequantizes *everything*, then attends. At rest the cache is small; at each step all of
+# it is written out in full. That takes longer than reading a plain cache: at 32,768 tokens 136 ms on our
+# CPU instead of 19, most of it for fresh memory. Common libraries do the same.
 #
-# The cure is a *tiled read*: take a block of a few thousand tokens, dequantize it into one small scratch
-# that is used again and again, add its part to the softmax's running sums, go on. Nothing large is ever
-# written. The same step then takes 16 ms. On a GPU one kernel does it, with the scratch in registers.
+# The cure is a *tiled read*: dequantize a few thousand tokens into a small scratch that is used again and
+# again, add their part to the softmax's running sums, go on. Nothing large is written, and the step
+# takes 16 ms. On a GPU one kernel does it, with the scratch in registers.
 #
 # ## Check yourself
 #
 # <details><summary>8 bits, numbers from -1 to 1. How far off is one at most?</summary>
-# Half of 2 / 255: 0.004. <em>Common wrong answer:</em> 1 / 256 of the number itself. The error does not
-# shrink with the number; small numbers suffer most.
+# Half of 2 / 255: 0.004. <em>Common wrong answer:</em> 1 / 256 of the number. Small numbers are as far
+# off as large ones.
 # </details>
 # <details><summary>Why are keys not rounded as they come?</summary>
 # A step along the tokens needs the tokens. <em>Common wrong answer:</em> "to save time". A growing group
-# would have to be rounded again at every step, and errors add up.
+# would be rounded again at every step, and errors add up.
 # </details>
 # <details><summary>Groups of 8 instead of 64: smaller errors. What is the price?</summary>
 # 32 bits for 8 codes: 4-bit keys then take 8 bits each. <em>Common wrong answer:</em> none.
 # </details>
 # <details><summary>The perplexity did not move. Is the cache right?</summary>
-# Not shown. A cache that stores floats would pass, too. <em>Common wrong answer:</em> yes. Count bytes and
-# levels as well.
+# Not shown. A cache that stores floats would pass, too. <em>Common wrong answer:</em> yes. Count bytes
+# and levels as well.
 # </details>
 #
 # ## Next
 #
-# Small numbers made the cache shorter in bytes; it still grows with every token. **Lesson 08** builds
-# one that does not.
+# Fewer bytes a token, and still more with every token. **Lesson 08** builds a cache that stops growing.

@@ -3,12 +3,14 @@ they were rounded, and that splits, refusals and ways back leave no trace."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 
+from course.cache import CacheFull
 from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
 from course.checks.comparing import outcome
 from course.checks.drawing import draw_split
@@ -37,6 +39,27 @@ def new_cache(student: SimpleNamespace, case: Challenge, max_len: int) -> Any:
     """The student's cache for a case's bits, group and window, and a batch of 3."""
     how = {name: case[name] for name in ("bits", "group", "window")}
     return student.QuantizedKVCache(CONFIG, batch=3, max_len=max_len, **how)
+
+
+def until_refused(steps: Iterable[Callable[[], Any]]) -> tuple[list[Any], Evidence]:
+    """What the steps returned, up to the first that was refused; and how that one ended, in words, or
+    "" where none was."""
+    results = []
+    for step in steps:
+        try:
+            results.append(step())
+        except (CacheFull, ValueError) as error:
+            return results, {"refused_with": type(error).__name__, "stopped": str(error)}
+    return results, {"refused_with": "", "stopped": ""}
+
+
+def feeding(cache: Any, rows: Array, split: list[int]) -> Iterator[Callable[[], Any]]:
+    """Steps that feed rows in blocks, and return what came back and what is held then."""
+    done = 0
+    for n in split:
+        block = rows[..., done : done + n, :]
+        yield lambda block=block: (feed(cache, block), len(cache))
+        done += n
 
 
 def n_groups(case: Challenge, tokens: int) -> int:
@@ -76,8 +99,8 @@ def wrong_read(case: Challenge, rows: Array, layers: list[Array], n_codes: int) 
         kind, token = np.argwhere(~exact[:, n_codes:])[0].tolist()
         return (
             f"{('keys', 'values')[kind]} of token {token + n_codes} came back changed, but of "
-            f"{rows.shape[4]} tokens only the first {n_codes} are in complete groups outside the window. "
-            f"When is a token rounded, and where is it until then?"
+            f"{rows.shape[4]} tokens only the first {n_codes} are in complete groups outside the "
+            f"window. When is a token rounded, and where is it until then?"
         )
     far = np.argwhere(~(np.abs(got - rows).max(axis=(1, 2, 3, 5)) <= np.abs(rows).max()))
     if len(far):
@@ -117,19 +140,23 @@ def draw_groups(seed: int) -> Challenge:
 def probe_groups(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     results = []
     for case in challenge["cases"]:
-        cache, done = new_cache(student, case, sum(case["split"])), 0
-        reads, lengths = [], [len(cache)]
-        for n in case["split"]:
-            reads.append(feed(cache, case["rows"][..., done : done + n, :]))
-            lengths.append(len(cache))
-            done += n
-        results.append({"reads": reads, "lengths": lengths})
+        cache = new_cache(student, case, sum(case["split"]))
+        before = len(cache)
+        seen, ended = until_refused(feeding(cache, case["rows"], case["split"]))
+        lengths = [before, *(length for _, length in seen)]
+        results.append({"reads": [read for read, _ in seen], "lengths": lengths, **ended})
     return {"results": results}
 
 
 def judge_groups(challenge: Challenge, evidence: Evidence) -> Verdict:
     for case, result in zip(challenge["cases"], evidence["results"], strict=True):
         split, done = case["split"], 0
+        if result["refused_with"]:
+            return failed(
+                f"{name_of(case)}, a cache of {sum(split)} places and blocks of {split}: block "
+                f"{len(result['reads']) + 1} was refused, {result['refused_with']}: {result['stopped']}. "
+                f"Is there no room for it?"
+            )
         if result["lengths"] != [sum(split[:i]) for i in range(len(split) + 1)]:
             return failed(
                 f"{name_of(case)}, blocks of {split}: len(cache) went {result['lengths']}. Which method "
@@ -241,19 +268,26 @@ def probe_splits(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """After each split, what is read with the last token; and every read of the single steps."""
     rows, final, steps = challenge["rows"], [], []
     for split in challenge["splits"]:
-        cache, done, reads = new_cache(student, challenge, rows.shape[4]), 0, []
-        for n in split:
-            reads.append(feed(cache, rows[..., done : done + n, :]))
-            done += n
-        final.append(feed(cache, rows[..., done:, :]))
+        cache = new_cache(student, challenge, rows.shape[4])
+        seen, ended = until_refused(feeding(cache, rows, [*split, 1]))
+        if ended["refused_with"]:
+            return {"final": final, "steps": [], **ended}
+        reads = [read for read, _ in seen]
+        final.append(reads[-1])
         steps = reads if split == challenge["splits"][1] else steps
-    return {"final": final, "steps": [*steps, final[1]]}
+    return {"final": final, "steps": steps, **ended}
 
 
 def judge_splits(challenge: Challenge, evidence: Evidence) -> Verdict:
     rows, group = challenge["rows"], challenge["group"]
     near = SAME * float(np.abs(rows).max())
     n = rows.shape[4] - 1
+    if evidence["refused_with"]:
+        split = challenge["splits"][len(evidence["final"])]
+        return failed(
+            f"{name_of(challenge)}, a cache of {n + 1} places, blocks of {split} and one token more: "
+            f"{evidence['refused_with']}: {evidence['stopped']}. Is there no room for them?"
+        )
     for split, layers in zip(challenge["splits"], evidence["final"], strict=True):
         if problem := wrong_read(challenge, rows, layers, n_groups(challenge, n) * group):
             return failed(f"{name_of(challenge)}, {n} tokens in blocks of {split}: {problem}")
@@ -264,8 +298,8 @@ def judge_splits(challenge: Challenge, evidence: Evidence) -> Verdict:
             kind, token = bad[0][0], bad[:, 4].min()
             return failed(
                 f"{name_of(challenge)}: the same {n} tokens in one block and in blocks of {split} left "
-                f"other numbers, the first of them at token {token} ({('keys', 'values')[kind]}). What in "
-                f"your cache depends on where a block ends?"
+                f"other numbers, the first of them at token {token} ({('keys', 'values')[kind]}). What "
+                f"in your cache depends on where a block ends?"
             )
     if len(evidence["steps"]) != n + 1:
         return failed(f"{len(evidence['steps'])} single steps came back, not {n + 1}.")
@@ -319,10 +353,10 @@ def probe_refusals(student: SimpleNamespace, challenge: Challenge) -> Evidence:
         came[name] = outcome(lambda bad=bad: cache.append(0, *bad))
     cache.append(0, *good)  # and the forward pass goes no further: nobody calls advance
     length = len(cache)
-    rest = feed(cache, rows[..., held:-1, :])
-    last = feed(cache, rows[..., -1:, :])
+    seen, ended = until_refused(feeding(cache, rows[..., held:, :], [room - 1, 1]))
     came["one more"] = outcome(lambda: cache.append(0, *block[:, :, :, :1]))
-    return {"came": came, "lengths": [length, len(cache)], "reads": [rest, last]}
+    lengths = [length, len(cache)]
+    return {"came": came, "lengths": lengths, "reads": [read for read, _ in seen], **ended}
 
 
 def judge_refusals(challenge: Challenge, evidence: Evidence) -> Verdict:
@@ -338,6 +372,12 @@ def judge_refusals(challenge: Challenge, evidence: Evidence) -> Verdict:
         ("NaN value", "a value that is NaN", "ValueError"),
         ("one more", f"one more, after {room} that fit", "CacheFull"),
     ):
+        if name == "one more" and evidence["refused_with"]:
+            return failed(
+                f"{case}; some appends were refused, one was never advanced. Then {room} tokens that "
+                f"fit: {evidence['refused_with']}: {evidence['stopped']}. What did an append leave "
+                f"behind that did not count?"
+            )
         if evidence["came"][name] != wanted:
             return failed(f"{case}, append {asked}: {evidence['came'][name]}, wanted is {wanted}.")
     if evidence["lengths"] != [held, n]:
@@ -385,20 +425,21 @@ def probe_ways_back(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     cache = new_cache(student, challenge, n + challenge["group"] + 1)
     feed(cache, rows)
     refused = [outcome(lambda back=back: cache.truncate(back)) for back in (n + 1, -1)]
-    cache.truncate(challenge["near"])
-    lengths = [len(cache)]
-    near = feed(cache, others[..., challenge["near"] : n, :])
-    after = feed(cache, others[..., n : n + 1, :])
-    cache.truncate(challenge["far"])
-    lengths.append(len(cache))
-    far = feed(cache, others[..., challenge["far"] : n, :])
-    again = feed(cache, others[..., n : n + 1, :])
-    cache.reset()
-    lengths.append(len(cache))
-    fresh = feed(cache, others[..., :n, :])
-    fresh_after = feed(cache, others[..., n : n + 1, :])
-    reads = [near, after, far, again, fresh, fresh_after]
-    return {"refused": refused, "lengths": lengths, "reads": reads}
+    lengths: list[int] = []
+
+    def back(to: int) -> None:
+        cache.truncate(to) if to else cache.reset()
+        lengths.append(len(cache))
+
+    def steps() -> Iterable[Callable[[], Any]]:
+        for to in (challenge["near"], challenge["far"], 0):
+            yield lambda to=to: back(to)
+            yield lambda to=to: feed(cache, others[..., to:n, :])
+            yield lambda: feed(cache, others[..., n : n + 1, :])
+
+    came, ended = until_refused(steps())
+    reads = [read for read in came if read is not None]
+    return {"refused": refused, "lengths": lengths, "reads": reads, **ended}
 
 
 def judge_ways_back(challenge: Challenge, evidence: Evidence) -> Verdict:
@@ -408,10 +449,17 @@ def judge_ways_back(challenge: Challenge, evidence: Evidence) -> Verdict:
     for back, came in zip((n + 1, -1), evidence["refused"], strict=True):
         if came != "ValueError":
             return failed(f"{case}: truncate({back}): {came}, wanted is ValueError.")
-    if evidence["lengths"] != [near, far, 0]:
+    for to, length in zip((near, far, 0), evidence["lengths"], strict=False):
+        if length != to:
+            call = f"truncate({to})" if to else "reset()"
+            return failed(
+                f"{case}, after {call}: len(cache) is {length}. Which tokens should stay?"
+            )
+    if evidence["refused_with"] or len(evidence["lengths"]) != 3:
         return failed(
-            f"{case}: after truncate({near}), truncate({far}) and reset() len(cache) was "
-            f"{evidence['lengths']}."
+            f"{case}, truncate({near}), truncate({far}), reset(), and tokens up to {n + 1} after each: "
+            f"after {len(evidence['reads'])} blocks {evidence['refused_with']}: {evidence['stopped']}. "
+            f"What is still counted?"
         )
     if len(evidence["reads"]) != 6:
         return failed("A part of what was asked for did not come back.")
