@@ -122,6 +122,11 @@ def quantize_to_int64(x, bits, dim):
     return q._replace(codes=q.codes.long())
 
 
+def quantize_with_steps_in_float32(x, bits, dim):
+    q = reference.quantize(x, bits, dim)
+    return q._replace(scale=q.scale.float(), zero=q.zero.float())
+
+
 def quantize_one_code_too_many(x, bits, dim):
     check_quantizable(x, bits, dim)
     low, high = _range(x, dim)
@@ -833,6 +838,14 @@ BUGS = [
         "form",
         "codes of 8 bytes each",
         quantize=quantize_to_int64,
+    ),
+    _bug(
+        _CODES,
+        "quantize_with_steps_in_float32",
+        "Steps and zeros are float32 whatever came in: twice the bytes that are billed.",
+        "form",
+        "steps of another dtype than the numbers",
+        quantize=quantize_with_steps_in_float32,
     ),
     _bug(
         _CODES,

@@ -96,6 +96,13 @@ def wrong_form(case: Challenge, result: Evidence) -> str | None:
                 f"{name_of(case)}: {name} has shape {result[name].shape}; one number for each vector "
                 f"along the dim would be {steps}. Which numbers share a step?"
             )
+        if result[name].dtype != case["x"].dtype:
+            return f"{name_of(case)}: {name} is {result[name].dtype}, wanted is the dtype of x."
+        if not np.isfinite(result[name]).all():
+            return (
+                f"{name_of(case)}: {name} holds NaN or infinity. What is divided by what when all "
+                f"numbers of a vector are the same?"
+            )
     return None
 
 
@@ -233,7 +240,7 @@ def judge_flat(challenge: Challenge, evidence: Evidence) -> Verdict:
         if problem:
             return failed(f"{case['name'].capitalize()}. {problem}")
         x, back, scale = (a.astype(float) for a in (case["x"], result["back"], result["scale"]))
-        if not (np.isfinite(back).all() and np.isfinite(scale).all()):
+        if not np.isfinite(back).all():
             return failed(
                 f"{case['name'].capitalize()}: {name_of(case)}. NaN or infinity came back (step "
                 f"{scale.flat[0]:.3g}). What is divided by what when all numbers are the same?"
