@@ -340,6 +340,18 @@ class SwapsTheAxes(QuantizedKVCache):
         )
 
 
+class KeysByTokenIntoTheStore(QuantizedKVCache):
+    def advance(self, n):
+        _checked(self, n)
+        _advance(self, n, keys=lambda x, bits: quantize(x, bits, -1))
+
+
+class ValuesByChannelIntoTheStore(QuantizedKVCache):
+    def advance(self, n):
+        _checked(self, n)
+        _advance(self, n, values=lambda x, bits: quantize(x, bits, -2))
+
+
 def _store(cache, dim, dtype, bits=None):
     """A store as the cache has it, with another axis, dtype or number of bits."""
     room = max(0, cache.max_len - cache.window) // cache.group
@@ -440,7 +452,7 @@ class RoundsAgainAtEveryStep(QuantizedKVCache):
         _checked(self, n)
         layers = [torch.stack(self.pending[layer]) for layer in range(self.config.n_layers)]
         new = torch.stack(layers, dim=1)[..., :n, :]
-        old = getattr(self, "rows", new[..., :0, :])[..., : self.length, :]
+        old = getattr(self, "rows", new[..., :0, :])[..., : self.length, :].to(self.dtype)
         rows = torch.cat([old, new], dim=4).clone()
         self.length, self.pending = self.length + n, {}
         end = max(0, self.length - self.window)
@@ -450,12 +462,12 @@ class RoundsAgainAtEveryStep(QuantizedKVCache):
             for kind, dim in ((0, -2), (1, -1)):
                 back = dequantize(quantize(groups[kind], self.bits, dim))
                 rows[kind, ..., start:end, :] = back.flatten(3, 4)
-        self.rows = rows
+        self.rows = rows.double()  # more than anybody else keeps, so that its bytes are its own
 
     def append(self, layer, k, v):
         super().append(layer, k, v)
         old = getattr(self, "rows", torch.stack([k, v])[:, None, :, :, :0])[..., : self.length, :]
-        old = old[:, layer] if self.length else torch.stack([k, v])[..., :0, :]
+        old = old[:, layer].to(self.dtype) if self.length else torch.stack([k, v])[..., :0, :]
         both = torch.cat([old, torch.stack([k, v])], dim=3)
         return both[0], both[1]
 
@@ -580,6 +592,13 @@ class KeepsTheOriginals(QuantizedKVCache):
         kept = [k.clone() for k, _ in self.pending.values()]
         self.originals = [*getattr(self, "originals", []), *kept]
         super().advance(n)
+
+
+class StaysPending(QuantizedKVCache):
+    def advance(self, n):
+        pending = dict(self.pending)
+        super().advance(n)
+        self.pending = pending
 
 
 class CountsNoWindow(QuantizedKVCache):
@@ -1003,6 +1022,22 @@ BUGS = [
     ),
     _bug(
         _AXES,
+        "keys_by_token_into_the_store",
+        "Keys are quantized along the channels, and the store has room for a step a channel.",
+        "rounding",
+        "keys that are quantized along their channels, for which the store has no steps",
+        QuantizedKVCache=KeysByTokenIntoTheStore,
+    ),
+    _bug(
+        _AXES,
+        "values_by_channel_into_the_store",
+        "Values are quantized along the tokens, and the store has room for a step a token.",
+        "rounding",
+        "values that are quantized along the tokens, for which the store has no steps",
+        QuantizedKVCache=ValuesByChannelIntoTheStore,
+    ),
+    _bug(
+        _AXES,
         "values_by_channel",
         "Values share a step across tokens, so a loud token drowns the others.",
         "rounding",
@@ -1184,6 +1219,14 @@ BUGS = [
         "form",
         "a cache that keeps original keys beside their codes",
         QuantizedKVCache=KeepsTheOriginals,
+    ),
+    _bug(
+        _BYTES,
+        "stays_pending",
+        "What was appended stays pending when it is counted, so the last block is kept twice.",
+        "state",
+        "a last block that stays pending after it was counted",
+        QuantizedKVCache=StaysPending,
     ),
     _bug(
         _BYTES,

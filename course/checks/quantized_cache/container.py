@@ -53,6 +53,13 @@ def until_refused(steps: Iterable[Callable[[], Any]]) -> tuple[list[Any], Eviden
     return results, {"refused_with": "", "stopped": ""}
 
 
+def how_it_ended(ended: Evidence) -> str:
+    """What refused a step, and a question."""
+    full = ended["refused_with"] == "CacheFull"
+    question = "Is there no room for it?" if full else "Who was given what there?"
+    return f"{ended['refused_with']}: {ended['stopped']}. {question}"
+
+
 def feeding(cache: Any, rows: Array, split: list[int]) -> Iterator[Callable[[], Any]]:
     """Steps that feed rows in blocks, and return what came back and what is held then."""
     done = 0
@@ -131,8 +138,7 @@ def draw_groups(seed: int) -> Challenge:
     for group, window in ((4, 4), (5, 3), (3, 0), (1, 2)):
         first = window + int(rng.integers(1, 4)) * group - len(cases) % 2 * (group > 1)
         split = [first, group, 2 * group, 1]
-        bits = int(rng.choice([4, 8]))
-        case = {"bits": bits, "group": group, "window": window, "split": split}
+        case = {"bits": 8, "group": group, "window": window, "split": split}
         cases.append({**case, "rows": draw_rows(rng, sum(split))})
     return {"cases": cases}
 
@@ -154,8 +160,7 @@ def judge_groups(challenge: Challenge, evidence: Evidence) -> Verdict:
         if result["refused_with"]:
             return failed(
                 f"{name_of(case)}, a cache of {sum(split)} places and blocks of {split}: block "
-                f"{len(result['reads']) + 1} was refused, {result['refused_with']}: {result['stopped']}. "
-                f"Is there no room for it?"
+                f"{len(result['reads']) + 1} was refused. {how_it_ended(result)}"
             )
         if result["lengths"] != [sum(split[:i]) for i in range(len(split) + 1)]:
             return failed(
@@ -259,7 +264,7 @@ def draw_splits(seed: int) -> Challenge:
     rng = np.random.default_rng(seed)
     group, window = [(4, 3), (3, 3), (5, 2), (3, 1)][seed % 4]
     n = window + 3 * group + int(rng.integers(0, group))
-    case = {"bits": int(rng.choice([2, 4])), "group": group, "window": window}
+    case = {"bits": 8, "group": group, "window": window}
     splits = [[n], [1] * n, draw_split(rng, n)]
     return {**case, "rows": draw_rows(rng, n + 1, spread=0.7), "splits": splits}
 
@@ -286,7 +291,7 @@ def judge_splits(challenge: Challenge, evidence: Evidence) -> Verdict:
         split = challenge["splits"][len(evidence["final"])]
         return failed(
             f"{name_of(challenge)}, a cache of {n + 1} places, blocks of {split} and one token more: "
-            f"{evidence['refused_with']}: {evidence['stopped']}. Is there no room for them?"
+            f"{how_it_ended(evidence)}"
         )
     for split, layers in zip(challenge["splits"], evidence["final"], strict=True):
         if problem := wrong_read(challenge, rows, layers, n_groups(challenge, n) * group):
@@ -331,7 +336,7 @@ def draw_refusals(seed: int) -> Challenge:
     rng = np.random.default_rng(seed)
     group, window = [(3, 2), (4, 1)][seed % 2]
     n, room = window + 2 * group - 1, group + 1
-    case = {"bits": 4, "group": group, "window": window, "held": n, "room": room}
+    case = {"bits": 8, "group": group, "window": window, "held": n, "room": room}
     case["abandoned"] = int(rng.integers(1, room))
     return {**case, "rows": draw_rows(rng, n + room)}
 
@@ -413,7 +418,7 @@ def draw_ways_back(seed: int) -> Challenge:
     rng = np.random.default_rng(seed)
     group, window = [(4, 3), (5, 2), (3, 4)][seed % 3]
     n = window + 3 * group
-    case = {"bits": [4, 8][seed % 2], "group": group, "window": window, "held": n}
+    case = {"bits": 8, "group": group, "window": window, "held": n}
     near = n - int(rng.integers(1, window + 1))
     far = group + int(rng.integers(1, group))  # in the second group
     rows, others = draw_rows(rng, n), draw_rows(rng, n + group + 1)
