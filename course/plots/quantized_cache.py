@@ -53,7 +53,7 @@ def draw_example() -> Picture:
 
 def draw_there_and_back(x: np.ndarray, codes: np.ndarray, back: np.ndarray) -> Picture:
     """Heat maps of numbers (rows, columns), their codes and their reconstruction, and the error."""
-    error = back - x
+    error = (back - x).round(9) + 0.0  # no "-0.00"
     low, high = min(x.min(), back.min()), max(x.max(), back.max())
     shown = (
         (x, "original", "viridis", low, high, "{:.2f}"),
