@@ -28,6 +28,10 @@ ASKED = {
         *("attention_flops", "phase_cost", "attainable", "bound_by", "time_on_device"),
     },
     "06-gqa": {"repeat_kv", "grouped_attention", "mean_pool_kv_heads", "max_batch_that_fits"},
+    "07-quantized-cache": {
+        *("quantize", "dequantize", "pack_int4", "unpack_int4"),
+        *("QuantizedKVCache", "quantized_cache_bytes"),
+    },
 }
 MOST_WORDS, CELLS = 1500, range(25, 46)
 

@@ -28,6 +28,7 @@ FAMILIES = {
     "formula": "what belongs into a count, and what it is multiplied by",
     "timing": "when a clock is read, and what is waited for",
     "arguments": "which arguments are refused, and how",
+    "rounding": "how a number becomes a code, and with which others it shares a step",
     "form": "shape and type of a result",
 }
 """What mistakes are about: by this an instructor counts them, over a class and over the lessons."""

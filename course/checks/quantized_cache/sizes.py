@@ -1,0 +1,135 @@
+"""Bytes of a quantized cache: the formula, what the cache reports, and what it really keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+
+from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.counts import plain
+from course.checks.kv_cache.container import DTYPES, feed, stored_bytes
+from course.config import GPTConfig
+from course.quantized import CacheBytes
+
+PARTS = ("codes", "scales", "window")
+
+
+def draw_sizes(seed: int) -> Challenge:
+    """Caches of 8, 4 and 2 bits, one of 1-token groups and one too short for any group."""
+    rng = np.random.default_rng(seed)
+    cases = []
+    for bits, group, tokens in ((8, 5, 40), (4, 4, 30), (2, 7, 33), (4, 1, 12), (8, 16, 13)):
+        heads, kv_heads = 2 * (kv := int(rng.integers(2, 4))), kv
+        c = GPTConfig(40, int(rng.integers(2, 5)), 12 * heads, heads, kv_heads, 64)
+        cases.append(
+            {
+                "config": c.to_dict(),
+                "tokens": tokens + int(rng.integers(0, 5)),
+                "batch": 2 + (seed + len(cases)) // 2 % 2,
+                "bits": bits,
+                "group": group,
+                "window": int(rng.integers(3, 9)),
+                "dtype": ["float32", "float16"][(seed + len(cases)) % 2],
+            }
+        )
+    return {"cases": cases}
+
+
+def probe_sizes(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    results = []
+    for case in challenge["cases"]:
+        c, dtype = GPTConfig(**case["config"]), getattr(torch, case["dtype"])
+        tokens, batch = case["tokens"], case["batch"]
+        how = {name: case[name] for name in ("bits", "group", "window")}
+        formula = student.quantized_cache_bytes(
+            c, tokens, batch, **how, bytes_per_element=DTYPES[case["dtype"]]
+        )
+        cache = student.QuantizedKVCache(c, batch, tokens, **how, dtype=dtype)
+        shape = (2, c.n_layers, batch, c.n_kv_heads, tokens, c.head_dim)
+        feed(cache, np.zeros(shape, np.float32), dtype)
+        results.append(
+            {
+                "formula": parts_of(formula),
+                "reported": plain(cache.nbytes()),
+                "stored": stored_bytes(cache),
+            }
+        )
+    return {"results": results}
+
+
+def parts_of(formula: Any) -> list[Any] | str:
+    """The three numbers; of anything else, what it is."""
+    if not isinstance(formula, CacheBytes):
+        return f"a {type(formula).__name__}"
+    return [plain(part) for part in formula]
+
+
+def counted(case: Challenge) -> list[int]:
+    """Bytes of codes, scales and window: of arrays of the shapes that are stored."""
+    c, group, window = GPTConfig(**case["config"]), case["group"], case["window"]
+    n_groups = len(range(window + group, case["tokens"] + 1, group))  # one more at each of these
+    heads = (2, c.n_layers, case["batch"], c.n_kv_heads)  # of keys and values
+    codes = np.zeros((*heads, n_groups * group, c.head_dim), bool).size * case["bits"] // 8
+    steps = np.zeros((*heads, n_groups, c.head_dim + group), case["dtype"]).nbytes
+    room = min(case["tokens"], window + group - 1)
+    return [codes, steps, np.zeros((*heads, room, c.head_dim), case["dtype"]).nbytes]
+
+
+def sizes_verdict(truth: Callable[[Challenge], list[int]]) -> Callable[..., Verdict]:
+    """Args: truth: bytes of codes, scales and window of a case."""
+
+    def judge(challenge: Challenge, evidence: Evidence) -> Verdict:
+        for case, result in zip(challenge["cases"], evidence["results"], strict=True):
+            wanted, c = truth(case), GPTConfig(**case["config"])
+            sizes = (
+                f"L={c.n_layers}, G={c.n_kv_heads}, D={c.head_dim}, {case['tokens']} tokens, batch "
+                f"{case['batch']}, {case['bits']} bits, group {case['group']}, window {case['window']}, "
+                f"{case['dtype']}"
+            )
+            formula = result["formula"]
+            if not isinstance(formula, list):
+                return failed(
+                    f"{sizes}: quantized_cache_bytes gave {formula}, wanted is a CacheBytes."
+                )
+            for name, got, want in zip(PARTS, formula, wanted, strict=True):
+                if got != want or type(got) is not int:
+                    times = (
+                        f", {got / want:.3g} times" if want and type(got) is int else ", against"
+                    )
+                    return failed(
+                        f"{sizes}: {name} = {got!r}{times} the {want:,} that such a cache keeps. "
+                        f"{QUESTIONS[name]}"
+                    )
+            if result["stored"] != sum(wanted):
+                return failed(
+                    f"{sizes}: your cache keeps tensors of {result['stored']:,} bytes, where codes, "
+                    f"scales and window take {sum(wanted):,}. What is kept twice, or in more bytes "
+                    f"than it needs?"
+                )
+            if result["reported"] != sum(wanted):
+                return failed(
+                    f"{sizes}: nbytes() gives {result['reported']}, and the tensors in your cache "
+                    f"occupy {sum(wanted):,}. What did nbytes() leave out, or count twice?"
+                )
+        return passed("Formula, nbytes() and the tensors really stored agree, part by part.")
+
+    return judge
+
+
+QUESTIONS = {
+    "codes": "Which tokens have codes, and how many codes go into a byte?",
+    "scales": "How many vectors are there in a group, of keys and of values, and what does each need?",
+    "window": "How many tokens can stand in full precision at most, just before a group is complete?",
+}
+
+bytes_match_codes_scales_window = Check(
+    "bytes_match_codes_scales_window",
+    ("quantized_cache_bytes", "QuantizedKVCache"),
+    draw_sizes,
+    probe_sizes,
+    sizes_verdict(counted),
+)

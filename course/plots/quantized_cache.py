@@ -1,0 +1,244 @@
+"""The pictures of lesson 07: numbers and their codes, the half step, bytes, and what the model keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from matplotlib.ticker import EngFormatter
+
+from course.plots.style import BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, Picture, course_style
+from course.quantized import CacheBytes, Quantized
+
+Quantize = Callable[[torch.Tensor, int, int], Quantized]
+Dequantize = Callable[[Quantized], torch.Tensor]
+
+# Worked out by hand: four rows of six numbers, 2 bits, one step a row.
+EXAMPLE = np.array(
+    [
+        [0.10, 0.60, 1.30, 0.70, -0.20, 0.95],
+        [-0.60, 0.25, 0.90, -0.15, 0.60, -0.40],
+        [2.00, 2.80, 5.00, 3.80, 2.30, 4.40],
+        [-1.10, -0.30, -0.80, 0.40, 0.05, -0.55],
+    ]
+)
+_CODES = np.array([[1, 2, 3, 2, 0, 2], [0, 2, 3, 1, 2, 0], [0, 1, 3, 2, 0, 2], [0, 2, 1, 3, 2, 1]])
+_STEPS, _ZEROS = np.array([0.5, 0.5, 1.0, 0.5]), np.array([-0.2, -0.6, 2.0, -1.1])
+
+
+def draw_weights(gigabytes: Mapping[str, float]) -> Picture:
+    """Bytes of a model's weights by the kind of number, in GB."""
+    names, sizes = list(gigabytes), list(gigabytes.values())
+    with course_style():
+        figure, axis = plt.subplots(figsize=(7, 0.36 * len(names) + 0.9))
+        axis.barh(names, sizes, color=[GREY, GREY, *[BLUE] * (len(names) - 2)], height=0.62)
+        for place, size in enumerate(sizes):
+            axis.text(size + 3, place, f"{size:g} GB", va="center")
+        axis.set(xlim=(0, max(sizes) * 1.15), ylim=(len(names) - 0.5, -0.5), xlabel="GB of weights")
+    said = ", ".join(f"{name} {size:g} GB" for name, size in gigabytes.items())
+    return Picture(
+        figure,
+        f"Bars, each half as long as the one above: {said}.",
+        "70 billion weights, in numbers of 32 to 2 bits. The same works for the cache, which no one "
+        "trained and which changes at every token.",
+    )
+
+
+def draw_example() -> Picture:
+    """A few numbers, their 2-bit codes, and what comes back, beside each other."""
+    return draw_there_and_back(EXAMPLE, _CODES, _ZEROS[:, None] + _STEPS[:, None] * _CODES)
+
+
+def draw_there_and_back(x: np.ndarray, codes: np.ndarray, back: np.ndarray) -> Picture:
+    """Heat maps of numbers (rows, columns), their codes and their reconstruction, and the error."""
+    error = (back - x).round(9) + 0.0  # no "-0.00"
+    low, high = min(x.min(), back.min()), max(x.max(), back.max())
+    shown = (
+        (x, "original", "viridis", low, high, "{:.2f}"),
+        (codes, "codes", "cividis", 0, max(1, codes.max()), "{:.0f}"),
+        (back, "reconstruction", "viridis", low, high, "{:.2f}"),
+        (error, "error", "PuOr", -np.abs(error).max(), np.abs(error).max(), "{:+.2f}"),
+    )
+    rows, columns = x.shape
+    with course_style():
+        figure, axes = plt.subplots(
+            2, 2, figsize=(1.1 * columns + 1, 0.62 * rows + 1.4), sharex=True, sharey=True
+        )
+        for axis, (numbers, title, colours, least, most, form) in zip(
+            axes.flat, shown, strict=True
+        ):
+            axis.imshow(numbers, cmap=colours, vmin=least, vmax=most, aspect="auto")
+            axis.set_title(title)
+            axis.set(xticks=range(columns), yticks=range(rows))
+            axis.tick_params(length=0)
+            middle = (least + most) / 2
+            for (row, column), number in np.ndenumerate(numbers):
+                dark = abs(number) > 0.6 * most if title == "error" else number < middle
+                axis.text(
+                    column,
+                    row,
+                    form.format(number),
+                    ha="center",
+                    va="center",
+                    fontsize=8,
+                    color="white" if dark else "black",
+                )
+    return Picture(
+        figure,
+        f"Four heat maps of {rows} by {columns} numbers: the originals, whole numbers from 0 to "
+        f"{codes.max():.0f} as their codes, the reconstruction, which looks nearly alike, and the error, "
+        f"at most {np.abs(error).max():.2f}.",
+        "Each row has its own step and its own zero. What is stored is the codes, and two numbers a "
+        f"row. Largest error here: {np.abs(error).max():.2f}.",
+    )
+
+
+def draw_half_step(quantize: Quantize, dequantize: Dequantize, bits: int = 2) -> Picture:
+    """What comes back, and how far off it is, for numbers from -1 to 1 in a row."""
+    x = torch.linspace(-1, 1, 601)
+    q = quantize(x, bits, 0)
+    back, step = dequantize(q).numpy(), float(q.scale)
+    with course_style():
+        figure, (left, right) = plt.subplots(1, 2, figsize=(8.5, 3.1))
+        left.plot(x, x, color=GREY, lw=1, label="original")
+        left.plot(x, back, color=BLUE, lw=2, label="comes back")
+        left.set(xlabel="number", title=f"{bits} bits: {len(np.unique(back))} levels")
+        left.legend()
+        right.plot(x, back - x.numpy(), color=VERMILION)
+        for side in (-step / 2, step / 2):
+            right.axhline(side, color=GREY, ls="--")
+        right.text(1, step / 2, "half a step", ha="right", va="bottom", color=GREY)
+        right.set(xlabel="number", title="error", ylim=(-step, step))
+    worst = float(np.abs(back - x.numpy()).max())
+    return Picture(
+        figure,
+        f"Left: a staircase of {len(np.unique(back))} levels along the diagonal. Right: the error, a "
+        f"saw tooth, at most {worst:.3f}; dashed lines mark half a step, {step / 2:.3f}.",
+        f"Your quantizer. The step is {step:.3f}; the largest error {worst:.3f}. Nearest levels keep the "
+        "saw tooth between the dashed lines.",
+    )
+
+
+def draw_shared_steps(
+    x: np.ndarray, by_channel: np.ndarray, by_token: np.ndarray, bits: int, factor: float
+) -> Picture:
+    """Keys (tokens, channels) as they are, and the errors that two ways of sharing a step make.
+
+    Args:
+        x: the keys; by_channel, by_token: what came back.
+        factor: by which one channel was made larger.
+    """
+    errors = {"a step for each channel": by_channel - x, "a step for each token": by_token - x}
+    # Errors count as a part of what a channel usually says.
+    usual = np.abs(x).mean(axis=0, keepdims=True)
+    parts = {name: np.abs(error) / usual for name, error in errors.items()}
+    with course_style():
+        figure, axes = plt.subplots(1, 3, figsize=(9.5, 3.4), sharey=True)
+        top = float(np.abs(x).max())
+        first = axes[0].imshow(x, cmap="PuOr", vmin=-top, vmax=top, aspect="auto")
+        axes[0].set(title="keys", ylabel="token", xlabel="channel")
+        figure.colorbar(first, ax=axes[0], shrink=0.8)
+        for axis, (name, part) in zip(axes[1:], parts.items(), strict=True):
+            image = axis.imshow(part, cmap="magma_r", vmin=0, vmax=1, aspect="auto")
+            axis.set(title=f"{name}: {100 * part.mean():.0f} %", xlabel="channel")
+        figure.colorbar(image, ax=axes[1:], shrink=0.8, label="error / usual size")
+    channel, token = (100 * part.mean() for part in parts.values())
+    return Picture(
+        figure,
+        f"Heat maps of {x.shape[0]} tokens by {x.shape[1]} channels. Left, keys, in which two channels "
+        f"may stand out. Middle and right, errors of {bits} bits as a part of the channel's usual size: "
+        f"{channel:.0f} % with a step for each channel, {token:.0f} % with a step for each token.",
+        f"{bits} bits, one pair of channels {factor:g} times as large. Error in per cent of what a "
+        f"channel usually says: {channel:.0f} % with a step for each channel, {token:.0f} % for each "
+        f"token.",
+    )
+
+
+def draw_cache_bytes(caches: Mapping[str, CacheBytes | int]) -> Picture:
+    """Bytes of caches by name: a plain one as a whole number, or codes, scales and window stacked."""
+    units = EngFormatter("B", places=2)
+    colours = {"full precision": GREY, "codes": BLUE, "scales": ORANGE, "window": SKY}
+    with course_style():
+        figure, axis = plt.subplots(figsize=(8, 0.45 * len(caches) + 1.3))
+        for place, size in enumerate(caches.values()):
+            whole = isinstance(size, int)
+            sizes = {"full precision": size} if whole else size._asdict()
+            left = 0
+            for name, part in sizes.items():
+                axis.barh(place, part, left=left, color=colours[name], height=0.6)
+                left += part
+            axis.text(left * 1.01, place, f" {units(left)}", va="center")
+        axis.set_yticks(range(len(caches)), list(caches))
+        largest = max(size if isinstance(size, int) else size.total for size in caches.values())
+        axis.set(xlim=(0, largest * 1.2), ylim=(len(caches) - 0.5, -0.5))
+        axis.xaxis.set_major_formatter(EngFormatter("B"))
+        handles = [plt.Rectangle((0, 0), 1, 1, color=colour) for colour in colours.values()]
+        axis.legend(handles, list(colours), ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    said = "; ".join(
+        f"{name}: {units(size if isinstance(size, int) else size.total)}"
+        for name, size in caches.items()
+    )
+    return Picture(
+        figure,
+        f"Stacked bars of bytes: codes, scales, window. {said}.",
+        "Scales are small change where a vector is long, and half the bill where it is short. The window "
+        "costs the same at any length.",
+    )
+
+
+def draw_quality(
+    bits: Sequence[int],
+    quality: Mapping[str, Sequence[Mapping[str, float]]],
+    full: Mapping[str, float],
+) -> Picture:
+    """Recall and perplexity against bits.
+
+    Args:
+        bits: of the codes, in the order of the results.
+        quality: for each cache by name, what `evaluate` returned for each of these bits.
+        full: what it returned at full precision.
+    """
+    styles = zip(quality.items(), ("o-", "s--"), (BLUE, VERMILION), strict=False)
+    with course_style():
+        figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.3))
+        for (name, results), style, colour in styles:
+            recall = [100 * recall_of(result) for result in results]
+            left.plot(bits, recall, style, color=colour, label=name)
+            right.plot(bits, [r["perplexity"] for r in results], style, color=colour, label=name)
+        left.axhline(100 * recall_of(full), color=GREEN, lw=1, label="full precision")
+        right.axhline(full["perplexity"], color=GREEN, lw=1, label="full precision")
+        left.set(title="Questions answered right", ylim=(0, 104), xlabel="bits of a code")
+        left.yaxis.set_major_formatter(lambda value, _: f"{value:g} %")
+        right.set(title="Perplexity", xlabel="bits of a code", yscale="log")
+        right.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        right.yaxis.set_minor_formatter(lambda value, _: "")
+        top = max(r["perplexity"] for results in quality.values() for r in results)
+        right.set_yticks([1.5, 1.6, 1.7, 1.8] if top < 2 else [1.5, 2, 4, 8, 16, 32, 64])
+        right.set_ylim(full["perplexity"] * 0.95, max(full["perplexity"] * 1.2, top * 1.2))
+        for axis in (left, right):
+            axis.set_xticks(list(bits))
+            axis.invert_xaxis()
+        left.legend(loc="lower left")
+    said = "; ".join(
+        f"{name}: "
+        + ", ".join(
+            f"{n} bits {100 * recall_of(r):.1f} % and {r['perplexity']:.3f}"
+            for n, r in zip(bits, results, strict=True)
+        )
+        for name, results in quality.items()
+    )
+    return Picture(
+        figure,
+        f"Recall and perplexity against bits. Full precision {100 * recall_of(full):.1f} % and "
+        f"{full['perplexity']:.3f}. {said}.",
+        f"Full precision: {100 * recall_of(full):.1f} %, perplexity {full['perplexity']:.3f}. {said}.",
+    )
+
+
+def recall_of(result: Mapping[str, float]) -> float:
+    """The part of all questions, near and far, that was answered right."""
+    counts = {where: result[f"questions_{where}"] for where in ("near", "far")}
+    right = sum(result[f"recall_{where}"] * n for where, n in counts.items() if n)
+    return right / sum(counts.values())

@@ -1,0 +1,172 @@
+"""What every quantized cache of the course is made of: codes with their steps, stored in groups.
+
+Lesson 07 asks for the arithmetic; this file holds the forms that it fills, and what they refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from course.bounds import check_between
+from course.cache import check_cache_sizes
+from course.config import GPTConfig
+
+BITS = (2, 4, 8)
+
+
+class Quantized(NamedTuple):
+    """Numbers as small codes. A code stands for `zero + scale * code`.
+
+    Attributes:
+        codes: uint8, 0 … 2**bits - 1, in the shape of the numbers.
+        scale: the step between neighbouring codes, above 0; one for each vector along `dim`, which has
+            size 1 here.
+        zero: what code 0 stands for; as many as steps.
+        bits: 2, 4 or 8.
+    """
+
+    codes: Tensor
+    scale: Tensor
+    zero: Tensor
+    bits: int
+
+
+class CacheBytes(NamedTuple):
+    """Bytes of a quantized cache by what they are for."""
+
+    codes: int
+    scales: int
+    window: int
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return sum(self)
+
+
+def check_bits(bits: int) -> None:
+    """Raise a ValueError that names the value, unless it is a number of bits that codes can have."""
+    if type(bits) is not int or bits not in BITS:
+        raise ValueError(f"bits must be 2, 4 or 8, got {bits!r}")
+
+
+def check_finite(name: str, x: Tensor) -> None:
+    """Raise a ValueError if a number is NaN or infinite: no step fits a vector with such a one."""
+    if not torch.isfinite(x).all():
+        raise ValueError(f"{name} hold NaN or infinity, which no code can stand for")
+
+
+def check_quantizable(x: Tensor, bits: int, dim: int) -> None:
+    """Raise a ValueError that names the value, unless x can be quantized along dim."""
+    check_bits(bits)
+    if not x.is_floating_point():
+        raise ValueError(f"only floating-point numbers are quantized, got {x.dtype}")
+    if type(dim) is not int or not -x.dim() <= dim < x.dim():
+        raise ValueError(f"x has {x.dim()} dimensions, {tuple(x.shape)}; there is no dim {dim!r}")
+    if x.shape[dim] < 1:
+        raise ValueError(f"x {tuple(x.shape)} has nothing along dim {dim}")
+    check_finite("the numbers", x)
+
+
+def check_codes(codes: Tensor, highest: int) -> None:
+    """Raise a ValueError, unless these are codes 0 … highest, in uint8, an even number of them in
+    the last dimension."""
+    if codes.dtype != torch.uint8 or codes.dim() < 1:
+        raise ValueError(f"codes are uint8, got {codes.dtype} of shape {tuple(codes.shape)}")
+    if codes.shape[-1] % 2:
+        raise ValueError(
+            f"two codes share a byte, so the last dimension must be even, got {tuple(codes.shape)}"
+        )
+    if codes.numel() and int(codes.max()) > highest:
+        raise ValueError(f"codes run from 0 to {highest}, got {int(codes.max())}")
+
+
+def check_quantized_sizes(
+    config: GPTConfig, batch: int, max_len: int, bits: int, group: int, window: int
+) -> None:
+    """Raise a ValueError that names the value, unless a quantized cache of these sizes can be used.
+
+    Args:
+        config, batch, max_len: as of any cache.
+        bits: of a code; the codes of one key must fill whole bytes.
+        group: tokens that are quantized together, at least 1.
+        window: newest tokens that stay as they are, at least; 0 or more.
+    """
+    check_cache_sizes(config, batch, max_len)
+    check_bits(bits)
+    check_between("group", group, 1, 2**31)
+    check_between("window", window, 0, 2**31)
+    if config.head_dim * bits % 8:
+        raise ValueError(
+            f"{config.head_dim} codes of {bits} bits (head width and bits) fill no whole bytes"
+        )
+
+
+def check_appended(pending: Mapping[int, tuple[Tensor, Tensor]], n_layers: int, n: int) -> None:
+    """Raise a ValueError, unless every layer was given at least n tokens since the last advance."""
+    for layer in range(n_layers if n else 0):
+        given = pending[layer][0].shape[2] if layer in pending else 0
+        if given < n:
+            raise ValueError(f"advance({n}), but layer {layer} was given {given} new tokens")
+
+
+class GroupStore:
+    """The storage of quantized keys, or of values, in groups of tokens; allocated once.
+
+    Args:
+        config, batch: sizes.
+        n_groups: room, in groups.
+        group: tokens of a group.
+        bits: of a code; the codes are packed, 8 / bits to a byte.
+        dim: along which the numbers (…, group, D) of a group share a step: -2 gives one step to each
+            channel, -1 one to each token.
+        dtype, device: of scales and zeros; codes are bytes.
+        pack, unpack: two 4-bit codes to a byte, and back.
+    """
+
+    def __init__(
+        self,
+        config: GPTConfig,
+        batch: int,
+        n_groups: int,
+        group: int,
+        bits: int,
+        dim: int,
+        dtype: torch.dtype,
+        device: str | torch.device,
+        pack: Callable[[Tensor], Tensor],
+        unpack: Callable[[Tensor], Tensor],
+    ) -> None:
+        D = config.head_dim
+        places = (config.n_layers, batch, config.n_kv_heads, n_groups)
+        steps = (*places, 1, D) if dim == -2 else (*places, group, 1)
+        self.bits, self._pack, self._unpack = bits, pack, unpack
+        self.codes = torch.zeros((*places, group, D * bits // 8), dtype=torch.uint8, device=device)
+        self.scale = torch.zeros(steps, dtype=dtype, device=device)
+        self.zero = torch.zeros(steps, dtype=dtype, device=device)
+
+    def write(self, first: int, groups: Quantized) -> None:
+        """Store groups from number `first` on, in all layers: codes (L, B, G, n, group, D)."""
+        codes, to = groups.codes, slice(first, first + groups.codes.shape[3])
+        if self.bits == 2:  # two codes of 2 bits are one of 4: the left half and the right half
+            left, right = codes.chunk(2, dim=-1)
+            codes = left + 4 * right
+        self.codes[:, :, :, to] = codes if self.bits == 8 else self._pack(codes)
+        self.scale[:, :, :, to], self.zero[:, :, :, to] = groups.scale, groups.zero
+
+    def read(self, layer: int, n: int) -> Quantized:
+        """The first n groups of one layer: codes (B, G, n, group, D)."""
+        codes = self.codes[layer, :, :, :n]
+        codes = codes if self.bits == 8 else self._unpack(codes)
+        if self.bits == 2:
+            codes = torch.cat([codes % 4, codes // 4], dim=-1)
+        scale, zero = self.scale[layer, :, :, :n], self.zero[layer, :, :, :n]
+        return Quantized(codes, scale, zero, self.bits)
+
+    def nbytes(self) -> int:
+        """Bytes of codes, scales and zeros."""
+        return self.codes.nbytes + self.scale.nbytes + self.zero.nbytes

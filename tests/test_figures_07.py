@@ -1,0 +1,160 @@
+"""Every figure that lesson 07 shows, computed by the lesson's own functions."""
+
+import numpy as np
+import pytest
+import torch
+
+from course.checks.kv_cache.container import feed, stored_bytes
+from course.config import GPTConfig
+from course.evaluation import evaluate, held_out
+from course.minigpt.kv_cache import KVCache, forward_cached, kv_cache_bytes
+from course.minigpt.quantized_cache import (
+    QuantizedKVCache,
+    dequantize,
+    quantize,
+    quantized_cache_bytes,
+)
+from course.model import MiniGPT
+from course.outliers import BothPerToken, through_a_cache, with_outliers
+from course.plots import quantized_cache as plots
+from lessons import COURSE
+
+TEXT = "\n".join(cell.source for cell in COURSE.read("07-quantized-cache").cells)
+STORIES = held_out(40)
+SIZES = {"group": 16, "window": 16}
+
+
+@pytest.fixture(scope="module")
+def story() -> MiniGPT:
+    return MiniGPT.from_weights("story")
+
+
+def measure(model, new_cache) -> tuple[float, float]:
+    """Per cent of the questions that were answered right, and perplexity."""
+    with torch.no_grad():
+        quality = evaluate(through_a_cache(model, forward_cached, new_cache), STORIES)
+    return 100 * plots.recall_of(quality), quality["perplexity"]
+
+
+def per_channel(model, bits):
+    return measure(model, lambda B, n: QuantizedKVCache(model.config, B, n, bits, **SIZES))
+
+
+def per_token(model, bits):
+    def new(B, n):
+        return BothPerToken(lambda: QuantizedKVCache(model.config, B, n, bits, **SIZES))
+
+    return measure(model, new)
+
+
+@pytest.fixture(scope="module")
+def full(story):
+    return measure(story, lambda B, n: KVCache(story.config, B, n))
+
+
+def test_70b_weights_take_280_140_70_35_and_17_5_gb():
+    gigabytes = [70e9 * bits / 8 / 1e9 for bits in (32, 16, 8, 4, 2)]
+    assert gigabytes == [280, 140, 70, 35, 17.5]
+    assert "70e9 * bits / 8 / 1e9" in TEXT
+
+
+def test_the_example_of_the_first_picture_is_what_the_quantizer_gives():
+    q = quantize(torch.from_numpy(plots.EXAMPLE), 2, dim=-1)
+    assert (q.codes.numpy() == plots._CODES).all()
+    assert np.allclose(q.scale.numpy()[:, 0], plots._STEPS)
+    assert np.allclose(q.zero.numpy()[:, 0], plots._ZEROS)
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_no_number_is_off_by_more_than_half_a_step(bits):
+    x = torch.linspace(-1, 1, 4001)
+    q = quantize(x, bits, 0)
+    step = 2 / (2**bits - 1)
+    assert float(q.scale) == pytest.approx(step)
+    error = (dequantize(q) - x).abs().max().item()
+    assert 0.49 * step < error <= 0.5 * step + 1e-6
+    assert len(dequantize(q).unique()) == 2**bits
+
+
+def test_half_a_step_of_8_bits_from_minus_1_to_1_is_0_004():
+    assert f"{2 / 255 / 2:.3f}" == "0.004"
+
+
+@pytest.mark.parametrize("head_dim", [64, 128])
+def test_int8_is_1_88_times_and_int4_3_5_times_smaller_than_fp16_scales_included(head_dim):
+    """The window apart: what is left are complete groups of 64 tokens."""
+    c = GPTConfig(1000, 32, 32 * head_dim, 32, 8, 64, max_seq_len=131_072)
+    plain = kv_cache_bytes(c, 8192)
+    for bits, least in ((8, 1.88), (4, 3.5)):
+        part = quantized_cache_bytes(c, 8192 + 32, bits=bits, group=64, window=32)
+        assert plain / (part.codes + part.scales) >= least
+        assert part.window == kv_cache_bytes(c, 32 + 63)
+
+
+@pytest.mark.parametrize("bits", [8, 4, 2])
+def test_real_storage_has_the_bytes_of_the_formula(bits):
+    """Heads of 64, float16, filled to the last place."""
+    c = GPTConfig(50, 2, 256, 4, 2, 64, max_seq_len=512)
+    cache = QuantizedKVCache(c, 2, 250, bits, dtype=torch.float16)
+    rows = np.random.default_rng(0).normal(size=(2, 2, 2, 2, 250, 64)).astype(np.float32)
+    feed(cache, rows, torch.float16)
+    part = quantized_cache_bytes(c, 250, 2, bits)
+    assert stored_bytes(cache) == cache.nbytes() == part.total == sum(part)
+    if bits < 8:
+        same = kv_cache_bytes(c, 192, 2)  # three groups
+        assert same / (part.codes + part.scales) > {4: 3.5, 2: 6}[bits]
+
+
+def test_the_lesson_says_3_56_times_for_rows_of_64_numbers():
+    assert f"{16 / (4 + 32 / 64):.2f}" == "3.56"
+    assert "3.56" in TEXT
+
+
+@pytest.mark.parametrize(
+    ("bits", "times"), [(8, ("1.91", "1.73")), (4, ("3.66", "3.05")), (2, ("6.74", "4.92"))]
+)
+def test_how_many_times_smaller_an_8b_model_and_ours_become(story, bits, times):
+    llama_8b = GPTConfig(128_256, 32, 4096, 32, 8, 14_336, max_seq_len=131_072)
+    for config, n, said in ((llama_8b, 8192, times[0]), (story.config, 512, times[1])):
+        part = quantized_cache_bytes(config, n, bits=bits)
+        ratio = kv_cache_bytes(config, (n - 32) // 64 * 64) / (part.codes + part.scales)
+        assert f"{ratio:.2f}" == said
+
+
+def test_recall_at_8_bits_is_within_1_point_of_full_precision(story, full):
+    recall, perplexity = per_channel(story, 8)
+    assert abs(recall - full[0]) <= 1
+    assert perplexity == pytest.approx(full[1], rel=1e-3)
+
+
+def test_the_full_cache_answers_everything_4_bits_as_well_and_2_bits_nearly_all(story, full):
+    assert full[0] == 100
+    recall, perplexity = per_channel(story, 4)
+    assert recall > 99.5
+    assert perplexity < 1.002 * full[1]
+    recall, perplexity = per_channel(story, 2)
+    assert 97 < recall < 100
+    assert 1.002 < perplexity / full[1] < 1.03
+
+
+def test_outliers_change_nothing_at_full_precision_nor_with_keys_per_channel(story, full):
+    loud = with_outliers(story, 1, 20)
+    recall, perplexity = measure(loud, lambda B, n: KVCache(loud.config, B, n))
+    assert recall == full[0]
+    assert perplexity == pytest.approx(full[1], rel=1e-4)
+    for bits in (4, 2):
+        assert per_channel(loud, bits) == pytest.approx(per_channel(story, bits), rel=0.005)
+
+
+def test_with_outliers_keys_per_token_lose_the_memory(story):
+    loud = with_outliers(story, 1, 20)
+    (four, _), (two, perplexity) = per_token(loud, 4), per_token(loud, 2)
+    assert four < 95
+    assert two < 20
+    assert perplexity > 5
+
+
+def test_without_outliers_keys_per_token_are_as_good(story):
+    recall, perplexity = per_token(story, 4)
+    assert recall > 99
+    assert perplexity < 1.52 * 1.01
