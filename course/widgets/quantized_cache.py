@@ -45,9 +45,9 @@ def keys_of(model: MiniGPT, layer: int) -> torch.Tensor:
     """Rotated keys of KV head 0 of a layer, for the text, (T, D)."""
     tokens = encode(TEXT)
     positions = torch.arange(tokens.shape[1])
-    x = model.embed(tokens)  # (B, T, C)
+    hidden = model.embed(tokens)  # (B, T, C)
     for block in model.blocks[:layer]:
-        x = x + model.attention_layer(block.attn, block.attn_norm(x), positions)
-        x = x + block.mlp(block.mlp_norm(x))
-    attn, normed = model.blocks[layer].attn, model.blocks[layer].attn_norm(x)
+        hidden = hidden + model.attention_layer(block.attn, block.attn_norm(hidden), positions)
+        hidden = hidden + block.mlp(block.mlp_norm(hidden))
+    attn, normed = model.blocks[layer].attn, model.blocks[layer].attn_norm(hidden)
     return attn.rotate(split_heads(attn.wk(normed), attn.n_kv_heads), positions)[0, 0]

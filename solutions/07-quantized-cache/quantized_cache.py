@@ -40,6 +40,7 @@ from course.quantized import (
 # %%
 from course.checks import quantized_cache as checks
 from course.evaluation import evaluate, held_out
+from course.machine import interleaved, one_thread
 from course.minigpt.kv_cache import KVCache, forward_cached, kv_cache_bytes
 from course.model import MiniGPT
 from course.outliers import BothPerToken, through_a_cache, with_outliers
@@ -48,9 +49,12 @@ from course.plots.quantized_cache import (
     draw_example,
     draw_half_step,
     draw_quality,
+    draw_reads,
     draw_weights,
 )
 from course.plots.style import show
+from course.stored import Stored
+from course.tiled_read import make_scratch, tiled_attention
 from course.widgets.quantized_cache import share_a_step
 
 story = MiniGPT.from_weights("story")
@@ -557,13 +561,39 @@ show(draw_quality((8, 4, 2), both, measure(loud, lambda b, n: KVCache(story.conf
 #
 # ## 8 · Smaller, and slower
 #
-# Your `append` dequantizes *everything*, then attends. At rest the cache is small; at each step all of
-# it is written out in full. That takes longer than reading a plain cache: at 32,768 tokens 136 ms on our
-# CPU instead of 19, most of it for fresh memory. Common libraries do the same.
+# Your `append` dequantizes *everything*, then attends: at rest the cache is small, and at each step all
+# of it is written out. A *tiled read* (`course/tiled_read.py`) spreads a few thousand tokens out in a
+# small scratch, adds their part to the softmax's running sums, and overwrites them with the next.
 #
-# The cure is a *tiled read*: dequantize a few thousand tokens into a small scratch that is used again and
-# again, add their part to the softmax's running sums, go on. Nothing large is written, and the step
-# takes 16 ms. On a GPU one kernel does it, with the scratch in registers.
+# > **Predict.** 8-bit codes are a quarter of the bytes. Which of the two beats plain floats?
+
+# %%
+G, S, D = 4, 8192, 128
+q, (k, v) = torch.randn(1, 4 * G, 1, D), torch.randn(2, 1, G, S // 64, 64, D)  # groups of 64 tokens
+keys, values = quantize(k, 8, dim=-2), quantize(v, 8, dim=-1)
+stored = [Stored(x.codes, x.scale, x.zero) for x in (keys, values)]
+scratch = make_scratch(q, stored[0])
+
+
+def attend(k, v):
+    k, v = k.flatten(2, 3), v.flatten(2, 3)  # (1, G, S, D)
+    return (q.view(1, G, 4, D) @ k.mT / D**0.5).softmax(dim=-1) @ v
+
+
+with one_thread():
+    times = interleaved(
+        {
+            "floats": lambda: attend(k, v),
+            "codes, all dequantized": lambda: attend(dequantize(keys), dequantize(values)),
+            "codes, tiled": lambda: tiled_attention(q, *stored, scratch=scratch),
+        },
+        rounds=9,
+    )
+show(draw_reads(times))
+
+# %% [markdown]
+# A CPU pays for each code that it turns into a float, so it saves bytes and hardly time. On a GPU one
+# kernel does both in registers (`course/triton_decode.py`).
 #
 # ## Check yourself
 #
