@@ -26,7 +26,7 @@ from lessons import COURSE
 pytestmark = needs_bubblewrap
 ATTACKS = find_attacks()
 DEADLINES = Deadlines(cell=8, question=4, submission=60)
-LIMITS = sandbox.Limits(memory=1024 * sandbox.MIB)
+LIMITS = sandbox.Limits(memory=1536 * sandbox.MIB)
 FAMILIES = {"in_process", "host", "control_flow", "notebook", "file", "honest"}
 
 

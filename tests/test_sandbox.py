@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import signal
 import site
 import subprocess
@@ -338,7 +339,8 @@ def test_an_old_bubblewrap_is_named():
 def test_the_sandbox_is_whole_for_an_ordinary_user_too():
     """Root lays this Python out where everyone can read it, and steps down."""
     needed = {Path(path).resolve() for path in (sys.base_prefix, sys.prefix, ROOT)}
-    laid_out = ["--tmpfs", str(Path.home())]
+    homes = {str(Path.home()), pwd.getpwuid(os.getuid()).pw_dir}  # $HOME may be another folder
+    laid_out = [word for home in sorted(homes) for word in ("--tmpfs", home)]
     for path in needed:
         for parent in reversed(path.parents[:-1]):
             laid_out += ["--dir", str(parent)]
