@@ -97,7 +97,10 @@ def _blocks(
         """Groups from number `first` on: their codes as floats in the scratch, scale and zero."""
         codes, *steps = (part[:, :, first : first + at_once] for part in stored)
         scale, zero = (step.to(scratch.dtype) for step in steps)
-        return scratch[:, :, : codes.shape[2]].copy_(unpack(codes)), scale, zero
+        shape = scratch[:, :, : codes.shape[2]].shape
+        # A last, shorter block lies without gaps, too: a product would first copy what has some.
+        spread = scratch.view(-1)[: shape.numel()].view(shape)
+        return spread.copy_(unpack(codes)), scale, zero
 
     def weigh(weights: Tensor, first: int) -> Tensor:
         codes, scale, zero = block(values, first)
