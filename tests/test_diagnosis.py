@@ -53,15 +53,15 @@ def test_a_bug_that_nobody_knows_gets_its_own_family_or_no_name(seen, capsys):
     """Leave one out. At its own check a bug is unlike all others, so mostly nothing is said."""
     own, others = shares(OWN, seen, capsys), shares(OTHERS, seen, capsys)
     assert own["wrong"] == others["wrong"] == 0
-    assert own["family"] > 0.01
-    assert others["family"] > 0.05
+    assert own["family"] > 0.03
+    assert others["family"] > 0.12
 
 
 def test_a_known_bug_is_recognised_whatever_the_style_of_the_rest(seen, capsys):
     share = shares(STYLES, seen, capsys)
     assert share["wrong"] == 0
-    assert share["mistake"] > 0.7
-    assert share["nothing"] < 0.2
+    assert share["mistake"] > 0.85
+    assert share["nothing"] < 0.1
 
 
 def shares(case: str, seen, capsys) -> dict[str, float]:

@@ -34,10 +34,15 @@ COMPARING = [
     "gqa.nothing_is_expanded",
     "gqa.pooled_heads_are_means",
 ]
-SEEDS = range(5)
+MANY = "kv_cache.every_split_equals_uncached"
+"""On this one all later lessons build: it is asked with more seeds."""
 DOWN = [TOLERANCE / step for step in (1, 2, 3, 5, 10, 30, 100, 1000)]
 UP = [TOLERANCE * 10**power for power in range(6)]
 Score = Callable[[float], float]
+
+
+def seeds(name: str) -> range:
+    return range(20 if name == MANY else 5)
 
 
 @pytest.fixture
@@ -65,11 +70,11 @@ def scored(monkeypatch) -> Callable[[str, Mapping[str, Any], int], Score]:
 
 
 @pytest.mark.parametrize("name", COMPARING)
-def test_right_answers_pass_at_a_third_of_the_tolerance(name, scored, record_property):
+def test_right_answers_pass_at_a_quarter_of_the_tolerance(name, scored, record_property):
     museum = importlib.import_module(f"autograder.bugs.{name.split('.')[0]}")
     least = {}
     for variant in [Variant("the reference", {}), *museum.VARIANTS]:
-        for seed in SEEDS:
+        for seed in seeds(name):
             score = scored(name, variant.answer, seed)
             lost = next((rung for rung in DOWN if score(rung) < 1), 0.0)
             least[variant.name] = max(lost, least.get(variant.name, 0.0))
@@ -77,17 +82,17 @@ def test_right_answers_pass_at_a_third_of_the_tolerance(name, scored, record_pro
     record_property(
         "margin", f"{name}: right answers differ by less than {said(DOWN, least[roughest], -1)}"
     )
-    assert least[roughest] < TOLERANCE / 3, roughest
+    assert least[roughest] < TOLERANCE / 4, roughest
 
 
 @pytest.mark.parametrize("name", COMPARING)
-def test_wrong_answers_fail_at_ten_tolerances(name, scored, record_property):
+def test_wrong_answers_fail_at_a_hundred_tolerances(name, scored, record_property):
     museum = importlib.import_module(f"autograder.bugs.{name.split('.')[0]}")
     most = {}
     for bug in museum.BUGS:
         if bug.check != name:
             continue
-        for seed in SEEDS:
+        for seed in seeds(name):
             try:
                 score = scored(name, bug.answer, seed)
             except Exception:  # it fails by stopping, whatever the tolerance
@@ -96,7 +101,7 @@ def test_wrong_answers_fail_at_ten_tolerances(name, scored, record_property):
             most[bug.name] = min(passed, most.get(bug.name, passed))
     mildest = min(most, key=most.get)
     record_property("margin", f"{name}: wrong answers fail below {most[mildest]:.0e} ({mildest})")
-    assert most[mildest] > 10 * TOLERANCE, mildest
+    assert most[mildest] > 100 * TOLERANCE, mildest
 
 
 def said(rungs: list[float], lost: float, step: int) -> str:

@@ -15,7 +15,7 @@ from course.checks.roofline.fake_device import FakeDevice
 NEEDS = ("time_on_device",)
 TOLERANCE = 1e-3
 """Of the right number of seconds. The clock is exact; the mildest mistake of the museum is off by
-more than a hundredth (tests/test_margins.py)."""
+more than a hundredth (tests/test_margins_of_timers.py)."""
 
 Median = Callable[[list[float]], float]
 
