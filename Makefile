@@ -27,7 +27,7 @@ test: $(VENV)/installed-all
 	OMP_NUM_THREADS=1 python -m pytest --numprocesses auto --dist loadscope $(ARGS)
 
 build: $(VENV)/installed-all
-	python -m autograder.build $(ARGS)
+	python -m autograder build $(ARGS)
 
 # One thread, so that numbers can be compared; each ends with one line of JSON.
 bench: $(VENV)/installed-all

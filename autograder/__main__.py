@@ -1,36 +1,32 @@
-"""The judge's command line: `autograder COMMAND`; `--help` lists the commands."""
+"""The instructors' and authors' command line: `autograder COMMAND`; `--help` lists the commands."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 
-from autograder import doctor
-from autograder.fork_server import ForkServer
+COMMANDS = {
+    "build": (
+        "autograder.authoring.build",
+        "build notebooks and modules whose lesson text changed",
+    ),
+    "doctor": ("autograder.sandbox.doctor", "try every barrier of the sandbox on this machine"),
+    "museum": ("autograder.diagnosis.museum_page", "write which check catches which known mistake"),
+}
+"""Each command's module, which has a `main(arguments)` that returns the exit code, and its purpose."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command. Returns the exit code: 0 when all is well."""
+    arguments = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser(prog="autograder", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("doctor", help="try every barrier of the sandbox on this machine")
-    return {"doctor": _doctor}[parser.parse_args(arguments).command]()
-
-
-def _doctor() -> int:
-    print("Cold start: every process imports what it needs.")
-    findings = doctor.doctor()
-    print(doctor.report(findings))
-    if all(finding.held for finding in findings):
-        print("Warm start: every process is forked from one that has imported torch.")
-        with ForkServer() as server:
-            findings = doctor.doctor(server.popen)
-        print(doctor.report(findings))
-    if all(finding.held for finding in findings):
-        print("The sandbox is whole.")
-        return 0
-    print(doctor.ways_out())
-    return 1
+    for name, (_, purpose) in COMMANDS.items():
+        commands.add_parser(name, help=purpose, add_help=False)
+    chosen, rest = parser.parse_known_args(arguments)
+    module, _ = COMMANDS[chosen.command]  # imported only now: some commands need more than others
+    return importlib.import_module(module).main(rest)
 
 
 if __name__ == "__main__":

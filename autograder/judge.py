@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 
 from autograder.assignment import Assignment, BadSubmission, CodeCell, Question, read_submission
-from autograder.checks import find
-from autograder.child import Child, ChildFault, InfraError
-from autograder.diagnosis import diagnose
+from autograder.diagnosis.recognize import diagnose
+from autograder.lessons import find
+from autograder.sandbox.child import Child, ChildFault, InfraError
 from course.checks.check import Check, failed
 
 Start = Callable[[], Child]

@@ -74,7 +74,7 @@ class Judge(NotebookExporter):
         self.desks = {path.stem: self._open_desk(path) for path in released}
 
     def _open_desk(self, released: Path) -> Desk:
-        from autograder.sandbox import SandboxMissing
+        from autograder.sandbox.command import SandboxMissing
 
         try:
             desk = Desk(
@@ -169,8 +169,8 @@ class Desk:
         # Only here: nbgrader's other commands need none of it.
         from autograder.assignment import read_assignment
         from autograder.judge import Deadlines
+        from autograder.sandbox.launch import Starting
         from autograder.secret import read_secret
-        from autograder.starting import Starting
 
         self.released = nbformat.read(released, as_version=4)
         self.assignment = read_assignment(released)
@@ -182,7 +182,7 @@ class Desk:
         """The result for a file, and the notebook that shows it."""
         from autograder.assignment import BadSubmission, read_cells
         from autograder.judge import grade_one
-        from autograder.shown import shown_notebook
+        from autograder.report.feedback import shown_notebook
 
         path = path.absolute()
         start = self.starting.start_for(path.parent)

@@ -33,12 +33,12 @@ import torch.nn.functional as F
 from roofline import Samples, environment, measure
 from torch import Tensor
 
-from course.devices import check_device, device_of
-from course.limits import Machine, measure_machine
-from course.machine import one_thread
-from course.stored import Stored, Window
-from course.tiled_read import make_scratch, tiled_attention
-from course.triton_decode import triton_attention
+from course.fast.storage import Stored, Window
+from course.fast.tiled_read import make_scratch, tiled_attention
+from course.fast.triton import triton_attention
+from course.measure.devices import check_device, device_of
+from course.measure.limits import Machine, measure_machine
+from course.measure.machine import one_thread
 
 BEYOND_CACHES = 2**28  # bytes of keys and values as numbers, over all layers
 CPU_CONTEXT, GPU_CONTEXT = 8192, 262_144  # from these on, bars are held up

@@ -24,7 +24,7 @@ from statistics import median
 import nbformat
 from tqdm import tqdm
 
-from course.machine import card
+from course.measure.machine import card
 
 ROOT = Path(__file__).resolve().parents[1]
 LESSON, NOTEBOOK = "03-kv-cache", "kv_cache.ipynb"

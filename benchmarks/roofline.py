@@ -2,7 +2,7 @@
 
     python benchmarks/roofline.py                                  this CPU, one thread
     python benchmarks/roofline.py --device cuda --size 1.3B 6.7B   a GPU, two models
-    … --device cuda --record course/recorded                       and keep the figures for readers
+    … --device cuda --record course/measure/runs                       and keep the figures for readers
 
 The limits are measured first and printed with what they predict; then all phases and the limits
 themselves take turns, round after round, so that a noisy minute falls on all of them. The shortest
@@ -33,15 +33,15 @@ from typing import Any
 import torch
 from tqdm.auto import tqdm
 
-from course import recorded
-from course.costs import Cost
-from course.devices import CpuDevice, Device, check_device, device_of
-from course.fast_decode import FastDecoder
-from course.limits import Machine, limit_work, measure_machine
-from course.machine import card, one_thread
+from course.fast.decode import FastDecoder
+from course.measure import recorded
+from course.measure.costs import Cost
+from course.measure.devices import CpuDevice, Device, check_device, device_of
+from course.measure.limits import Machine, limit_work, measure_machine
+from course.measure.machine import card, one_thread
 from course.minigpt.roofline import attainable, bound_by, phase_cost
 from course.model import MiniGPT
-from course.sizes import SIZES, Size, build_random, check_bytes, choose_size
+from course.published.sizes import SIZES, Size, build_random, check_bytes, choose_size
 
 REACHED = 0.45  # of a roof, to say that it held a phase up
 WAITED = 1.1  # times its CPU seconds, and a call did not have its core to itself
@@ -240,7 +240,7 @@ def as_transformers(size: Size, model: MiniGPT, device: torch.device) -> torch.n
     """`transformers`' Llama with the weights of a mini-GPT."""
     import transformers  # an extra of this project, and only this comparison needs it
 
-    from course.checkpoints import expected_tensors
+    from course.published.checkpoints import expected_tensors
 
     config = size.config
     with torch.device(device):

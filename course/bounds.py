@@ -1,9 +1,11 @@
-"""Checks at the door: of every whole number that a user passes in, and of prompts."""
+"""Refuse clumsy arguments: whole numbers out of range, prompts, heads, masks; a clear error for each."""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+
+from course.config import GPTConfig
 
 
 def check_between(name: str, value: int, low: int, high: int) -> None:
@@ -24,3 +26,44 @@ def check_prompts(prompts: Sequence[Tensor]) -> None:
             raise ValueError(
                 f"prompts[{number}] must be int64 tokens (P,) with P of at least 1, got {kind}"
             )
+
+
+def check_heads(x: Tensor) -> None:
+    """Raise a ValueError that names the shape, unless x is (B, heads, tokens, D) with none of 0."""
+    if x.dim() != 4 or 0 in x.shape:
+        raise ValueError(f"heads must be (B, G, S, D), none of them 0; got {tuple(x.shape)}")
+
+
+def check_grouped(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
+    """Raise a ValueError that names the value, unless queries (B, H, T, D) can attend to keys and
+    values (B, G, S, D) with G a divisor of H, and the mask is None, or bool and (B, H, T, S) or
+    something that broadcasts to it."""
+    for heads in (q, k, v):
+        check_heads(heads)
+    B, H, T, D = q.shape
+    G, S = k.shape[1], k.shape[2]
+    if tuple(k.shape) != (B, G, S, D) or k.shape != v.shape:
+        raise ValueError(
+            f"queries {tuple(q.shape)} need keys and values of one shape ({B}, G, S, {D}); got "
+            f"{tuple(k.shape)} and {tuple(v.shape)}"
+        )
+    if H % G:
+        raise ValueError(f"{H} query heads cannot share {G} KV heads equally")
+    if mask is None:
+        return
+    if mask.dtype != torch.bool:
+        raise ValueError(f"the mask must be bool, True where a token may look; got {mask.dtype}")
+    whole = (B, H, T, S)
+    sizes = zip(reversed(mask.shape), reversed(whole), strict=False)
+    if mask.dim() > 4 or any(size not in (1, wanted) for size, wanted in sizes):
+        raise ValueError(f"a mask {tuple(mask.shape)} does not broadcast to (B, H, T, S) = {whole}")
+
+
+def check_pooling(config: GPTConfig, n_kv_heads: int) -> None:
+    """Raise a ValueError that names the value, unless the model's KV heads can be put together into
+    `n_kv_heads` groups of one size."""
+    check_between("n_kv_heads", n_kv_heads, 1, config.n_kv_heads)
+    if config.n_kv_heads % n_kv_heads:
+        raise ValueError(
+            f"{config.n_kv_heads} KV heads cannot be cut into {n_kv_heads} groups of one size"
+        )

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from autograder import sandbox
-from autograder.doctor import Start
-from autograder.fork_server import ForkServer
+from autograder.sandbox import command
+from autograder.sandbox.doctor import Start
+from autograder.sandbox.fork_server import ForkServer
 
 needs_bubblewrap = pytest.mark.skipif(
     not sys.platform.startswith("linux") or shutil.which("bwrap") is None,
@@ -21,9 +21,9 @@ needs_bubblewrap = pytest.mark.skipif(
 
 @contextmanager
 def starting(way: str) -> Iterator[Start]:
-    """`sandbox.popen` for "cold", that of a fork server for "warm"."""
+    """`command.popen` for "cold", that of a fork server for "warm"."""
     if way == "cold":
-        yield sandbox.popen
+        yield command.popen
         return
     with ForkServer() as server:
         yield server.popen
@@ -44,7 +44,7 @@ class Place:
         file.write_text(script, encoding="utf-8")
         file.chmod(0o644)
         argv = ["/view/script.py", *arguments]
-        limits = limits or sandbox.Limits()
+        limits = limits or command.Limits()
         return start(argv, self.view, self.submission, limits, pass_fds=pass_fds)
 
     def run(self, start: Start, script: str, **options) -> tuple[int, str]:

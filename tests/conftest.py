@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import autograder.checks
+import autograder.lessons
 import course.checks
 from lessons import OVERLAY
 
@@ -17,8 +17,8 @@ os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PAT
 @pytest.fixture
 def fixture_checks(monkeypatch):
     """Let this process find the checks of the fixture lessons beside the real ones."""
-    for package, folder in ((autograder.checks, "autograder"), (course.checks, "course")):
-        there = str(OVERLAY / folder / "checks")
+    for package in (autograder.lessons, course.checks):
+        there = str(OVERLAY / package.__name__.replace(".", "/"))
         monkeypatch.setattr(package, "__path__", [*package.__path__, there])
 
 

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from autograder.build.source import Course
+from autograder.authoring.source import Course
 
 ROOT = Path(__file__).resolve().parents[1]
 COURSE = Course(ROOT)

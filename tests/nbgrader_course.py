@@ -13,7 +13,7 @@ import nbformat
 from bs4 import BeautifulSoup
 from nbgrader.api import Gradebook, MissingEntry
 
-from autograder.build.source import Lesson
+from autograder.authoring.source import Lesson
 from lessons import ROOT
 
 

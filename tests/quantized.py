@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from course.stored import Stored, Window
+from course.fast.storage import Stored, Window
 
 
 class Case(NamedTuple):

@@ -11,13 +11,13 @@ import nbformat
 from nbformat.v4 import new_code_cell
 
 from autograder.assignment import Assignment, read_assignment
-from autograder.build.notebook import write_notebook
-from autograder.build.release import student_notebook
-from autograder.build.source import Lesson
-from autograder.child import Child, start_without_sandbox
+from autograder.authoring.notebook import write_notebook
+from autograder.authoring.release import student_notebook
+from autograder.authoring.source import Lesson
 from autograder.judge import Deadlines, Result, grade_one
 from autograder.lessons import lesson_folders
-from autograder.view import lay_out
+from autograder.sandbox.child import Child, start_without_sandbox
+from autograder.sandbox.library_view import lay_out
 from lessons import COURSE
 
 ORDER = list(lesson_folders())

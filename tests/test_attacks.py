@@ -17,16 +17,16 @@ from attacks.bait import Bait, answer_lines, hidden_lines, lines_in, processes_t
 from confined import needs_bubblewrap
 from submissions import SECRET, Desk
 
-from autograder import sandbox
-from autograder.child import Child
 from autograder.judge import Deadlines, Outcome, Result, grade_one
-from autograder.view import STUDENT
+from autograder.sandbox import command
+from autograder.sandbox.child import Child
+from autograder.sandbox.library_view import STUDENT
 from lessons import COURSE
 
 pytestmark = needs_bubblewrap
 ATTACKS = find_attacks()
 DEADLINES = Deadlines(cell=8, question=4, submission=60)
-LIMITS = sandbox.Limits(memory=1536 * sandbox.MIB)
+LIMITS = command.Limits(memory=1536 * command.MIB)
 FAMILIES = {"in_process", "host", "control_flow", "notebook", "file", "honest"}
 
 
@@ -63,8 +63,8 @@ class Court:
         let_read(submitted)
 
         def start() -> Child:
-            front = sandbox.command(desk.view, submitted, LIMITS)
-            program = [sys.executable, "-I", "-B", "-u", f"{sandbox.VIEW}/{STUDENT}"]
+            front = command.command(desk.view, submitted, LIMITS)
+            program = [sys.executable, "-I", "-B", "-u", f"{command.VIEW}/{STUDENT}"]
             return Child(lambda fds: [*front, *program], desk.lesson.module)
 
         notebook = submitted / desk.lesson.student.name

@@ -19,8 +19,8 @@ from nbgrader.api import Gradebook
 from nbgrader_course import CourseFolder
 from submissions import ORDER, short
 
-from autograder.build.source import POINTS
-from autograder.view import lay_out
+from autograder.authoring.source import POINTS
+from autograder.sandbox.library_view import lay_out
 from lessons import COURSE
 
 pytestmark = needs_bubblewrap

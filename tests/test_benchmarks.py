@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from course.devices import CpuDevice
-from course.recorded import recordings
-from course.sizes import SIZES
+from course.measure.devices import CpuDevice
+from course.measure.recorded import recordings
+from course.published.sizes import SIZES
 from lessons import ROOT
 
 SPEC = importlib.util.spec_from_file_location("bench", ROOT / "benchmarks" / "roofline.py")

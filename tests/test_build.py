@@ -11,15 +11,15 @@ import nbformat
 import pytest
 from nbconvert import HTMLExporter
 
-from autograder.build import __main__ as command
-from autograder.build import notebook
-from autograder.build.export import module_text
-from autograder.build.notebook import SETUP, fingerprints, write_notebook
-from autograder.build.source import Course, LessonError
+from autograder.authoring import build as command
+from autograder.authoring import notebook
+from autograder.authoring.export import module_text
+from autograder.authoring.notebook import SETUP, fingerprints, write_notebook
+from autograder.authoring.source import Course, LessonError
 from lessons import lay_out_fixture_course
 
 HIDDEN_DOUBLES = """### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("tiny.doubles", globals())
 ### END HIDDEN TESTS
@@ -28,7 +28,7 @@ grade("tiny.doubles", globals())
 
 def run_build(course: Course, *arguments: str) -> subprocess.CompletedProcess:
     return subprocess.run(
-        [sys.executable, "-m", "autograder.build", *arguments],
+        [sys.executable, "-m", "autograder", "build", *arguments],
         cwd=course.root,
         capture_output=True,
         text=True,

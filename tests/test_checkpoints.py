@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from course import checkpoints
+from course.published import checkpoints
 
 transformers = pytest.importorskip("transformers")
 

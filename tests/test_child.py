@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from submissions import Desk
 
-from autograder.child import OUTPUT, Child, ChildDied, DeadlinePassed, InfraError, TooMuch
+from autograder.sandbox.child import OUTPUT, Child, ChildDied, DeadlinePassed, InfraError, TooMuch
 from autograder.wire import LENGTH, encode
 
 SOLVED = """

@@ -48,7 +48,7 @@ def test_work_that_was_done_again_is_seen_although_the_counts_are_forged(kv_cach
     """Feeding everything again for each token gives the right text. The counts that would tell are
     overwritten with those of an honest solution."""
     forgery = (
-        "from course.counting import KVRowCount\n"
+        "from course.measure.counting import KVRowCount\n"
         "from torch.utils.flop_counter import FlopCounterMode\n"
         "def claim(B, P, n_new):\n"
         "    if P == 1 or n_new == 0: return\n"

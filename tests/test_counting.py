@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from course.config import GPTConfig
-from course.counting import count_kv_rows
+from course.measure.counting import count_kv_rows
 from course.model import MiniGPT
 
 

@@ -5,8 +5,8 @@ import time
 import pytest
 import torch
 
-from course import devices
-from course.devices import CpuDevice, CudaDevice, check_device, device_of
+from course.measure import devices
+from course.measure.devices import CpuDevice, CudaDevice, check_device, device_of
 
 
 def test_the_clock_of_a_cpu_runs_in_seconds():

@@ -7,12 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from submissions import Desk, answers, short
 
-from autograder import diagnosis, matrix
-from autograder.bugs.exhibit import FAMILIES, Bug
-from autograder.checks import find
-from autograder.diagnosis import diagnose, name_mistake
-from autograder.likeness import same, same_reply
-from autograder.matrix import (
+from autograder.diagnosis import museum_page, recognize
+from autograder.diagnosis.comparison import same, same_reply
+from autograder.diagnosis.museum_page import (
     LESSONS,
     OTHERS,
     OWN,
@@ -23,6 +20,9 @@ from autograder.matrix import (
     play,
     recognition,
 )
+from autograder.diagnosis.recognize import diagnose, name_mistake
+from autograder.lessons import find
+from autograder.lessons.exhibit import FAMILIES, Bug
 
 SPLITS = "every_split_equals_uncached"
 BUGS = [
@@ -100,8 +100,8 @@ def test_every_check_alone_catches_some_bug(rounds, name):
 
 
 def test_the_file_of_the_museum_is_what_the_museum_does(rounds, seen):
-    said = matrix.FILE.read_text(encoding="utf-8")
-    assert said == matrix.render(rounds, seen), "out of date: run `python -m autograder.matrix`"
+    said = museum_page.FILE.read_text(encoding="utf-8")
+    assert said == museum_page.render(rounds, seen), "out of date: run `autograder museum`"
 
 
 # --- what is said --------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ def test_what_counts_as_the_same_evidence(a, b, alike):
 
 def test_what_is_remembered_is_bounded():
     check = find("start.flops_of_any_product")
-    for seed in range(2 * diagnosis.KEPT):
+    for seed in range(2 * recognize.KEPT):
         reply = {"evidence": {"values": []}}
         assert diagnose("start", check.name, check.challenge(seed), reply) is None
-    assert len(diagnosis._kept) == diagnosis.KEPT
+    assert len(recognize._kept) == recognize.KEPT

@@ -6,9 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from course.evaluation import FAR, evaluate, held_out
-from course.stories import Story
-from course.tokenizer import END, VOCAB_SIZE, encode
+from course.world.evaluation import FAR, evaluate, held_out
+from course.world.stories import Story
+from course.world.tokenizer import END, VOCAB_SIZE, encode
 
 STORIES = held_out(20)
 

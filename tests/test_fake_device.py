@@ -3,7 +3,7 @@
 import pytest
 
 from course.checks.roofline.fake_device import FakeDevice
-from course.devices import Device
+from course.measure.devices import Device
 
 
 def test_it_has_what_a_device_has():

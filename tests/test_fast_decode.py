@@ -7,7 +7,7 @@ import torch
 
 from course.cache import CacheFull
 from course.config import GPTConfig
-from course.fast_decode import FastDecoder
+from course.fast.decode import FastDecoder
 from course.minigpt.kv_cache import generate_cached
 from course.model import MiniGPT
 
@@ -75,7 +75,7 @@ def test_greedy_tokens_are_those_of_generate_cached(batch):
 
 def test_the_shipped_model_tells_the_same_story():
     model = MiniGPT.from_weights("mini")
-    from course.tokenizer import encode
+    from course.world.tokenizer import encode
 
     prompt = encode("The cat sat")
     told = FastDecoder(model, 1, 40).generate(prompt, 30)

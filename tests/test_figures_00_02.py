@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from course.counting import count_kv_rows
+from course.measure.counting import count_kv_rows
 from course.minigpt.naive_decode import (
     attention_visits,
     generate_naive,
@@ -13,7 +13,7 @@ from course.minigpt.naive_decode import (
 from course.minigpt.start import matmul_bytes, matmul_flops
 from course.model import MiniGPT
 from course.plots import naive_decode as plots
-from course.tokenizer import decode, encode
+from course.world.tokenizer import decode, encode
 
 
 def test_one_token_through_a_4096_matrix_does_one_flop_per_byte():

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from autograder.bugs import mini_gpt as bugs
+from autograder.lessons.mini_gpt import museum as bugs
 from course.config import GPTConfig
 from course.minigpt.mini_gpt import attention_layer, causal_attention, greedy_next, sample_next
 from course.model import MiniGPT
 from course.plots import mini_gpt as plots
-from course.tokenizer import VOCAB_SIZE, decode, encode
 from course.widgets import mini_gpt as widgets
+from course.world.tokenizer import VOCAB_SIZE, decode, encode
 
 SENTENCE = "The cat sat on the mat . It was a cold"
 

@@ -3,11 +3,11 @@
 import pytest
 
 from course.config import GPTConfig
-from course.counting import count_kv_rows
+from course.measure.counting import count_kv_rows
 from course.minigpt.kv_cache import KVCache, forward_cached, generate_cached, kv_cache_bytes
 from course.minigpt.naive_decode import generate_naive, kv_rows_naive, kv_rows_needed
 from course.model import MiniGPT
-from course.tokenizer import decode, encode
+from course.world.tokenizer import decode, encode
 
 
 @pytest.fixture(scope="module")

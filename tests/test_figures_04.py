@@ -18,9 +18,9 @@ from course.minigpt.prefill_and_decode import (
 )
 from course.model import MiniGPT
 from course.plots.prefill_and_decode import phase_shapes
-from course.stories import tell
-from course.tokenizer import PAD, VOCAB_SIZE, decode, encode
 from course.widgets.prefill_and_decode import AROUND, share
+from course.world.stories import tell
+from course.world.tokenizer import PAD, VOCAB_SIZE, decode, encode
 
 GIANT = GPTConfig(128_256, 80, 8192, 64, 8, 28_672, max_seq_len=131_072)  # 70B
 

@@ -12,10 +12,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from course.checks.roofline.fake_device import FakeDevice
 from course.config import GPTConfig
-from course.costs import Cost
-from course.counting import count_kv_rows
-from course.fast_decode import FastDecoder
-from course.limits import DATASHEETS, Machine
+from course.fast.decode import FastDecoder
+from course.fast.steps import count_operations, forward_last, step
+from course.measure.costs import Cost
+from course.measure.counting import count_kv_rows
+from course.measure.limits import DATASHEETS, Machine
+from course.measure.recorded import Point, Recording
 from course.minigpt.kv_cache import KVCache, kv_cache_bytes
 from course.minigpt.roofline import (
     attainable,
@@ -27,9 +29,7 @@ from course.minigpt.roofline import (
 from course.minigpt.start import matmul_bytes, matmul_flops
 from course.model import MiniGPT
 from course.plots import roofline as plots
-from course.recorded import Point, Recording
-from course.sizes import SIZES, Size, build_random
-from course.steps import count_operations, forward_last, step
+from course.published.sizes import SIZES, Size, build_random
 from course.widgets import roofline as widget
 
 

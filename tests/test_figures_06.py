@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from course import weights
-from course.allocations import watch_new_tensors
 from course.config import GPTConfig
-from course.evaluation import evaluate, held_out
-from course.limits import DATASHEETS
+from course.measure.allocations import watch_new_tensors
+from course.measure.limits import DATASHEETS
 from course.minigpt.gqa import (
     grouped_attention,
     max_batch_that_fits,
@@ -19,7 +18,8 @@ from course.minigpt.gqa import (
 from course.minigpt.kv_cache import kv_cache_bytes
 from course.minigpt.roofline import phase_cost
 from course.model import MiniGPT
-from course.published import PUBLISHED
+from course.published.models import PUBLISHED
+from course.world.evaluation import evaluate, held_out
 
 GB = 10**9
 

@@ -6,7 +6,6 @@ import torch
 
 from course.checks.kv_cache.container import feed, stored_bytes
 from course.config import GPTConfig
-from course.evaluation import evaluate, held_out
 from course.minigpt.kv_cache import KVCache, forward_cached, kv_cache_bytes
 from course.minigpt.quantized_cache import (
     QuantizedKVCache,
@@ -15,8 +14,9 @@ from course.minigpt.quantized_cache import (
     quantized_cache_bytes,
 )
 from course.model import MiniGPT
-from course.outliers import BothPerToken, through_a_cache, with_outliers
 from course.plots import quantized_cache as plots
+from course.world.evaluation import evaluate, held_out
+from course.world.outliers import BothPerToken, through_a_cache, with_outliers
 from lessons import COURSE
 
 TEXT = "\n".join(cell.source for cell in COURSE.read("07-quantized-cache").cells)

@@ -8,9 +8,9 @@ import pytest
 from confined import Place, needs_bubblewrap, starting
 from submissions import Desk
 
-from autograder.confined import start_confined
-from autograder.fork_server import ForkServer
-from autograder.sandbox import Limits
+from autograder.sandbox.command import Limits
+from autograder.sandbox.confined import start_confined
+from autograder.sandbox.fork_server import ForkServer
 
 pytestmark = needs_bubblewrap
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from autograder import oracle
-from course.allocations import watch_new_tensors
+from course.measure.allocations import watch_new_tensors
 from course.minigpt.gqa import (
     grouped_attention,
     max_batch_that_fits,
@@ -17,7 +17,7 @@ from course.minigpt.gqa import (
 )
 from course.minigpt.kv_cache import KVCache, causal_mask
 from course.model import MiniGPT
-from course.published import PUBLISHED
+from course.published.models import PUBLISHED
 from course.widgets.gqa import SHARED, with_heads
 
 HEADS = torch.zeros(2, 4, 3, 8)

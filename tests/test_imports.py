@@ -10,7 +10,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from autograder.build.source import Course, parse_python
+from autograder.authoring.source import Course, parse_python
+from autograder.lessons import module_of
 from lessons import ROOT, lay_out_fixture_course
 
 # What `course` may import when it is imported: pyproject's dependencies, and IPython with
@@ -46,7 +47,7 @@ def is_in(name: str, *packages: str) -> bool:
 
 def broken_rules(root: Path) -> list[str]:
     """Every import in a course that breaks a rule: "file imports name"."""
-    lessons = {folder[3:].replace("-", "_"): folder for folder in Course(root).folders()}
+    lessons = {module_of(folder): folder for folder in Course(root).folders()}
     order = list(lessons)
     broken = []
     for path in [*sorted(root.glob("course/**/*.py")), root / "autograder" / "oracle.py"]:
@@ -144,7 +145,7 @@ def root(tmp_path_factory) -> Path:
             "course.minigpt.next_one.next_one",
         ),
         ("lessons/00-tiny/tiny.ipynb", "import pandas", "pandas"),
-        ("lessons/00-tiny/tiny.ipynb", "from autograder import checks", "autograder.checks"),
+        ("lessons/00-tiny/tiny.ipynb", "from autograder import lessons", "autograder.lessons"),
         (
             "lessons/00-tiny/tiny.ipynb",
             "from course.minigpt.tiny import double",

@@ -10,9 +10,9 @@ from submissions import ORDER, Desk, answers, short, solved, submission
 
 from autograder import judge
 from autograder.assignment import read_assignment
-from autograder.build.source import POINTS
-from autograder.child import InfraError
+from autograder.authoring.source import POINTS
 from autograder.judge import Outcome, draw_seed
+from autograder.sandbox.child import InfraError
 from lessons import FOLDERS
 
 KINDS = (Outcome.SCORE, Outcome.STUDENT_FAULT, Outcome.INFRA_ERROR)

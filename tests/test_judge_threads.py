@@ -10,9 +10,9 @@ from confined import needs_bubblewrap
 from submissions import SECRET, answers, released, short
 
 from autograder.assignment import read_assignment
-from autograder.build.source import POINTS
+from autograder.authoring.source import POINTS
 from autograder.judge import Deadlines, Outcome, Result, grade_one
-from autograder.starting import Starting
+from autograder.sandbox.launch import Starting
 from lessons import COURSE
 
 pytestmark = needs_bubblewrap

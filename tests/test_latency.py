@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from course.bounds import check_prompts
-from course.latency import check_stamps
+from course.measure.latency import check_stamps
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
-from autograder.build.leaks import leaks, secrets_of
-from autograder.build.notebook import write_notebook
-from autograder.build.release import student_notebook
+from autograder.authoring.leaks import leaks, secrets_of
+from autograder.authoring.notebook import write_notebook
+from autograder.authoring.release import student_notebook
 from lessons import COURSE, FOLDERS, ROOT, lay_out_fixture_course
 
 RELEASED = sorted((ROOT / "lessons").rglob("*.ipynb"))

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from autograder.build.source import Lesson, headings
+from autograder.authoring.source import Lesson, headings
 from lessons import COURSE, FOLDERS
 
 # What students write, lesson by lesson.

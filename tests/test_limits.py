@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from course import limits
-from course.limits import DATASHEETS, Machine, limit_work, measure_machine
+from course.measure import limits
+from course.measure.limits import DATASHEETS, Machine, limit_work, measure_machine
 
 
 @pytest.fixture

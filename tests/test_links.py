@@ -6,7 +6,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from autograder.build.source import Course
+from autograder.authoring.source import Course
 from lessons import ROOT, lay_out_fixture_course
 
 LINK = re.compile(r"(?P<image>!?)\[(?P<words>(?:!\[[^\]]*\]\([^)]*\)|[^\]])*)\]\((?P<to>[^)\s]+)")

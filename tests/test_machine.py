@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from course import machine
+from course.measure import machine
 
 
 def test_the_card_describes_this_machine():

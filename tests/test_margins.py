@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from autograder.bugs.exhibit import Variant, assemble
-from autograder.checks import find
+from autograder.lessons import find
+from autograder.lessons.exhibit import Variant, assemble
 from course.checks.check import functions_of
 from course.checks.drawing import TOLERANCE
 
@@ -71,7 +71,7 @@ def scored(monkeypatch) -> Callable[[str, Mapping[str, Any], int], Score]:
 
 @pytest.mark.parametrize("name", COMPARING)
 def test_right_answers_pass_at_a_quarter_of_the_tolerance(name, scored, record_property):
-    museum = importlib.import_module(f"autograder.bugs.{name.split('.')[0]}")
+    museum = importlib.import_module(f"autograder.lessons.{name.split(chr(46))[0]}.museum")
     least = {}
     for variant in [Variant("the reference", {}), *museum.VARIANTS]:
         for seed in seeds(name):
@@ -87,7 +87,7 @@ def test_right_answers_pass_at_a_quarter_of_the_tolerance(name, scored, record_p
 
 @pytest.mark.parametrize("name", COMPARING)
 def test_wrong_answers_fail_at_a_hundred_tolerances(name, scored, record_property):
-    museum = importlib.import_module(f"autograder.bugs.{name.split('.')[0]}")
+    museum = importlib.import_module(f"autograder.lessons.{name.split(chr(46))[0]}.museum")
     most = {}
     for bug in museum.BUGS:
         if bug.check != name:

@@ -5,8 +5,9 @@ import importlib
 import pytest
 from submissions import ORDER
 
-from autograder import checks as hidden
-from autograder.bugs.exhibit import Variant, assemble
+from autograder import lessons as hidden
+from autograder.lessons import hidden_checks
+from autograder.lessons.exhibit import Variant, assemble
 from course.checks.check import Check
 
 SEEDS = range(20)
@@ -14,11 +15,18 @@ VISIBLE_SEEDS = [0]
 """In a notebook every visible check draws the same."""
 
 
+def museum(lesson: str):
+    return importlib.import_module(f"autograder.lessons.{lesson}.museum")
+
+
 def exhibits(kind: str, *more: Variant) -> list:
     return [
         pytest.param(lesson, exhibit, id=f"{lesson}-{exhibit.name}")
         for lesson in ORDER
-        for exhibit in [*more, *getattr(importlib.import_module(f"autograder.bugs.{lesson}"), kind)]
+        for exhibit in [
+            *more,
+            *getattr(importlib.import_module(f"autograder.lessons.{lesson}.museum"), kind),
+        ]
     ]
 
 
@@ -29,9 +37,8 @@ def visible_checks(lesson: str) -> list[Check]:
 
 def all_checks(lesson: str) -> list[tuple[Check, int]]:
     """Every check of the lesson with every seed that it is tried with."""
-    hidden_checks = importlib.import_module(f"autograder.checks.{lesson}").CHECKS.values()
     visible = [(check, seed) for check in visible_checks(lesson) for seed in VISIBLE_SEEDS]
-    return visible + [(check, seed) for check in hidden_checks for seed in SEEDS]
+    return visible + [(check, seed) for check in hidden_checks(lesson).values() for seed in SEEDS]
 
 
 @pytest.mark.parametrize(("lesson", "bug"), exhibits("BUGS"))
@@ -53,7 +60,6 @@ def test_every_correct_answer_passes_every_check(lesson, variant):
 
 @pytest.mark.parametrize("lesson", ORDER)
 def test_every_hidden_check_has_a_bug_that_it_catches_and_a_visible_twin(lesson):
-    names = set(importlib.import_module(f"autograder.checks.{lesson}").CHECKS)
-    bugs = importlib.import_module(f"autograder.bugs.{lesson}").BUGS
-    assert {bug.check for bug in bugs} == {f"{lesson}.{name}" for name in names}
+    names = set(hidden_checks(lesson))
+    assert {bug.check for bug in museum(lesson).BUGS} == {f"{lesson}.{name}" for name in names}
     assert names == {check.name for check in visible_checks(lesson)}

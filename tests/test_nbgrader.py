@@ -13,8 +13,8 @@ from confined import needs_bubblewrap
 from nbgrader_course import CourseFolder
 from submissions import answers, submission
 
-from autograder.build.source import POINTS, Cell, Lesson
-from autograder.checks import find
+from autograder.authoring.source import POINTS, Cell, Lesson
+from autograder.lessons import find
 from lessons import COURSE, FOLDERS, ROOT
 
 STUDENTS = ("ada", "ben", "cleo")
@@ -137,8 +137,8 @@ def test_grading_needs_nothing_of_the_extras_for_authors():
     program = (
         "import sys, nbgrader.apps\n"
         "before = set(sys.modules)\n"
-        "import autograder.nbgrader_steps, autograder.checks, autograder.starting\n"
-        "import autograder.shown, autograder.secret\n"
+        "import autograder.nbgrader_steps, autograder.lessons, autograder.sandbox.launch\n"
+        "import autograder.report.feedback, autograder.secret\n"
         "print(*{name.split('.')[0] for name in set(sys.modules) - before} - sys.stdlib_module_names)"
     )
     done = subprocess.run(

@@ -15,7 +15,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 from nbgrader_course import CourseFolder
 from submissions import answers, solved, submission
 
-from autograder.build.source import POINTS
+from autograder.authoring.source import POINTS
 from lessons import COURSE
 
 LESSON = COURSE.read("00-start")

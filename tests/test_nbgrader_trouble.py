@@ -9,15 +9,15 @@ from confined import needs_bubblewrap
 from nbgrader_course import CourseFolder
 from submissions import solved
 
-from autograder.build.source import POINTS
+from autograder.authoring.source import POINTS
 from autograder.secret import read_secret
 from lessons import COURSE
 
 LESSON = COURSE.read("00-start")
 # Put in front of nbgrader's configuration: the machine fails for one student, every time.
 UNLUCKY = """
-from autograder import starting
-from autograder.child import InfraError
+from autograder.sandbox import launch
+from autograder.sandbox.child import InfraError
 
 well = starting.Starting.start_for
 

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from course.checkpoints import expected_tensors
 from course.config import GPTConfig
 from course.model import MiniGPT
+from course.published.checkpoints import expected_tensors
 
 transformers = pytest.importorskip("transformers")
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from autograder.bugs import quantized_cache as museum
+from autograder.lessons.quantized_cache import museum
 from course.cache import CacheFull, KVCacheLike
 from course.checks import quantized_cache as visible
 from course.checks.kv_cache.container import feed
@@ -13,8 +13,8 @@ from course.minigpt import quantized_cache as reference
 from course.minigpt.kv_cache import KVCache, forward_cached
 from course.minigpt.quantized_cache import QuantizedKVCache, pack_int4, quantize, unpack_int4
 from course.model import MiniGPT
-from course.outliers import BothPerToken, with_outliers
-from course.tokenizer import encode
+from course.world.outliers import BothPerToken, with_outliers
+from course.world.tokenizer import encode
 from lessons import COURSE
 
 CONFIG = GPTConfig(30, 2, 32, 4, 2, 40, max_seq_len=64)

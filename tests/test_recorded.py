@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from course import recorded
-from course.limits import Machine
-from course.recorded import Point, Recording, read, recordings, write
+from course.measure import recorded
+from course.measure.limits import Machine
+from course.measure.recorded import Point, Recording, read, recordings, write
 
 RUN = Recording(
     device="A GPU of 1999",

@@ -14,8 +14,8 @@ from select import select
 import pytest
 from confined import Place, finish, needs_bubblewrap, starting
 
-from autograder import doctor, sandbox, seccomp, visible
 from autograder.__main__ import main
+from autograder.sandbox import command, doctor, host_view, seccomp
 from lessons import ROOT
 
 NAMES = [barrier.name for barrier in doctor.BARRIERS]
@@ -86,8 +86,8 @@ def test_its_environment_is_the_one_that_is_written_down(place, start, monkeypat
     monkeypatch.setenv("PYTHONPATH", "/somewhere")
     script = "import os, json; print(json.dumps(dict(os.environ)))"
     found = json.loads(place.run(start, script)[1])
-    assert {key: found[key] for key in sandbox.ENVIRONMENT} == sandbox.ENVIRONMENT
-    assert set(found) - set(sandbox.ENVIRONMENT) <= {"PWD", "LC_CTYPE"}
+    assert {key: found[key] for key in command.ENVIRONMENT} == command.ENVIRONMENT
+    assert set(found) - set(command.ENVIRONMENT) <= {"PWD", "LC_CTYPE"}
 
 
 @needs_bubblewrap
@@ -148,7 +148,7 @@ def test_many_threads_start_many_sandboxes(place, start):
 
     def one(number: int) -> tuple[int, str]:
         argv = ["/view/script.py", str(number)]
-        return finish(start(argv, place.view, place.submission, sandbox.Limits()))
+        return finish(start(argv, place.view, place.submission, command.Limits()))
 
     with ThreadPoolExecutor(8) as threads:
         assert list(threads.map(one, range(40))) == [(0, f"number {n}") for n in range(40)]
@@ -162,33 +162,33 @@ def test_a_copy_of_the_judge_in_python_s_folder_is_covered(place, tmp_path, monk
         (packages / package / "oracle.py").touch()
     packages.chmod(0o755)
     monkeypatch.setattr(site, "getsitepackages", lambda: [str(packages)])
-    visible.options.cache_clear()
+    host_view.options.cache_clear()
     try:
         script = f"""
 import os
 for name in ("autograder", "course", "harmless"):
     print(name, os.listdir(os.path.join({str(packages)!r}, name)))
 """
-        assert place.run(sandbox.popen, script) == (
+        assert place.run(command.popen, script) == (
             0,
             "autograder []\ncourse []\nharmless ['oracle.py']",
         )
     finally:
-        visible.options.cache_clear()
+        host_view.options.cache_clear()
 
 
 @needs_bubblewrap
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's sandbox belongs to another user")
 def test_root_is_told_what_nobody_can_read(place):
     (place.submission / "private.txt").touch(mode=0o600)
-    assert place.run(sandbox.popen, "print('a file of the student stops nothing')")[0] == 0
+    assert place.run(command.popen, "print('a file of the student stops nothing')")[0] == 0
     (place.view / "library.py").touch(mode=0o600)
     with pytest.raises(PermissionError, match=r"library\.py has mode 600.*chmod o\+r /"):
-        place.run(sandbox.popen, "")
+        place.run(command.popen, "")
     (place.view / "library.py").unlink()
     place.submission.chmod(0o700)
     with pytest.raises(PermissionError, match=r"submission has mode 700.*chmod o\+rx /"):
-        place.run(sandbox.popen, "")
+        place.run(command.popen, "")
 
 
 # ---- a barrier that is missing is found -------------------------------------------------------
@@ -199,7 +199,7 @@ def unconfined(argv, view, submission, limits, pass_fds=()) -> subprocess.Popen:
     script, *rest = argv
     spare = os.open("/dev/null", os.O_RDONLY)
     process = subprocess.Popen(
-        [*sandbox.PYTHON, script.replace(sandbox.VIEW, str(view)), *rest],
+        [*command.PYTHON, script.replace(command.VIEW, str(view)), *rest],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         pass_fds=[*pass_fds, spare],
@@ -266,8 +266,8 @@ GAPS = [
     ("name", "gap"), GAPS, ids=[f"{n}-{name}" for n, (name, _) in enumerate(GAPS)]
 )
 def test_a_gap_in_the_command_line_is_found(name, gap, monkeypatch):
-    whole = sandbox.command
-    monkeypatch.setattr(sandbox, "command", lambda *arguments: gap(whole(*arguments)))
+    whole = command.command
+    monkeypatch.setattr(command, "command", lambda *arguments: gap(whole(*arguments)))
     first = doctor.BARRIERS[0]
     tried = [first, *(barrier for barrier in doctor.BARRIERS if barrier.name == name)]
     monkeypatch.setattr(doctor, "BARRIERS", tried)
@@ -279,7 +279,7 @@ def test_a_gap_in_the_command_line_is_found(name, gap, monkeypatch):
 
 def test_a_machine_without_bubblewrap_is_told_what_to_install(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(sandbox.SandboxMissing) as refused:
+    with pytest.raises(command.SandboxMissing) as refused:
         doctor.require()
     for word in ("bwrap", "apt-get install bubblewrap", "--unsafe-no-sandbox"):
         assert word in str(refused.value)
@@ -292,7 +292,7 @@ def test_a_machine_without_the_filter_is_told_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyseccomp", None)
     for kept in (seccomp.program, seccomp._memory_file):
         kept.cache_clear()
-    with pytest.raises(sandbox.SandboxMissing, match=r"pip install pyseccomp.*libseccomp2"):
+    with pytest.raises(command.SandboxMissing, match=r"pip install pyseccomp.*libseccomp2"):
         doctor.require()
 
 
@@ -363,7 +363,7 @@ def test_what_needs_linux_is_not_imported_elsewhere():
     program = (
         "import sys\n"
         "for name in ('fcntl', 'resource', 'pyseccomp'): sys.modules[name] = None\n"
-        "import autograder.__main__, autograder.sandbox, autograder.fork_server\n"
+        "import autograder.__main__, autograder.sandbox.command, autograder.sandbox.fork_server\n"
         "sys.platform = 'darwin'\n"
         "sys.exit(autograder.__main__.main(['doctor']))"
     )

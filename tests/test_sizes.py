@@ -3,11 +3,10 @@
 import pytest
 import torch
 
-from course import sizes
 from course.config import GPTConfig
 from course.model import MiniGPT
-from course.rotary import rotary_table
-from course.sizes import (
+from course.published import sizes
+from course.published.sizes import (
     GIB,
     SIZES,
     Size,
@@ -17,6 +16,7 @@ from course.sizes import (
     choose_size,
     free_memory,
 )
+from course.rotary import rotary_table
 
 SMALL = Size("small", GPTConfig(31, 2, 16, 4, 2, 24, max_seq_len=64), torch.float32)
 TIED = Size(
@@ -113,7 +113,7 @@ def test_nothing_is_built_where_there_is_no_room(monkeypatch):
 
 
 def test_free_memory_is_a_part_of_the_machine_s():
-    from course.machine import card
+    from course.measure.machine import card
 
     assert 0 < free_memory("cpu") < card().memory
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from course.stories import MEN, SURNAMES, WOMEN, tell, vocabulary
+from course.world.stories import MEN, SURNAMES, WOMEN, tell, vocabulary
 
 STORIES = [tell(seed) for seed in range(300)]
 

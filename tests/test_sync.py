@@ -7,12 +7,12 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from autograder.build.__main__ import write_atomically
-from autograder.build.export import module_text
-from autograder.build.notebook import badge, to_text, without_execution, write_notebook
-from autograder.build.picture import readme_picture
-from autograder.build.release import student_notebook
-from autograder.build.source import Course
+from autograder.authoring.build import write_atomically
+from autograder.authoring.export import module_text
+from autograder.authoring.notebook import badge, to_text, without_execution, write_notebook
+from autograder.authoring.picture import readme_picture
+from autograder.authoring.release import student_notebook
+from autograder.authoring.source import Course
 from lessons import COURSE, FOLDERS, ROOT, lay_out_fixture_course
 
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from quantized import Case, draw, packed, reference, unpack
 
-from course.stored import Stored
-from course.tiled_read import make_scratch, tiled_attention
+from course.fast.storage import Stored
+from course.fast.tiled_read import make_scratch, tiled_attention
 
 TOLERANCE = 1e-5  # of numbers around 1, float32
 

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course.stories import tell
-from course.tokenizer import END, PAD, VOCAB_SIZE, WORDS, decode, encode
+from course.world.stories import tell
+from course.world.tokenizer import END, PAD, VOCAB_SIZE, WORDS, decode, encode
 
 ids = st.lists(st.integers(0, VOCAB_SIZE - 1), min_size=1)
 

@@ -11,13 +11,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from course import train as training
 from course.config import GPTConfig
 from course.minigpt.gqa import mean_pool_kv_heads
 from course.minigpt.mini_gpt import attention_layer
 from course.model import MiniGPT
-from course.tokenizer import PAD, VOCAB_SIZE, decode
-from course.train import Phase, Recipe, learning_rate, repeats, rows_of_stories
+from course.world import train as training
+from course.world.tokenizer import PAD, VOCAB_SIZE, decode
+from course.world.train import Phase, Recipe, learning_rate, repeats, rows_of_stories
 
 TINY = Recipe(
     GPTConfig(VOCAB_SIZE, n_layers=1, d_model=16, n_heads=2, n_kv_heads=2, d_ff=16),
@@ -27,7 +27,7 @@ TINY = Recipe(
 TRAIN_TINY = """
 import sys
 from pathlib import Path
-from course import train as training
+from course.world import train as training
 from tests.test_training import TINY
 training.THREADS = 1
 training.train("tiny", TINY, Path(sys.argv[1]), Path(sys.argv[1]) / "runs", save_every=10)

@@ -15,10 +15,10 @@ import pytest
 import torch
 from quantized import Case, draw, unpack
 
-from course import triton_decode
-from course.stored import Stored, Window
-from course.tiled_read import tiled_attention
-from course.triton_decode import triton_attention
+from course.fast import triton as triton_decode
+from course.fast.storage import Stored, Window
+from course.fast.tiled_read import tiled_attention
+from course.fast.triton import triton_attention
 from lessons import ROOT
 
 TOLERANCES = {"float32": 1e-5, "float16": 5e-3, "bfloat16": 3e-2}  # of numbers around 1

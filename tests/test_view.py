@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from submissions import ORDER
 
-from autograder.build.leaks import secrets_of
-from autograder.view import SEEN_FROM, lay_out, left_out
+from autograder.authoring.leaks import secrets_of
+from autograder.sandbox.library_view import SEEN_FROM, lay_out, left_out
 from lessons import COURSE, FOLDERS, ROOT
 
 PLANNED = ["start", "mini_gpt", "naive_decode", "kv_cache", "prefill_and_decode", "roofline", "gqa"]

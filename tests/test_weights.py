@@ -5,11 +5,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from course import weights
-from course.evaluation import evaluate, held_out
 from course.minigpt.mini_gpt import attention_layer
 from course.model import MiniGPT
-from course.tokenizer import VOCAB_SIZE, decode, encode
-from course.train import RECIPES
+from course.world.evaluation import evaluate, held_out
+from course.world.tokenizer import VOCAB_SIZE, decode, encode
+from course.world.train import RECIPES
 
 NAMES = list(RECIPES)
 MIB = 2**20

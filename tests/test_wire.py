@@ -14,7 +14,8 @@ from hypothesis.extra import numpy as npst
 from submissions import ORDER
 
 from autograder import wire
-from autograder.bugs.exhibit import assemble
+from autograder.lessons import hidden_checks
+from autograder.lessons.exhibit import assemble
 from autograder.wire import LENGTH, WireError, decode, encode
 from course.checks.check import functions_of
 
@@ -205,14 +206,14 @@ def test_nothing_is_ever_unpickled(monkeypatch):
 
 
 def exhibits(lesson: str) -> list[dict]:
-    museum = importlib.import_module(f"autograder.bugs.{lesson}")
+    museum = importlib.import_module(f"autograder.lessons.{lesson}.museum")
     return [{}, *(exhibit.answer for exhibit in [*museum.BUGS, *museum.VARIANTS])]
 
 
 @pytest.mark.parametrize("lesson", ORDER)
 def test_challenges_and_evidence_of_every_check_survive_the_wire(lesson):
     """For the reference answer, every bug and every correct variant of the museum."""
-    checks = importlib.import_module(f"autograder.checks.{lesson}").CHECKS
+    checks = hidden_checks(lesson)
     answers = [assemble(lesson, answer) for answer in exhibits(lesson)]
     crossed = 0
     for check in checks.values():
@@ -231,6 +232,6 @@ def test_challenges_and_evidence_of_every_check_survive_the_wire(lesson):
 
 @pytest.mark.parametrize("lesson", ORDER)
 def test_the_largest_frame_leaves_room(lesson):
-    checks = importlib.import_module(f"autograder.checks.{lesson}").CHECKS
+    checks = hidden_checks(lesson)
     largest = max(len(encode(check.challenge(1))) for check in checks.values())
     assert largest < wire.MAX_BYTES / 10

@@ -16,8 +16,8 @@ import warnings
 import torch
 from quantized import Case, draw, reference, unpack
 
-from course import triton_decode
-from course.stored import Stored
+from course.fast import triton as triton_decode
+from course.fast.storage import Stored
 
 CASES = {
     "grouped queries": Case(H=4, G=2),

@@ -17,7 +17,7 @@ from course.checks.check import Challenge, Check, Evidence, Verdict, failed, pas
 from course.checks.comparing import Truth, first_wrong_choice, uncached
 from course.checks.counts import Sizes, count_check
 from course.checks.drawing import TOLERANCE, build_model, draw_model, draw_tokens
-from course.counting import count_kv_rows
+from course.measure.counting import count_kv_rows
 
 NEEDS = ("generate_naive",)
 Draw = Callable[[np.random.Generator], list[Sizes]]

@@ -7,9 +7,8 @@ import math
 
 from torch import Tensor
 
-from course.bounds import check_between
+from course.bounds import check_between, check_grouped, check_heads, check_pooling
 from course.config import GPTConfig
-from course.heads import check_grouped, check_heads, check_pooling
 from course.minigpt.kv_cache import kv_cache_bytes
 
 

@@ -10,8 +10,9 @@ from torch import Tensor
 from course.bounds import check_between
 from course.cache import CacheFull, KVCacheLike, check_block, check_cache_sizes
 from course.config import GPTConfig
+from course.layers import Attention
 from course.minigpt.mini_gpt import greedy_next, merge_heads, split_heads
-from course.model import Attention, MiniGPT
+from course.model import MiniGPT
 
 
 def causal_mask(n_new: int, n_visible: int, device: str | torch.device = "cpu") -> Tensor:

@@ -8,7 +8,7 @@ import math
 import torch
 from torch import Tensor
 
-from course.model import Attention
+from course.layers import Attention
 
 
 def greedy_next(logits: Tensor) -> Tensor:

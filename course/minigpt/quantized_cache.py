@@ -9,7 +9,7 @@ from torch import Tensor
 from course.bounds import check_between
 from course.cache import CacheFull, check_block
 from course.config import GPTConfig
-from course.quantized import (
+from course.fast.quantized import (
     CacheBytes,
     GroupStore,
     Quantized,

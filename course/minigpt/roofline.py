@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from course.bounds import check_between
 from course.config import GPTConfig
-from course.costs import Cost
-from course.devices import Device
-from course.limits import Machine
+from course.measure.costs import Cost
+from course.measure.devices import Device
+from course.measure.limits import Machine
 
 
 def attainable(intensity: float, machine: Machine) -> float:

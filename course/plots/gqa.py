@@ -11,8 +11,8 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter
 
 from course.config import GPTConfig
-from course.costs import Cost
-from course.limits import Machine
+from course.measure.costs import Cost
+from course.measure.limits import Machine
 from course.plots.roofline import with_prefix
 from course.plots.style import (
     BLUE,

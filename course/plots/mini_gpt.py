@@ -16,9 +16,10 @@ from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from course.model import Attention, AttentionLayer, MiniGPT
+from course.layers import Attention
+from course.model import AttentionLayer, MiniGPT
 from course.plots.style import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION, Picture, course_style
-from course.tokenizer import WORDS, decode, encode
+from course.world.tokenizer import WORDS, decode, encode
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 WHITE_TO_BLUE = LinearSegmentedColormap.from_list("white_to_blue", ["white", BLUE])

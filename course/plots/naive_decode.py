@@ -13,7 +13,7 @@ from torch import Tensor
 
 from course.model import MiniGPT
 from course.plots.style import BLUE, GREY, ORANGE, SKY, Picture, course_style
-from course.tokenizer import WORDS
+from course.world.tokenizer import WORDS
 
 
 def draw_grid(p: int, g: int, words: Sequence[str] | None = None) -> Picture:

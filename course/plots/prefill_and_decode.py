@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 
 from course.config import GPTConfig
 from course.plots.style import BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, Picture, course_style
-from course.tokenizer import decode, encode
+from course.world.tokenizer import decode, encode
 
 _PAPER = "#F2F2F2"
 

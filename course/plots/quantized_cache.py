@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from matplotlib.ticker import EngFormatter
 
+from course.fast.quantized import CacheBytes, Quantized
 from course.plots.style import BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, Picture, course_style
-from course.quantized import CacheBytes, Quantized
 
 Quantize = Callable[[torch.Tensor, int, int], Quantized]
 Dequantize = Callable[[Quantized], torch.Tensor]

@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 from matplotlib.ticker import FuncFormatter
 
-from course.costs import Cost
-from course.limits import Machine
+from course.measure.costs import Cost
+from course.measure.limits import Machine
+from course.measure.recorded import Recording
 from course.plots.style import (
     BLUE,
     GREEN,
@@ -24,7 +25,6 @@ from course.plots.style import (
     Picture,
     course_style,
 )
-from course.recorded import Recording
 
 Attainable = Callable[[float, Machine], float]
 PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))

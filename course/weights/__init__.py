@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from course.config import GPTConfig
-from course.tokenizer import FINGERPRINT
+from course.world.tokenizer import FINGERPRINT
 
 FOLDER = Path(__file__).parent
 
@@ -51,7 +51,7 @@ def load(path: Path) -> tuple[GPTConfig, dict[str, Tensor]]:
         raise ValueError(
             f"{path} was trained on another vocabulary (fingerprint "
             f"{model['vocabulary'][:12]}, the tokenizer's is {FINGERPRINT[:12]}), so its tokens "
-            f"would mean other words; train it anew with python -m course.train"
+            f"would mean other words; train it anew with python -m course.world.train"
         )
     return GPTConfig(**model["config"]), state
 
@@ -70,7 +70,7 @@ def write(path: Path, config: GPTConfig, state: dict[str, Tensor]) -> None:
 
 def metrics(name: str) -> dict[str, float | str]:
     """What was measured on shipped weights: loss (nats a token), perplexity, recall (0 … 1) and the
-    number of questions, as `course.evaluation.evaluate` returns them; training steps, seconds and
+    number of questions, as `course.world.evaluation.evaluate` returns them; training steps, seconds and
     the machine.
 
     Raises:

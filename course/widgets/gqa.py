@@ -11,7 +11,7 @@ from course.config import GPTConfig
 from course.minigpt.kv_cache import kv_cache_bytes
 from course.plots.gqa import draw_memory
 from course.plots.style import Picture
-from course.published import PUBLISHED
+from course.published.models import PUBLISHED
 from course.widgets.playground import playground
 
 SHARED = {"as published": None, "G = H": "all", "G = H / 2": "half", "G = 1": "one"}

@@ -15,8 +15,8 @@ from course.cache import KVCacheLike
 from course.model import MiniGPT
 from course.plots.kv_cache import draw_cache
 from course.plots.style import Picture
-from course.tokenizer import decode, encode
 from course.widgets.playground import playground
+from course.world.tokenizer import decode, encode
 
 
 class _Recorder:

@@ -10,8 +10,8 @@ from torch import Tensor
 from course.model import MiniGPT
 from course.plots.mini_gpt import draw_causality, draw_next_words, words_of
 from course.plots.style import Picture
-from course.tokenizer import encode
 from course.widgets.playground import playground
+from course.world.tokenizer import encode
 
 NEW_WORDS = ("dog", "bird", "moon", "house", "Mia", "red", "the", ".")
 

@@ -9,7 +9,7 @@ from ipywidgets import SelectionSlider
 from torch import Tensor
 
 from course.cache import KVCacheLike
-from course.machine import one_thread
+from course.measure.machine import one_thread
 from course.model import MiniGPT
 from course.plots.prefill_and_decode import Shared, draw_sharing
 from course.plots.style import Picture

@@ -7,11 +7,11 @@ from ipywidgets import IntSlider, SelectionSlider
 
 from course.minigpt.mini_gpt import split_heads
 from course.model import MiniGPT
-from course.outliers import with_outliers
 from course.plots.quantized_cache import Dequantize, Quantize, draw_shared_steps
 from course.plots.style import Picture
-from course.tokenizer import encode
 from course.widgets.playground import playground
+from course.world.outliers import with_outliers
+from course.world.tokenizer import encode
 
 TEXT = (
     "The cat sat on the mat. Kenji Snow came in from the rain with a black lamp. "

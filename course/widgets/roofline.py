@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from ipywidgets import Dropdown, IntSlider, SelectionSlider
 
-from course.costs import Cost
-from course.limits import DATASHEETS, Machine
+from course.measure.costs import Cost
+from course.measure.limits import DATASHEETS, Machine
 from course.plots.roofline import as_time, draw_operating_points, in_digits
 from course.plots.style import Picture
-from course.sizes import SIZES
+from course.published.sizes import SIZES
 from course.widgets.playground import playground
 
 PROMPT = 1024

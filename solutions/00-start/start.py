@@ -41,7 +41,7 @@
 # %%
 import torch
 
-from course import machine
+from course.measure import machine
 from course.checks import start as checks
 from course.checks.check import CheckFailed
 from course.plots.start import draw_card, draw_product, draw_time_per_token, draw_work_and_bytes
@@ -119,7 +119,7 @@ def matmul_flops(m: int, k: int, n: int) -> int:
 # %% nbgrader={"grade_id": "flops_of_one_dot_product", "points": 2}
 checks.flops_of_one_dot_product(matmul_flops)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("start.flops_of_one_dot_product", globals())
 ### END HIDDEN TESTS
@@ -127,7 +127,7 @@ grade("start.flops_of_one_dot_product", globals())
 # %% nbgrader={"grade_id": "flops_of_any_product", "points": 3}
 checks.flops_of_any_product(matmul_flops)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("start.flops_of_any_product", globals())
 ### END HIDDEN TESTS
@@ -191,7 +191,7 @@ def matmul_bytes(m: int, k: int, n: int, bytes_per_element: int) -> int:
 # %% nbgrader={"grade_id": "bytes_of_three_matrices", "points": 3}
 checks.bytes_of_three_matrices(matmul_bytes)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("start.bytes_of_three_matrices", globals())
 ### END HIDDEN TESTS
@@ -199,7 +199,7 @@ grade("start.bytes_of_three_matrices", globals())
 # %% nbgrader={"grade_id": "bytes_follow_the_element_size", "points": 2}
 checks.bytes_follow_the_element_size(matmul_bytes)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("start.bytes_follow_the_element_size", globals())
 ### END HIDDEN TESTS

@@ -27,7 +27,7 @@ import math
 import torch
 from torch import Tensor
 
-from course.model import Attention
+from course.layers import Attention
 
 # %%
 from collections.abc import Callable
@@ -38,7 +38,7 @@ from course.checks import mini_gpt as checks
 from course.model import MiniGPT
 from course.plots.mini_gpt import draw_attention, draw_heads
 from course.plots.style import show
-from course.tokenizer import decode, encode
+from course.world.tokenizer import decode, encode
 from course.widgets.mini_gpt import play_with_causality, play_with_sampling
 
 # %% [markdown]
@@ -121,7 +121,7 @@ def greedy_next(logits: Tensor) -> Tensor:
 # %% nbgrader={"grade_id": "greedy_takes_the_likeliest", "points": 1}
 checks.greedy_takes_the_likeliest(greedy_next)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("mini_gpt.greedy_takes_the_likeliest", globals())
 ### END HIDDEN TESTS
@@ -193,7 +193,7 @@ def merge_heads(x: Tensor) -> Tensor:
 # %% nbgrader={"grade_id": "heads_split_and_merge", "points": 1}
 checks.heads_split_and_merge(split_heads, merge_heads)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("mini_gpt.heads_split_and_merge", globals())
 ### END HIDDEN TESTS
@@ -264,7 +264,7 @@ def causal_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 # %% nbgrader={"grade_id": "attention_sees_no_future", "points": 1}
 checks.attention_sees_no_future(causal_attention)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("mini_gpt.attention_sees_no_future", globals())
 ### END HIDDEN TESTS
@@ -272,7 +272,7 @@ grade("mini_gpt.attention_sees_no_future", globals())
 # %% nbgrader={"grade_id": "attention_weighs_by_softmax", "points": 1}
 checks.attention_weighs_by_softmax(causal_attention)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("mini_gpt.attention_weighs_by_softmax", globals())
 ### END HIDDEN TESTS
@@ -280,7 +280,7 @@ grade("mini_gpt.attention_weighs_by_softmax", globals())
 # %% nbgrader={"grade_id": "query_heads_share_kv_heads", "points": 1}
 checks.query_heads_share_kv_heads(causal_attention)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("mini_gpt.query_heads_share_kv_heads", globals())
 ### END HIDDEN TESTS
@@ -333,7 +333,7 @@ def attention_layer(attn: Attention, x: Tensor, positions: Tensor) -> Tensor:
 # %% nbgrader={"grade_id": "layer_joins_its_parts", "points": 1}
 checks.layer_joins_its_parts(attention_layer)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("mini_gpt.layer_joins_its_parts", globals())
 ### END HIDDEN TESTS
@@ -341,7 +341,7 @@ grade("mini_gpt.layer_joins_its_parts", globals())
 # %% nbgrader={"grade_id": "layer_obeys_positions", "points": 1}
 checks.layer_obeys_positions(attention_layer)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("mini_gpt.layer_obeys_positions", globals())
 ### END HIDDEN TESTS
@@ -439,7 +439,7 @@ def sample_next(
 # %% nbgrader={"grade_id": "sample_follows_temperature", "points": 1}
 checks.sample_follows_temperature(sample_next)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("mini_gpt.sample_follows_temperature", globals())
 ### END HIDDEN TESTS
@@ -447,7 +447,7 @@ grade("mini_gpt.sample_follows_temperature", globals())
 # %% nbgrader={"grade_id": "sample_stays_in_top_k", "points": 1}
 checks.sample_stays_in_top_k(sample_next)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("mini_gpt.sample_stays_in_top_k", globals())
 ### END HIDDEN TESTS
@@ -455,7 +455,7 @@ grade("mini_gpt.sample_stays_in_top_k", globals())
 # %% nbgrader={"grade_id": "bad_arguments_are_refused", "points": 1}
 checks.bad_arguments_are_refused(greedy_next, sample_next)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("mini_gpt.bad_arguments_are_refused", globals())
 ### END HIDDEN TESTS

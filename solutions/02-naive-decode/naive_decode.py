@@ -33,12 +33,12 @@ import sys
 
 from tqdm.auto import tqdm
 
-from course import machine
+from course.measure import machine
 from course.checks import naive_decode as checks
-from course.counting import count_kv_rows
+from course.measure.counting import count_kv_rows
 from course.plots.naive_decode import draw_grid, draw_same_keys, draw_staircases, draw_step_times
 from course.plots.style import show
-from course.tokenizer import decode, encode
+from course.world.tokenizer import decode, encode
 from course.widgets.naive_decode import play_with_the_grid
 
 model = MiniGPT.from_weights("mini")
@@ -114,7 +114,7 @@ def generate_naive(model: MiniGPT, prompt: Tensor, n_new: int) -> Tensor:
 # %% nbgrader={"grade_id": "result_starts_with_the_prompt", "points": 1}
 checks.result_starts_with_the_prompt(generate_naive)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("naive_decode.result_starts_with_the_prompt", globals())
 ### END HIDDEN TESTS
@@ -122,7 +122,7 @@ grade("naive_decode.result_starts_with_the_prompt", globals())
 # %% nbgrader={"grade_id": "every_new_token_is_the_likeliest", "points": 2}
 checks.every_new_token_is_the_likeliest(generate_naive)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("naive_decode.every_new_token_is_the_likeliest", globals())
 ### END HIDDEN TESTS
@@ -130,7 +130,7 @@ grade("naive_decode.every_new_token_is_the_likeliest", globals())
 # %% nbgrader={"grade_id": "prompt_is_left_alone", "points": 1}
 checks.prompt_is_left_alone(generate_naive)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("naive_decode.prompt_is_left_alone", globals())
 ### END HIDDEN TESTS
@@ -138,7 +138,7 @@ grade("naive_decode.prompt_is_left_alone", globals())
 # %% nbgrader={"grade_id": "bad_requests_are_refused", "points": 1}
 checks.bad_requests_are_refused(generate_naive)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("naive_decode.bad_requests_are_refused", globals())
 ### END HIDDEN TESTS
@@ -146,7 +146,7 @@ grade("naive_decode.bad_requests_are_refused", globals())
 # %% nbgrader={"grade_id": "each_step_reads_everything", "points": 1}
 checks.each_step_reads_everything(generate_naive)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("naive_decode.each_step_reads_everything", globals())
 ### END HIDDEN TESTS
@@ -231,7 +231,7 @@ def kv_rows_needed(p: int, g: int) -> int:
 # %% nbgrader={"grade_id": "naive_rows_add_up", "points": 1}
 checks.naive_rows_add_up(kv_rows_naive)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("naive_decode.naive_rows_add_up", globals())
 ### END HIDDEN TESTS
@@ -239,7 +239,7 @@ grade("naive_decode.naive_rows_add_up", globals())
 # %% nbgrader={"grade_id": "needed_rows_add_up", "points": 2}
 checks.needed_rows_add_up(kv_rows_needed)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("naive_decode.needed_rows_add_up", globals())
 ### END HIDDEN TESTS
@@ -313,7 +313,7 @@ def attention_visits(prompt_len: int, n_new: int) -> int:
 # %% nbgrader={"grade_id": "visits_add_up", "points": 1}
 checks.visits_add_up(attention_visits)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("naive_decode.visits_add_up", globals())
 ### END HIDDEN TESTS

@@ -28,7 +28,8 @@ from course.bounds import check_between
 from course.cache import CacheFull, KVCacheLike, check_block, check_cache_sizes
 from course.config import GPTConfig
 from course.minigpt.mini_gpt import greedy_next, merge_heads, split_heads
-from course.model import Attention, MiniGPT
+from course.layers import Attention
+from course.model import MiniGPT
 
 # %%
 import sys
@@ -36,12 +37,12 @@ import sys
 from tqdm.auto import tqdm
 
 from course.checks import kv_cache as checks
-from course.counting import count_kv_rows
-from course.machine import interleaved, one_thread
+from course.measure.counting import count_kv_rows
+from course.measure.machine import interleaved, one_thread
 from course.minigpt.naive_decode import generate_naive
 from course.plots.kv_cache import draw_bytes, draw_masks, draw_race, draw_rows
 from course.plots.style import show
-from course.tokenizer import decode, encode
+from course.world.tokenizer import decode, encode
 from course.widgets.kv_cache import watch_a_cache_fill
 
 model = MiniGPT.from_weights("mini")
@@ -121,7 +122,7 @@ def causal_mask(n_new: int, n_visible: int, device: str | torch.device = "cpu") 
 # %% nbgrader={"grade_id": "mask_is_rectangular", "points": 1}
 checks.mask_is_rectangular(causal_mask)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("kv_cache.mask_is_rectangular", globals())
 ### END HIDDEN TESTS
@@ -238,7 +239,7 @@ class KVCache:
 # %% nbgrader={"grade_id": "cache_returns_what_it_was_given", "points": 1}
 checks.cache_returns_what_it_was_given(KVCache)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("kv_cache.cache_returns_what_it_was_given", globals())
 ### END HIDDEN TESTS
@@ -246,7 +247,7 @@ grade("kv_cache.cache_returns_what_it_was_given", globals())
 # %% nbgrader={"grade_id": "full_cache_changes_nothing", "points": 1}
 checks.full_cache_changes_nothing(KVCache)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("kv_cache.full_cache_changes_nothing", globals())
 ### END HIDDEN TESTS
@@ -254,7 +255,7 @@ grade("kv_cache.full_cache_changes_nothing", globals())
 # %% nbgrader={"grade_id": "cache_can_go_back", "points": 1}
 checks.cache_can_go_back(KVCache)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("kv_cache.cache_can_go_back", globals())
 ### END HIDDEN TESTS
@@ -319,7 +320,7 @@ def attention_layer_cached(
 # %% nbgrader={"grade_id": "layer_equals_uncached", "points": 1}
 checks.layer_equals_uncached(attention_layer_cached, KVCache)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("kv_cache.layer_equals_uncached", globals())
 ### END HIDDEN TESTS
@@ -380,7 +381,7 @@ def forward_cached(model: MiniGPT, tokens: Tensor, cache: KVCacheLike) -> Tensor
 # %% nbgrader={"grade_id": "every_split_equals_uncached", "points": 1}
 checks.every_split_equals_uncached(forward_cached, KVCache)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("kv_cache.every_split_equals_uncached", globals())
 ### END HIDDEN TESTS
@@ -392,7 +393,7 @@ grade("kv_cache.every_split_equals_uncached", globals())
 # %% nbgrader={"grade_id": "cache_is_the_only_memory", "points": 1}
 checks.cache_is_the_only_memory(forward_cached, KVCache)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("kv_cache.cache_is_the_only_memory", globals())
 ### END HIDDEN TESTS
@@ -400,7 +401,7 @@ grade("kv_cache.cache_is_the_only_memory", globals())
 # %% nbgrader={"grade_id": "two_conversations_stay_apart", "points": 1}
 checks.two_conversations_stay_apart(forward_cached, KVCache)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("kv_cache.two_conversations_stay_apart", globals())
 ### END HIDDEN TESTS
@@ -470,7 +471,7 @@ def generate_cached(
 # %% nbgrader={"grade_id": "no_row_is_computed_twice", "points": 1}
 checks.no_row_is_computed_twice(generate_cached, KVCache)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("kv_cache.no_row_is_computed_twice", globals())
 ### END HIDDEN TESTS
@@ -570,7 +571,7 @@ def kv_cache_bytes(
 # %% nbgrader={"grade_id": "bytes_match_the_storage", "points": 1}
 checks.bytes_match_the_storage(kv_cache_bytes, KVCache)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("kv_cache.bytes_match_the_storage", globals())
 ### END HIDDEN TESTS

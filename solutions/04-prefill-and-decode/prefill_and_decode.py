@@ -29,21 +29,22 @@ from torch import Tensor
 
 from course.bounds import check_between, check_prompts
 from course.cache import CacheFull, KVCacheLike
-from course.latency import Latency, check_stamps
+from course.measure.latency import Latency, check_stamps
 from course.minigpt.kv_cache import causal_mask, forward_cached
 from course.minigpt.mini_gpt import greedy_next
-from course.model import Attention, MiniGPT
+from course.layers import Attention
+from course.model import MiniGPT
 
 # %%
 import time
 
 from course.checks import prefill_and_decode as checks
-from course.machine import one_thread
+from course.measure.machine import one_thread
 from course.minigpt.kv_cache import KVCache, generate_cached
 from course.plots.prefill_and_decode import draw_padding, draw_phases, draw_timeline
 from course.plots.style import show
-from course.stories import tell
-from course.tokenizer import PAD, decode, encode
+from course.world.stories import tell
+from course.world.tokenizer import PAD, decode, encode
 from course.widgets.prefill_and_decode import share_a_machine
 
 storyteller = MiniGPT.from_weights("story")
@@ -114,7 +115,7 @@ def prefill(model: MiniGPT, prompt: Tensor, cache: KVCacheLike, chunk_size: int 
 # %% nbgrader={"grade_id": "every_chunk_size_gives_the_same_logits", "points": 1}
 checks.every_chunk_size_gives_the_same_logits(prefill)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("prefill_and_decode.every_chunk_size_gives_the_same_logits", globals())
 ### END HIDDEN TESTS
@@ -122,7 +123,7 @@ grade("prefill_and_decode.every_chunk_size_gives_the_same_logits", globals())
 # %% nbgrader={"grade_id": "too_long_a_prompt_changes_nothing", "points": 1}
 checks.too_long_a_prompt_changes_nothing(prefill)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("prefill_and_decode.too_long_a_prompt_changes_nothing", globals())
 ### END HIDDEN TESTS
@@ -190,7 +191,7 @@ def stream(
 # %% nbgrader={"grade_id": "stream_writes_the_uncached_text", "points": 1}
 checks.stream_writes_the_uncached_text(stream)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("prefill_and_decode.stream_writes_the_uncached_text", globals())
 ### END HIDDEN TESTS
@@ -198,7 +199,7 @@ grade("prefill_and_decode.stream_writes_the_uncached_text", globals())
 # %% nbgrader={"grade_id": "no_step_before_it_is_asked_for", "points": 1}
 checks.no_step_before_it_is_asked_for(stream)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("prefill_and_decode.no_step_before_it_is_asked_for", globals())
 ### END HIDDEN TESTS
@@ -259,7 +260,7 @@ def latency_metrics(start: float, stamps: Sequence[float]) -> Latency:
 # %% nbgrader={"grade_id": "first_token_is_no_gap", "points": 1}
 checks.first_token_is_no_gap(latency_metrics)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("prefill_and_decode.first_token_is_no_gap", globals())
 ### END HIDDEN TESTS
@@ -355,7 +356,7 @@ print(f"fed for it: {rest.shape[1]} of {edited.shape[1]} prompt tokens")
 # %% nbgrader={"grade_id": "rollback_equals_a_fresh_start", "points": 1}
 checks.rollback_equals_a_fresh_start(stream)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("prefill_and_decode.rollback_equals_a_fresh_start", globals())
 ### END HIDDEN TESTS
@@ -414,7 +415,7 @@ def pad_prompts(prompts: Sequence[Tensor], pad_id: int) -> tuple[Tensor, Tensor]
 # %% nbgrader={"grade_id": "pads_stand_on_the_left", "points": 1}
 checks.pads_stand_on_the_left(pad_prompts)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("prefill_and_decode.pads_stand_on_the_left", globals())
 ### END HIDDEN TESTS
@@ -461,7 +462,7 @@ def ragged_mask(n_new: int, n_visible: int, n_pads: Tensor) -> Tensor:
 # %% nbgrader={"grade_id": "pads_are_never_seen", "points": 1}
 checks.pads_are_never_seen(ragged_mask)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("prefill_and_decode.pads_are_never_seen", globals())
 ### END HIDDEN TESTS
@@ -509,7 +510,7 @@ def ragged_positions(n_new: int, n_visible: int, n_pads: Tensor) -> Tensor:
 # %% nbgrader={"grade_id": "positions_count_own_tokens", "points": 1}
 checks.positions_count_own_tokens(ragged_positions)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("prefill_and_decode.positions_count_own_tokens", globals())
 ### END HIDDEN TESTS
@@ -551,7 +552,7 @@ def forward_ragged(model: MiniGPT, tokens: Tensor, n_pads: Tensor, cache: KVCach
 # %% nbgrader={"grade_id": "each_row_equals_itself_alone", "points": 1}
 checks.each_row_equals_itself_alone(pad_prompts, forward_ragged)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("prefill_and_decode.each_row_equals_itself_alone", globals())
 ### END HIDDEN TESTS

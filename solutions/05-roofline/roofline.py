@@ -25,9 +25,9 @@ from collections.abc import Callable
 
 from course.bounds import check_between
 from course.config import GPTConfig
-from course.costs import Cost
-from course.devices import Device
-from course.limits import Machine
+from course.measure.costs import Cost
+from course.measure.devices import Device
+from course.measure.limits import Machine
 
 # %%
 import sys
@@ -36,17 +36,17 @@ import torch
 from tqdm.auto import tqdm
 
 from course.checks import roofline as checks
-from course.devices import device_of
-from course.fast_decode import FastDecoder
-from course.limits import measure_machine
-from course.machine import one_thread
+from course.measure.devices import device_of
+from course.fast.decode import FastDecoder
+from course.measure.limits import measure_machine
+from course.measure.machine import one_thread
 from course.minigpt.start import matmul_bytes, matmul_flops
 from course.model import MiniGPT
 from course.plots.roofline import draw_bytes, draw_matrix, draw_phases, draw_queue, draw_third_roof
 from course.plots.style import show
-from course.recorded import recordings
-from course.sizes import SIZES, build_random, check_room, choose_size
-from course.steps import count_operations, step
+from course.measure.recorded import recordings
+from course.published.sizes import SIZES, build_random, check_room, choose_size
+from course.fast.steps import count_operations, step
 from course.widgets.roofline import play_with_the_roof
 
 # %% [markdown]
@@ -106,7 +106,7 @@ def attainable(intensity: float, machine: Machine) -> float:
 # %% nbgrader={"grade_id": "roof_has_two_parts", "points": 1}
 checks.roof_has_two_parts(attainable)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("roofline.roof_has_two_parts", globals())
 ### END HIDDEN TESTS
@@ -154,7 +154,7 @@ def attention_flops(config: GPTConfig, n_new: int, n_past: int, batch: int = 1) 
 # %% nbgrader={"grade_id": "attention_is_causal", "points": 1}
 checks.attention_is_causal(attention_flops)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("roofline.attention_is_causal", globals())
 ### END HIDDEN TESTS
@@ -234,7 +234,7 @@ def phase_cost(
 # %% nbgrader={"grade_id": "matrices_match_the_counter", "points": 1}
 checks.matrices_match_the_counter(phase_cost, attention_flops)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("roofline.matrices_match_the_counter", globals())
 ### END HIDDEN TESTS
@@ -242,7 +242,7 @@ grade("roofline.matrices_match_the_counter", globals())
 # %% nbgrader={"grade_id": "weights_are_read_once", "points": 1}
 checks.weights_are_read_once(phase_cost)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("roofline.weights_are_read_once", globals())
 ### END HIDDEN TESTS
@@ -250,7 +250,7 @@ grade("roofline.weights_are_read_once", globals())
 # %% nbgrader={"grade_id": "cache_is_read_and_written", "points": 1}
 checks.cache_is_read_and_written(phase_cost)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("roofline.cache_is_read_and_written", globals())
 ### END HIDDEN TESTS
@@ -258,7 +258,7 @@ grade("roofline.cache_is_read_and_written", globals())
 # %% nbgrader={"grade_id": "activations_go_in_and_out", "points": 1}
 checks.activations_go_in_and_out(phase_cost)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("roofline.activations_go_in_and_out", globals())
 ### END HIDDEN TESTS
@@ -322,7 +322,7 @@ def bound_by(cost: Cost, machine: Machine) -> str:
 # %% nbgrader={"grade_id": "bound_is_the_lower_roof", "points": 1}
 checks.bound_is_the_lower_roof(bound_by)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("roofline.bound_is_the_lower_roof", globals())
 ### END HIDDEN TESTS
@@ -402,7 +402,7 @@ def time_on_device(
 # %% nbgrader={"grade_id": "clock_waits_for_the_work", "points": 1}
 checks.clock_waits_for_the_work(time_on_device)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("roofline.clock_waits_for_the_work", globals())
 ### END HIDDEN TESTS
@@ -410,7 +410,7 @@ grade("roofline.clock_waits_for_the_work", globals())
 # %% nbgrader={"grade_id": "warm_up_is_not_timed", "points": 1}
 checks.warm_up_is_not_timed(time_on_device)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("roofline.warm_up_is_not_timed", globals())
 ### END HIDDEN TESTS
@@ -418,7 +418,7 @@ grade("roofline.warm_up_is_not_timed", globals())
 # %% nbgrader={"grade_id": "one_slow_repeat_changes_nothing", "points": 1}
 checks.one_slow_repeat_changes_nothing(time_on_device)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("roofline.one_slow_repeat_changes_nothing", globals())
 ### END HIDDEN TESTS
@@ -512,7 +512,7 @@ show(draw_third_roof(phase_cost(mini.config, 1, 64, 1, 4), here, asking, asked, 
 # millionths of a second, however small it is. So operations times the price of one is a third
 # prediction.
 #
-# `course/fast_decode.py` asks for fewer operations. On a GPU it also records a whole step as a **CUDA
+# `course/fast/decode.py` asks for fewer operations. On a GPU it also records a whole step as a **CUDA
 # graph** and asks for it at once; there, even a model of a billion parameters needs that to come near the
 # memory's roof. A CPU has no queue, so there is nothing to record.
 #

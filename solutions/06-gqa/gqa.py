@@ -27,7 +27,7 @@ from torch import Tensor
 
 from course.bounds import check_between
 from course.config import GPTConfig
-from course.heads import check_grouped, check_heads, check_pooling
+from course.bounds import check_grouped, check_heads, check_pooling
 from course.minigpt.kv_cache import kv_cache_bytes
 
 # %%
@@ -39,19 +39,19 @@ import torch.nn.functional as F
 from tqdm.auto import tqdm
 
 from course import weights
-from course.allocations import watch_new_tensors
+from course.measure.allocations import watch_new_tensors
 from course.checks import gqa as checks
-from course.evaluation import evaluate, held_out
-from course.limits import DATASHEETS
-from course.machine import interleaved, one_thread
+from course.world.evaluation import evaluate, held_out
+from course.measure.limits import DATASHEETS
+from course.measure.machine import interleaved, one_thread
 from course.minigpt.kv_cache import causal_mask
 from course.minigpt.mini_gpt import merge_heads, split_heads
 from course.minigpt.roofline import attainable, phase_cost
 from course.model import MiniGPT
 from course.plots.gqa import draw_decode_points, draw_published, draw_quality, draw_sharing
 from course.plots.style import show
-from course.published import PUBLISHED
-from course.tokenizer import decode, encode
+from course.published.models import PUBLISHED
+from course.world.tokenizer import decode, encode
 from course.widgets.gqa import play_with_memory
 
 # %% [markdown]
@@ -114,7 +114,7 @@ def repeat_kv(x: Tensor, n_rep: int) -> Tensor:
 # %% nbgrader={"grade_id": "heads_stand_in_a_row", "points": 1}
 checks.heads_stand_in_a_row(repeat_kv)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("gqa.heads_stand_in_a_row", globals())
 ### END HIDDEN TESTS
@@ -187,7 +187,7 @@ def grouped_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = Non
 # %% nbgrader={"grade_id": "grouped_equals_repeated", "points": 2}
 checks.grouped_equals_repeated(grouped_attention)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("gqa.grouped_equals_repeated", globals())
 ### END HIDDEN TESTS
@@ -195,7 +195,7 @@ grade("gqa.grouped_equals_repeated", globals())
 # %% nbgrader={"grade_id": "masks_reach_every_head", "points": 1}
 checks.masks_reach_every_head(grouped_attention)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("gqa.masks_reach_every_head", globals())
 ### END HIDDEN TESTS
@@ -203,7 +203,7 @@ grade("gqa.masks_reach_every_head", globals())
 # %% nbgrader={"grade_id": "nothing_is_expanded", "points": 2}
 checks.nothing_is_expanded(grouped_attention)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("gqa.nothing_is_expanded", globals())
 ### END HIDDEN TESTS
@@ -320,7 +320,7 @@ def mean_pool_kv_heads(
 # %% nbgrader={"grade_id": "pooled_heads_are_means", "points": 1}
 checks.pooled_heads_are_means(mean_pool_kv_heads)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("gqa.pooled_heads_are_means", globals())
 ### END HIDDEN TESTS
@@ -328,7 +328,7 @@ grade("gqa.pooled_heads_are_means", globals())
 # %% nbgrader={"grade_id": "pooling_keeps_the_rest", "points": 1}
 checks.pooling_keeps_the_rest(mean_pool_kv_heads)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("gqa.pooling_keeps_the_rest", globals())
 ### END HIDDEN TESTS
@@ -419,7 +419,7 @@ def max_batch_that_fits(
 # %% nbgrader={"grade_id": "batch_fills_the_memory", "points": 1}
 checks.batch_fills_the_memory(max_batch_that_fits)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("gqa.batch_fills_the_memory", globals())
 ### END HIDDEN TESTS
@@ -427,7 +427,7 @@ grade("gqa.batch_fills_the_memory", globals())
 # %% nbgrader={"grade_id": "edge_of_the_memory", "points": 1}
 checks.edge_of_the_memory(max_batch_that_fits)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("gqa.edge_of_the_memory", globals())
 ### END HIDDEN TESTS

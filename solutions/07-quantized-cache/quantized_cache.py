@@ -26,7 +26,7 @@ from torch import Tensor
 from course.bounds import check_between
 from course.cache import CacheFull, check_block
 from course.config import GPTConfig
-from course.quantized import (
+from course.fast.quantized import (
     CacheBytes,
     GroupStore,
     Quantized,
@@ -39,11 +39,11 @@ from course.quantized import (
 
 # %%
 from course.checks import quantized_cache as checks
-from course.evaluation import evaluate, held_out
-from course.machine import interleaved, one_thread
+from course.world.evaluation import evaluate, held_out
+from course.measure.machine import interleaved, one_thread
 from course.minigpt.kv_cache import KVCache, forward_cached, kv_cache_bytes
 from course.model import MiniGPT
-from course.outliers import BothPerToken, through_a_cache, with_outliers
+from course.world.outliers import BothPerToken, through_a_cache, with_outliers
 from course.plots.quantized_cache import (
     draw_cache_bytes,
     draw_example,
@@ -53,8 +53,8 @@ from course.plots.quantized_cache import (
     draw_weights,
 )
 from course.plots.style import show
-from course.stored import Stored
-from course.tiled_read import make_scratch, tiled_attention
+from course.fast.storage import Stored
+from course.fast.tiled_read import make_scratch, tiled_attention
 from course.widgets.quantized_cache import share_a_step
 
 story = MiniGPT.from_weights("story")
@@ -152,7 +152,7 @@ def dequantize(q: Quantized) -> Tensor:
 # %% nbgrader={"grade_id": "half_a_step_at_most", "points": 1}
 checks.half_a_step_at_most(quantize, dequantize)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("quantized_cache.half_a_step_at_most", globals())
 ### END HIDDEN TESTS
@@ -160,7 +160,7 @@ grade("quantized_cache.half_a_step_at_most", globals())
 # %% nbgrader={"grade_id": "codes_fit_their_bits", "points": 1}
 checks.codes_fit_their_bits(quantize)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("quantized_cache.codes_fit_their_bits", globals())
 ### END HIDDEN TESTS
@@ -168,7 +168,7 @@ grade("quantized_cache.codes_fit_their_bits", globals())
 # %% nbgrader={"grade_id": "flat_vectors_stay_finite", "points": 1}
 checks.flat_vectors_stay_finite(quantize, dequantize)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("quantized_cache.flat_vectors_stay_finite", globals())
 ### END HIDDEN TESTS
@@ -220,7 +220,7 @@ def unpack_int4(packed: Tensor) -> Tensor:
 # %% nbgrader={"grade_id": "two_codes_share_a_byte", "points": 1}
 checks.two_codes_share_a_byte(pack_int4, unpack_int4)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("quantized_cache.two_codes_share_a_byte", globals())
 ### END HIDDEN TESTS
@@ -263,7 +263,7 @@ share_a_step(story, quantize, dequantize)
 # * `truncate` may cut a group. Its originals are gone, so its first tokens go back to `recent` as they
 #   were read; if the group fills again, they are rounded a second time.
 #
-# `GroupStore` is given (`course/quantized.py`): `write(first, quantized)` packs and keeps codes
+# `GroupStore` is given (`course/fast/quantized.py`): `write(first, quantized)` packs and keeps codes
 # (L, B, G, n, group, D); `read(layer, n)` gives the first n groups of a layer, (B, G, n, group, D).
 #
 # <details><summary>Hint 1: the idea</summary>
@@ -398,7 +398,7 @@ class QuantizedKVCache:
 # %% nbgrader={"grade_id": "groups_and_a_window", "points": 1}
 checks.groups_and_a_window(QuantizedKVCache)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("quantized_cache.groups_and_a_window", globals())
 ### END HIDDEN TESTS
@@ -406,7 +406,7 @@ grade("quantized_cache.groups_and_a_window", globals())
 # %% nbgrader={"grade_id": "keys_by_channel_values_by_token", "points": 1}
 checks.keys_by_channel_values_by_token(QuantizedKVCache)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("quantized_cache.keys_by_channel_values_by_token", globals())
 ### END HIDDEN TESTS
@@ -414,7 +414,7 @@ grade("quantized_cache.keys_by_channel_values_by_token", globals())
 # %% nbgrader={"grade_id": "every_split_leaves_the_same", "points": 1}
 checks.every_split_leaves_the_same(QuantizedKVCache)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("quantized_cache.every_split_leaves_the_same", globals())
 ### END HIDDEN TESTS
@@ -422,7 +422,7 @@ grade("quantized_cache.every_split_leaves_the_same", globals())
 # %% nbgrader={"grade_id": "a_refusal_changes_nothing", "points": 1}
 checks.a_refusal_changes_nothing(QuantizedKVCache)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("quantized_cache.a_refusal_changes_nothing", globals())
 ### END HIDDEN TESTS
@@ -430,7 +430,7 @@ grade("quantized_cache.a_refusal_changes_nothing", globals())
 # %% nbgrader={"grade_id": "quantized_cache_can_go_back", "points": 1}
 checks.quantized_cache_can_go_back(QuantizedKVCache)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("quantized_cache.quantized_cache_can_go_back", globals())
 ### END HIDDEN TESTS
@@ -488,7 +488,7 @@ def quantized_cache_bytes(
 # %% nbgrader={"grade_id": "bytes_match_codes_scales_window", "points": 1}
 checks.bytes_match_codes_scales_window(quantized_cache_bytes, QuantizedKVCache)
 ### BEGIN HIDDEN TESTS
-from autograder.checks import grade
+from autograder.lessons import grade
 
 grade("quantized_cache.bytes_match_codes_scales_window", globals())
 ### END HIDDEN TESTS
@@ -562,8 +562,8 @@ show(draw_quality((8, 4, 2), both, measure(loud, lambda b, n: KVCache(story.conf
 # ## 8 · Smaller, and slower
 #
 # Your `append` dequantizes *everything*, then attends: at rest the cache is small, and at each step all
-# of it is written out. A *tiled read* (`course/tiled_read.py`) spreads a few thousand tokens out in a
-# small scratch, adds their part to the softmax's running sums, and overwrites them with the next.
+# of it is written out. A *tiled read* (`course/fast/tiled_read.py`) spreads a few thousand tokens out in
+# a small scratch, adds their part to the softmax's running sums, and overwrites them with the next.
 #
 # > **Predict.** 8-bit codes are a quarter of the bytes. Which of the two beats plain floats?
 
@@ -593,7 +593,7 @@ show(draw_reads(times))
 
 # %% [markdown]
 # A CPU pays for each code that it turns into a float, so it saves bytes and hardly time. On a GPU one
-# kernel does both in registers (`course/triton_decode.py`).
+# kernel does both in registers (`course/fast/triton.py`).
 #
 # ## Check yourself
 #

@@ -13,7 +13,7 @@ import nbformat
 from nbformat.v4 import new_code_cell
 from submissions import answers, submission
 
-from autograder.build.source import Lesson
+from autograder.authoring.source import Lesson
 from lessons import COURSE
 
 FOLDER = Path(__file__).parent

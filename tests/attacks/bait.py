@@ -12,8 +12,8 @@ import threading
 import time
 from pathlib import Path
 
-from autograder.build.leaks import secrets_of
-from autograder.build.source import Lesson
+from autograder.authoring.leaks import secrets_of
+from autograder.authoring.source import Lesson
 from lessons import ROOT
 
 VARIABLE = "SECOND_TOKEN_DATABASE_PASSWORD"

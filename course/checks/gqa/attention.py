@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from course.allocations import watch_new_tensors
 from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
 from course.checks.drawing import TOLERANCE
+from course.measure.allocations import watch_new_tensors
 
 Truth = Callable[[Challenge], np.ndarray]
 """What a case's queries read, (B, H, T, D)."""

@@ -12,7 +12,7 @@ from course.checks.check import Challenge, Check, Evidence, Verdict, failed, pas
 from course.checks.comparing import Truth, first_wrong_choice, outcome, uncached
 from course.checks.drawing import build_model, draw_model, draw_tokens
 from course.checks.kv_cache.container import new_cache
-from course.counting import count_kv_rows
+from course.measure.counting import count_kv_rows
 
 
 def draw_prompt(seed: int) -> Challenge:

@@ -9,7 +9,7 @@ from typing import Any
 from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
 from course.checks.comparing import outcome
 from course.checks.counts import plain
-from course.latency import Latency
+from course.measure.latency import Latency
 
 FIELDS = Latency._fields
 QUESTIONS = {

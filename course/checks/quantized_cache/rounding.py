@@ -11,7 +11,7 @@ import torch
 
 from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
 from course.checks.comparing import outcome
-from course.quantized import BITS, Quantized
+from course.fast.quantized import BITS, Quantized
 
 ROUNDING = 4
 """Roundings of the dtype that a right answer may be off, beside half a step: subtract, divide, multiply

@@ -13,7 +13,7 @@ from course.checks.check import Challenge, Check, Evidence, Verdict, failed, pas
 from course.checks.counts import plain
 from course.checks.kv_cache.container import DTYPES, feed, stored_bytes
 from course.config import GPTConfig
-from course.quantized import CacheBytes
+from course.fast.quantized import CacheBytes
 
 PARTS = ("codes", "scales", "window")
 

@@ -15,7 +15,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
 from course.checks.counts import plain
 from course.config import GPTConfig
-from course.model import Attention, MiniGPT
+from course.layers import Attention
+from course.model import MiniGPT
 
 
 class Call(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 
 class FakeDevice:
-    """A `course.devices.Device` whose seconds are made up.
+    """A `course.measure.devices.Device` whose seconds are made up.
 
     Args:
         works: seconds of work that each call of `launch` queues; calls after the last one queue as

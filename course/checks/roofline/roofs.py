@@ -10,8 +10,8 @@ import numpy as np
 
 from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
 from course.checks.counts import plain
-from course.costs import Cost
-from course.limits import Machine
+from course.measure.costs import Cost
+from course.measure.limits import Machine
 
 Attainable = Callable[[float, dict[str, Any]], float]
 """FLOP/s at an intensity, on a machine given as a dict of its fields."""

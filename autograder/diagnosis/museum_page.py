@@ -1,0 +1,225 @@
+"""Which check catches which bug, and what a diagnosis recognises; `autograder museum`
+writes it to docs/museum.md, where authors read what their checks are worth."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tqdm.auto import tqdm
+
+from autograder import wire
+from autograder.diagnosis.comparison import Reply
+from autograder.diagnosis.recognize import Diagnosis, answer, candidates, name_mistake, within_reach
+from autograder.lessons import find, hidden_checks, lesson_folders
+from autograder.lessons.exhibit import FAMILIES, Bug, assemble
+from course.checks.check import Challenge, Check
+
+FILE = Path(__file__).parents[2] / "docs" / "museum.md"
+LESSONS = lesson_folders()
+SEEDS = (1, 2)
+
+
+@dataclass(frozen=True)
+class Round:
+    """One check with one seed, and the museum in front of it.
+
+    Attributes:
+        caught: the bugs that lost points, with their replies.
+    """
+
+    lesson: str
+    check: str
+    seed: int
+    challenge: Challenge = field(repr=False)
+    caught: list[tuple[Bug, Reply]] = field(repr=False)
+
+    def is_named_by(self, bug: Bug) -> bool:
+        """Whether this is the check that must catch that bug."""
+        return bug.check == f"{self.lesson}.{self.check}"
+
+
+def play(seeds: Iterable[int] = SEEDS) -> list[Round]:
+    """Every check of every lesson against every bug of the lesson."""
+    plans = [
+        (lesson, check, seed) for lesson in LESSONS for check in checks_of(lesson) for seed in seeds
+    ]
+    rounds = []
+    for lesson, name, seed in tqdm(plans, unit="round", disable=None):
+        check = find(f"{lesson}.{name}")
+        challenge = check.challenge(seed)
+        known = candidates(lesson, name, challenge)
+        caught = [(bug, reply) for bug, reply in known if is_wrong(check, challenge, reply)]
+        rounds.append(Round(lesson, name, seed, challenge, caught))
+    return rounds
+
+
+def checks_of(lesson: str) -> list[str]:
+    """Names of the hidden checks, in the order of the lesson."""
+    return list(hidden_checks(lesson))
+
+
+def is_wrong(check: Check, challenge: Challenge, reply: Reply) -> bool:
+    """Whether a reply loses points, as the judge sees it."""
+    if reply.get("error") is not None:
+        return True
+    try:
+        return check.verdict(challenge, reply["evidence"]).score < 1
+    except Exception:  # evidence that cannot be compared
+        return True
+
+
+# What is recognised
+
+
+def outcome(bug: Bug, found: Diagnosis | None) -> str:
+    """How near a diagnosis comes to the bug: "mistake", "family", "wrong" or "nothing"."""
+    if found is None:
+        return "nothing"
+    if found.family != bug.family:
+        return "wrong"
+    return "mistake" if found.bug == bug.name else "family"
+
+
+STYLES = "in a notebook whose other functions are in another style"
+OWN = "left out of the museum, at its own check"
+OTHERS = "left out of the museum, at the other checks that catch it"
+
+
+def recognition(rounds: list[Round]) -> dict[str, Counter[str]]:
+    """How often a diagnosis ends in which outcome, in each of three cases."""
+    return {
+        STYLES: in_other_styles(rounds),
+        OWN: leave_one_out(rounds, named=True),
+        OTHERS: leave_one_out(rounds, named=False),
+    }
+
+
+def leave_one_out(rounds: list[Round], named: bool) -> Counter[str]:
+    """Every bug as if nobody knew it: what the rest of the museum makes of its replies.
+
+    Args:
+        named: only at the check that must catch the bug, or else at all others that caught it.
+    """
+    seen: Counter[str] = Counter()
+    for played in rounds:
+        for i, (bug, reply) in enumerate(played.caught):
+            if played.is_named_by(bug) == named:
+                others = played.caught[:i] + played.caught[i + 1 :]
+                found = outcome(bug, name_mistake(others, reply))
+                seen["family" if found == "mistake" else found] += 1
+    return seen
+
+
+def in_other_styles(rounds: list[Round]) -> Counter[str]:
+    """Every bug, at its check, in a notebook whose other functions are written in another style."""
+    seen: Counter[str] = Counter()
+    for played in rounds:
+        check = find(f"{played.lesson}.{played.check}")
+        frame = wire.encode(played.challenge)
+        for bug, names in restyled(played, check):
+            reply = answer(check, names, frame)
+            seen[outcome(bug, name_mistake(played.caught, reply))] += 1
+    return seen
+
+
+def restyled(played: Round, check: Check) -> Iterator[tuple[Bug, dict]]:
+    """The bugs that this check must catch, each with every variant of other functions in reach."""
+    museum = importlib.import_module(f"autograder.lessons.{played.lesson}.museum")
+    reach = within_reach(played.lesson, check.needs)
+    for bug, _ in played.caught:
+        for variant in museum.VARIANTS if played.is_named_by(bug) else []:
+            names = set(variant.answer)
+            if names & reach and not names & set(bug.answer):
+                yield bug, assemble(played.lesson, {**variant.answer, **bug.answer})
+
+
+# The file
+
+
+def render(rounds: list[Round], seen: dict[str, Counter[str]]) -> str:
+    """docs/museum.md, from the rounds and what was recognised in them."""
+    seeds = len({played.seed for played in rounds})
+    parts = [HEAD.format(seeds=seeds), families(), *recognised(seen)]
+    for lesson in LESSONS:
+        parts += lesson_table([played for played in rounds if played.lesson == lesson])
+    return "\n".join(parts) + "\n"
+
+
+HEAD = """# The museum
+
+Known wrong answers, and which hidden check catches which. Written by `autograder museum`;
+a test says when it is out of date. Each bug met {seeds} challenges of each check:
+
+* **X** it lost points every time, at the check that must catch it;
+* x it lost points every time, o sometimes;
+* nothing: its numbers were right there.
+
+## Families
+
+What mistakes are about: a diagnosis records the family, so that a class can be counted.
+
+| family | is about | bugs |
+|---|---|---|"""
+
+
+def families() -> str:
+    """The rows of the table of families."""
+    count = Counter(bug.family for lesson in LESSONS for bug in bugs_of(lesson))
+    return "\n".join(f"| {name} | {about} | {count[name]} |" for name, about in FAMILIES.items())
+
+
+def bugs_of(lesson: str) -> list[Bug]:
+    """All of them, in the order of the module."""
+    return importlib.import_module(f"autograder.lessons.{lesson}.museum").BUGS
+
+
+def recognised(cases: dict[str, Counter[str]]) -> list[str]:
+    """How good the diagnosis is, as a table."""
+    columns = ("mistake", "family", "wrong", "nothing")
+    lines = [
+        "\n## What a diagnosis recognises\n",
+        "A wrong answer is compared with all bugs of its lesson on the same challenge. How often the",
+        "mistake is named, its family alone, a wrong family, or nothing, for each bug and challenge:\n",
+        "| a bug | mistake | family | wrong | nothing |\n|---|---|---|---|---|",
+    ]
+    for case, seen in cases.items():
+        lines.append(f"| {case} | {' | '.join(str(seen[name]) for name in columns)} |")
+    return lines
+
+
+def lesson_table(rounds: list[Round]) -> list[str]:
+    """The checks of one lesson, numbered, and a row for each bug."""
+    lesson = rounds[0].lesson
+    checks = checks_of(lesson)
+    lines = [f"\n## {LESSONS[lesson]}\n"]
+    lines += [f"{number}. `{check}`" for number, check in enumerate(checks, 1)]
+    numbers = range(1, len(checks) + 1)
+    lines += [f"\n| bug | family | {' | '.join(map(str, numbers))} | story |"]
+    lines += [f"|---|---|{'---|' * len(checks)}---|"]
+    for bug in bugs_of(lesson):
+        cells = [mark(bug, [r for r in rounds if r.check == check]) for check in checks]
+        story = bug.story.replace("|", "\\|")
+        lines.append(f"| {bug.name} | {bug.family} | {' | '.join(cells)} | {story} |")
+    return lines
+
+
+def mark(bug: Bug, rounds: list[Round]) -> str:
+    """What became of a bug at one check."""
+    times = sum(bug is other for played in rounds for other, _ in played.caught)
+    if times < len(rounds):
+        return "o" if times else " "
+    return "**X**" if rounds[0].is_named_by(bug) else "x"
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page."""
+    argparse.ArgumentParser(prog="autograder museum", description=__doc__).parse_args(arguments)
+    everything = play()
+    FILE.write_text(render(everything, recognition(everything)), encoding="utf-8")
+    print(f"wrote {FILE}")
+    return 0

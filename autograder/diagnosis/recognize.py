@@ -1,0 +1,154 @@
+"""Which known mistake gives these numbers: wrong evidence beside that of the museum.
+
+When an answer is wrong, every bug of the lesson is put to the same challenge, here, for the museum's
+code is our own. A bug whose evidence is the student's names the mistake. Evidence that several bugs
+give names no more than their family, and only where they all agree on it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+from autograder import wire
+from autograder.diagnosis.comparison import Reply, same_reply
+from autograder.lessons import find
+from autograder.lessons.exhibit import FAMILIES, Bug, assemble
+from autograder.student import error_record
+from course.checks.check import Challenge, Check, functions_of
+
+KEPT = 16
+"""Challenges whose evidence is kept, each of all bugs of a lesson: a file that is judged again, or
+that two students handed in."""
+NOT_BEGUN = ("Missing", "NotImplementedError", "WireError")
+"""Errors that say that there is nothing to recognise."""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A mistake that was recognised.
+
+    Attributes:
+        bug: the name of the one bug with this evidence; "" when only the family is known.
+        family: one of FAMILIES.
+        sentence: what the student is told.
+    """
+
+    bug: str
+    family: str
+    sentence: str
+
+
+def diagnose(lesson: str, check: str, challenge: Challenge, reply: object) -> Diagnosis | None:
+    """Name the mistake behind a wrong reply, or None where it is not known. Never raises.
+
+    Args:
+        lesson: the module's name, such as "kv_cache".
+        check: the name of the hidden check, without the lesson.
+        challenge: what was asked.
+        reply: what came back (`Reply`), in which nothing is believed.
+    """
+    try:
+        if type(reply) is not dict or kind_of_error(reply) in NOT_BEGUN:
+            return None
+        with np.errstate(all="ignore"):
+            return name_mistake(candidates(lesson, check, challenge), reply)
+    except Exception:  # a message without a diagnosis is as good as it was before
+        return None
+
+
+def kind_of_error(reply: Reply) -> str:
+    """The name of the exception that a probe stopped with; "" when it did not."""
+    error = reply.get("error")
+    return str(error.get("kind")) if type(error) is dict else ""
+
+
+def name_mistake(museum: Iterable[tuple[Bug, Reply]], reply: Reply) -> Diagnosis | None:
+    """The diagnosis that bugs with these replies allow."""
+    found = [bug for bug, known in museum if same_reply(known, reply)]
+    families = {bug.family for bug in found}
+    if len(families) != 1:
+        return None
+    (family,) = families
+    stopped = bool(kind_of_error(reply))
+    if len(found) == 1:
+        words = "Known to stop like this" if stopped else "These are the numbers of"
+        return Diagnosis(found[0].name, family, f"{words}{':' * stopped} {found[0].mistake}.")
+    words = "end like this" if stopped else "give these numbers"
+    return Diagnosis("", family, f"Several mistakes {words}, all about {FAMILIES[family]}.")
+
+
+# What the museum gives
+
+
+_kept: OrderedDict[bytes, list[tuple[Bug, Reply]]] = OrderedDict()
+_lock = (
+    threading.Lock()
+)  # probes of sampling seed torch's own random numbers, which all threads share
+
+
+def candidates(lesson: str, check: str, challenge: Challenge) -> list[tuple[Bug, Reply]]:
+    """Every bug that gives a wrong reply to this challenge, with that reply."""
+    frame = wire.encode(challenge)
+    key = hashlib.sha256(f"{lesson}.{check}:".encode() + frame).digest()
+    with _lock:
+        if key not in _kept:
+            _kept[key] = _run_museum(lesson, find(f"{lesson}.{check}"), frame)
+            while len(_kept) > KEPT:
+                _kept.popitem(last=False)
+        _kept.move_to_end(key)
+        return _kept[key]
+
+
+def _run_museum(lesson: str, check: Check, frame: bytes) -> list[tuple[Bug, Reply]]:
+    right = answer(check, assemble(lesson, {}), frame)
+    known = []
+    for bug in importlib.import_module(f"autograder.lessons.{lesson}.museum").BUGS:
+        if not set(bug.answer) & within_reach(lesson, check.needs):
+            continue
+        reply = answer(check, assemble(lesson, bug.answer), frame)
+        if not same_reply(right, reply, own_words=True):
+            known.append((bug, reply))
+    return known
+
+
+def answer(check: Check, names: Mapping[str, Any], frame: bytes) -> Reply:
+    """What the probe of these functions comes to; the challenge is fresh from its frame, for a
+    function may write into it."""
+    try:
+        return {"evidence": check.probe(functions_of(names, check.needs), wire.decode(frame))}
+    except Exception as error:
+        return {"error": error_record(error)}
+
+
+@cache
+def within_reach(lesson: str, needs: tuple[str, ...]) -> frozenset[str]:
+    """The names of the lesson that a call of these functions may look up."""
+    reference = vars(importlib.import_module(f"course.minigpt.{lesson}"))
+    reached, left = set(), list(needs)
+    while left:
+        name = left.pop()
+        value = reference.get(name)
+        if name in reached or getattr(value, "__module__", "") != f"course.minigpt.{lesson}":
+            continue
+        reached.add(name)
+        methods = vars(value).values() if isinstance(value, type) else [value]
+        left += [n for f in methods if hasattr(f, "__code__") for n in names_in(f.__code__)]
+    return frozenset(reached)
+
+
+def names_in(code: CodeType) -> list[str]:
+    """The global names of a function, of those inside it as well."""
+    inner = [
+        name for part in code.co_consts if isinstance(part, CodeType) for name in names_in(part)
+    ]
+    return [*code.co_names, *inner]

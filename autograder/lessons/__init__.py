@@ -1,0 +1,68 @@
+"""What grading takes, one folder a lesson: hidden checks, probes, museum.
+
+The lesson in the folder "03-kv-cache" has the module name "kv_cache", here and in `course`. Its hidden
+checks are named "kv_cache.<check>", and each check is named as the graded cell that asks for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from course.checks.check import Check, CheckFailed
+
+FOLDER = re.compile(r"\d\d-[a-z0-9]+(-[a-z0-9]+)*")
+"""What a lesson's folder is called."""
+SOLUTIONS = Path(__file__).resolve().parents[2] / "solutions"
+
+
+def lesson_folders(solutions: Path = SOLUTIONS) -> dict[str, str]:
+    """The folder of each lesson's module, such as "kv_cache": "03-kv-cache", first to last."""
+    names = {path.parent.name for path in solutions.glob("*/*.py")}
+    return {module_of(name): name for name in sorted(names) if FOLDER.fullmatch(name)}
+
+
+def module_of(folder: str) -> str:
+    """ "kv_cache" of "03-kv-cache"."""
+    return folder[3:].replace("-", "_")
+
+
+def hidden_checks(lesson: str) -> dict[str, Check]:
+    """The hidden checks of a lesson's module by name, in the order of the lesson.
+
+    Raises:
+        ValueError: there is no such lesson.
+    """
+    try:
+        return importlib.import_module(f"autograder.lessons.{lesson}.hidden").CHECKS
+    except ModuleNotFoundError as error:
+        raise ValueError(f"no hidden checks for a lesson {lesson!r}") from error
+
+
+def find(name: str) -> Check:
+    """The hidden check of that name, such as "kv_cache.mask_is_rectangular".
+
+    Raises:
+        ValueError: no such lesson or check; the message lists the checks of that lesson.
+    """
+    lesson, _, check = name.partition(".")
+    checks = hidden_checks(lesson)
+    if check not in checks:
+        raise ValueError(f"no hidden check {check!r} in {lesson}; there are {sorted(checks)}")
+    return checks[check]
+
+
+def grade(name: str, functions: Mapping[str, Any], seeds: tuple[int, ...] = (1, 2, 3)) -> None:
+    """Run a hidden check on a notebook's functions, in this process.
+
+    Raises:
+        CheckFailed: the first seed at which the property broke, with the check's message.
+    """
+    check = find(name)
+    for seed in seeds:
+        verdict = check.judge(functions, seed)
+        if verdict.score < 1:
+            raise CheckFailed(verdict.message)

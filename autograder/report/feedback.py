@@ -1,0 +1,147 @@
+"""The notebook that formgrader and feedback show: the student's own cells, judged and harmless.
+
+It holds what was handed in, cell by cell, with its outputs, sanitised. Each of the lesson's graded
+cells stands in it exactly once, as it was released, so without its hidden test; the points are its
+one result, and the message is what it printed, which is the form in which nbgrader reads points.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import nbformat
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output, new_raw_cell
+
+from autograder.assignment import source_of
+from autograder.judge import Answer, Result
+from autograder.report import sanitize
+
+LARGEST = 32 * 2**20
+"""Characters of all outputs of a notebook that are shown."""
+Cell = Mapping[str, Any]
+"""A cell as it was handed in: a dict of whatever."""
+
+
+def shown_notebook(
+    found: list[Any], released: NotebookNode, result: Result, level: str
+) -> NotebookNode:
+    """Lay out one judged submission.
+
+    Args:
+        found: the cells as they were handed in, whatever they are; see `read_cells`.
+        released: the lesson's notebook as students get it.
+        result: what the judge found.
+        level: in what the student's code ran, for the report at the top.
+    """
+    handed_in = [cell for cell in found if isinstance(cell, Mapping)]
+    places = _places(handed_in, released)
+    texts = {cell.source for cell in released.cells if cell.cell_type == "markdown"}
+    cells = [_shown(cell, places.get(n), texts) for n, cell in enumerate(handed_in)]
+    _add_missing(cells, released)
+    _cut_outputs(cells)
+    answers = {answer.check: answer for answer in result.answers}
+    for cell in cells:
+        if answer := answers.get(_grade_id(cell)):
+            _write_answer(cell, answer)
+    cells.insert(0, new_markdown_cell(sanitize.block(report(result, level))))
+    for number, cell in enumerate(cells):
+        cell.id = f"cell-{number}"
+    shown = new_notebook(cells=cells, metadata=copy.deepcopy(released.metadata))
+    nbformat.validate(shown)
+    return shown
+
+
+def report(result: Result, level: str) -> str:
+    """What the judge says about the whole, as HTML."""
+    most = sum(answer.max_points for answer in result.answers)
+    lines = [f"{result.outcome}: {result.points:g} of {most:g} points. {level}"]
+    lines += filter(None, (result.reason, *result.cells))
+    return sanitize.verbatim(sanitize.plain("\n".join(lines)))
+
+
+def _places(handed_in: list[Cell], released: NotebookNode) -> dict[int, NotebookNode]:
+    """The cells that stand for one that was released with a name, by their number: a graded cell is
+    known by its source, as for the judge, an answer by the name that it claims. Of several, the last
+    counts, for it is what ran last."""
+    named = [cell for cell in released.cells if _grade_id(cell)]
+    tests = {cell.source.strip(): cell for cell in named if cell.metadata.nbgrader.grade}
+    answers = {_grade_id(cell): cell for cell in named if not cell.metadata.nbgrader.grade}
+    last = {}
+    for number, cell in enumerate(handed_in):
+        if cell.get("cell_type") == "code":
+            original = tests.get(source_of(cell).strip()) or answers.get(_claim(cell))
+            if original:
+                last[_grade_id(original)] = (number, original)
+    return dict(last.values())
+
+
+def _claim(cell: Cell) -> str:
+    """The name that a cell has in its metadata or, where they were lost, as its id."""
+    metadata = cell.get("metadata")
+    named = metadata.get("nbgrader") if isinstance(metadata, Mapping) else None
+    claim = named.get("grade_id") if isinstance(named, Mapping) else cell.get("id")
+    return claim if type(claim) is str else ""
+
+
+def _grade_id(cell: NotebookNode) -> str | None:
+    """The name of a released cell, or of one that stands for it."""
+    return cell.metadata.get("nbgrader", {}).get("grade_id")
+
+
+def _shown(cell: Cell, original: NotebookNode | None, texts: set[str]) -> NotebookNode:
+    """One cell, sanitised, with no metadata but those of the released cell that it stands for."""
+    if original and original.metadata.nbgrader.grade:
+        return copy.deepcopy(original)
+    source, kind = source_of(cell), cell.get("cell_type")
+    if kind == "markdown":
+        written_here = source in texts  # the lesson's own text is harmless
+        pasted = cell.get("attachments")
+        return new_markdown_cell(source if written_here else sanitize.markdown(source, pasted))
+    text = sanitize.plain(source, sanitize.LONGEST_SOURCE)
+    if kind != "code":
+        return new_raw_cell(text)
+    count = cell.get("execution_count")
+    return new_code_cell(
+        text,
+        outputs=sanitize.outputs(cell.get("outputs")),
+        execution_count=count if type(count) is int and 0 <= count < 10**6 else None,
+        metadata=copy.deepcopy(original.metadata) if original else {},
+    )
+
+
+def _add_missing(cells: list[NotebookNode], released: NotebookNode) -> None:
+    """Put each graded cell that was deleted or edited behind what it followed, or at the end."""
+    place = len(cells)
+    for original in released.cells:
+        name = _grade_id(original)
+        here = next((n for n, cell in enumerate(cells) if name and _grade_id(cell) == name), None)
+        if here is not None:
+            place = here + 1
+        elif name and original.metadata.nbgrader.grade:
+            cells.insert(place, copy.deepcopy(original))
+            place += 1
+
+
+def _write_answer(cell: NotebookNode, answer: Answer) -> None:
+    """Points and message as a graded cell's outputs. Nothing may go to stderr: nbgrader would give
+    0 points for that, as it gives all of them for a cell without a result."""
+    mark = {0.0: "FAIL", 1.0: "PASS"}.get(answer.score, "PART")
+    message = sanitize.plain(f"{mark}  {answer.message}\n")
+    points = min(max(float(answer.points), 0.0), float(answer.max_points))
+    cell.outputs = [
+        new_output("stream", name="stdout", text=message),
+        new_output("execute_result", {"text/plain": repr(points)}),
+    ]
+
+
+def _cut_outputs(cells: list[NotebookNode]) -> None:
+    """Leave out the outputs that come after too much of them."""
+    shown, note = 0, "(These outputs are left out: the notebook holds too much of them.)\n"
+    for cell in cells:
+        size = len(str(cell.get("outputs") or ""))
+        if shown + size > LARGEST:
+            cell.outputs, size = [new_output("stream", name="stdout", text=note)], 0
+        shown += size

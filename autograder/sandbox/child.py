@@ -1,0 +1,265 @@
+"""One student process, seen from the trusted side: it is asked, waited for, and put to death.
+
+Nothing that a child does can block this side or make it grow: requests are written and replies read
+against a deadline, replies have a largest size, and output is drained by a thread that keeps its
+first part and counts the rest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from autograder import wire
+from autograder.sandbox.library_view import STUDENT
+
+OUTPUT = 256 * 2**10
+"""Bytes of a child's output that are kept."""
+
+
+class InfraError(Exception):
+    """The process failed before any of the student's code ran: the student has no part in it."""
+
+
+class ChildFault(Exception):
+    """The student's process did not answer as it should; the message says what it did instead."""
+
+
+class ChildDied(ChildFault):
+    """It ended, or what it sent is no reply."""
+
+
+class DeadlinePassed(ChildFault):
+    """It did not answer in time."""
+
+
+class TooMuch(ChildFault):
+    """Its reply is larger than a reply may be."""
+
+
+class Child:
+    """A process that runs `student.py`, until it is closed or breaks a rule; then it is dead.
+
+    Args:
+        command: what to start, for the numbers of the two open files that it must pass on; these
+            two and the lesson are added to it as arguments.
+        lesson: module name, such as "kv_cache".
+        environment: of the process, instead of this one's.
+        folder: where it works; None: where this process does.
+        seconds: until it must be ready.
+        popen: starts it, called as `subprocess.Popen` is.
+
+    Raises:
+        InfraError: it could not be started, or was not ready in time.
+    """
+
+    def __init__(
+        self,
+        command: Callable[[Sequence[int]], Sequence[str]],
+        lesson: str,
+        environment: Mapping[str, str] | None = None,
+        folder: str | None = None,
+        seconds: float = 60,
+        popen: Callable[..., subprocess.Popen] = subprocess.Popen,
+    ) -> None:
+        requests, self._requests = os.pipe()
+        self._replies, replies = os.pipe()
+        argv = [*command((requests, replies)), str(requests), str(replies), lesson]
+        try:
+            self._process = popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                cwd=folder,
+                pass_fds=(requests, replies),
+                start_new_session=True,
+            )
+        except OSError as error:
+            os.close(self._requests)
+            os.close(self._replies)
+            raise InfraError(f"{argv[0]} cannot be started: {error}") from error
+        finally:
+            os.close(requests)
+            os.close(replies)
+        self._number, self.alive = 0, True
+        self._output, self._output_cut = bytearray(), 0
+        self._drain = threading.Thread(target=self._keep_output, daemon=True)
+        self._drain.start()
+        os.set_blocking(self._requests, False)
+        self._wait_until_ready(seconds)
+
+    def _wait_until_ready(self, seconds: float) -> None:
+        try:
+            first = self._receive(time.monotonic() + seconds, 2**10)
+        except ChildFault as fault:
+            raise InfraError(f"{fault}; it said: {self.output[-2000:].strip()}") from fault
+        if first != {"ready": True}:
+            self.close()
+            raise InfraError(f"the process began with {first!s:.200} instead of being ready")
+
+    def ask(
+        self, request: Mapping[str, Any], seconds: float, max_bytes: int = wire.MAX_BYTES
+    ) -> dict[str, Any]:
+        """Send a request and wait for its reply. After an exception the process is dead.
+
+        Args:
+            request: see `student.py`, without its number.
+            seconds: until the whole reply must be here.
+            max_bytes: of the reply's frame.
+
+        Raises:
+            ChildDied, DeadlinePassed, TooMuch: see there.
+        """
+        if not self.alive:
+            raise ChildDied("the process has ended before")
+        deadline = time.monotonic() + seconds
+        self._number += 1
+        self._send(wire.encode({"number": self._number, **request}), deadline)
+        reply = self._receive(deadline, max_bytes)
+        if type(reply) is not dict or reply.get("number") != self._number:
+            self.close()
+            raise ChildDied("the process wrote something of its own where its replies go")
+        return reply
+
+    @property
+    def output(self) -> str:
+        """What it wrote to standard output and error so far, cut when it was very much."""
+        text = bytes(self._output).decode("utf-8", "replace")
+        return f"{text}\n… {self._output_cut:,} bytes more" if self._output_cut else text
+
+    def close(self) -> None:
+        """Kill the process with its whole group. Safe to call again."""
+        self.alive = False
+        # Not yet waited for, so its number, which is that of its group, cannot be another's.
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        for name in ("_requests", "_replies"):
+            if (fd := getattr(self, name)) >= 0:
+                os.close(fd)
+                setattr(self, name, -1)
+        self._drain.join(timeout=2)  # a process that left the group may hold the pipe open
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _send(self, frame: bytes, deadline: float) -> None:
+        left = memoryview(frame)
+        while left:
+            self._wait(self._requests, select.POLLOUT, deadline)
+            try:
+                left = left[os.write(self._requests, left) :]
+            except BlockingIOError:
+                continue
+            except BrokenPipeError:
+                raise self._died() from None
+
+    def _receive(self, deadline: float, max_bytes: int) -> Any:
+        frame = self._read(wire.LENGTH.size, deadline)
+        length = wire.frame_length(frame)
+        if length > max_bytes:
+            self.close()
+            raise TooMuch(f"a reply of {length:,} bytes; {max_bytes:,} are allowed")
+        frame += self._read(length - len(frame), deadline)
+        try:
+            return wire.decode(frame)
+        except wire.WireError as error:
+            self.close()
+            raise ChildDied(f"the process sent no proper reply: {error}") from error
+
+    def _read(self, n: int, deadline: float) -> bytes:
+        parts, left = [], n
+        while left:
+            self._wait(self._replies, select.POLLIN, deadline)
+            part = os.read(self._replies, min(left, 2**20))
+            if not part:
+                raise self._died()
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts)
+
+    def _wait(self, fd: int, event: int, deadline: float) -> None:
+        poll = select.poll()
+        poll.register(fd, event)
+        seconds = max(0.0, deadline - time.monotonic())
+        if not poll.poll(1000 * seconds):
+            self.close()
+            raise DeadlinePassed("no answer in the time there was")
+
+    def _died(self) -> ChildDied:
+        """The reason of death, as an exception. A process that only closed its pipe is killed."""
+        end = time.monotonic() + 2
+        while not (ended := self._has_ended()) and time.monotonic() < end:
+            time.sleep(0.005)
+        self.close()
+        return ChildDied(reason_of_death(self._process.returncode if ended else None))
+
+    def _has_ended(self) -> bool:
+        """Whether it ended by itself. It is not waited for: that would free the group's number."""
+        ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        return ended is not None
+
+    def _keep_output(self) -> None:
+        pipe = self._process.stdout
+        with pipe:
+            while part := os.read(pipe.fileno(), 2**16):
+                kept = part[: OUTPUT - len(self._output)]
+                self._output += kept
+                self._output_cut += len(part) - len(kept)
+
+
+def reason_of_death(code: int | None) -> str:
+    """An exit status in words. A sandbox passes a signal on as 128 + its number."""
+    if code is None:
+        return "the process closed its pipes"
+    number = -code if code < 0 else code - 128
+    if number <= 0:
+        return f"the process ended itself with status {code}"
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        return f"the process ended itself with status {code}"
+    hint = {
+        "SIGKILL": ": killed, perhaps for the memory it took",
+        "SIGXCPU": ": its CPU time was used up",
+        "SIGSEGV": ": it crashed",
+        "SIGABRT": ": it crashed",
+        "SIGSYS": ": it asked the system for what is forbidden here",
+        "SIGXFSZ": ": it wrote a file that is too large",
+    }.get(name, "")
+    return f"the process was ended by {name}{hint}"
+
+
+def start_without_sandbox(view: Path, lesson: str, folder: Path, home: Path) -> Child:
+    """A student process with nothing between it and this machine but an environment of its own.
+
+    Args:
+        view: of the lesson, see `view.py`.
+        lesson: module name.
+        folder: of the submission.
+        home: an empty folder, the student's HOME.
+    """
+    environment = {
+        "PATH": os.defpath,
+        "HOME": str(home),
+        "LANG": "C.UTF-8",
+        "MPLBACKEND": "agg",
+        "OMP_NUM_THREADS": "1",
+    }
+    command = [sys.executable, "-I", "-B", "-u", str(view / STUDENT)]
+    return Child(lambda fds: command, lesson, environment, str(folder))

@@ -1,0 +1,238 @@
+"""A process that can reach nothing: bubblewrap, limits and a filter of system calls around it.
+
+`command` gives the front of a command line; what follows it runs inside. There, only Python, the
+system's libraries and programs, `/view` and `/submission` exist, all read-only; `/tmp` is empty,
+writable and bounded. There is no network, no environment, no other process and no privilege, and
+when the command ends nothing that it started lives on.
+
+Started by root, the sandbox belongs to an unprivileged user all the same, for a limit on processes
+does not bind root. What it shows must then be readable for everyone.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from autograder.sandbox import host_view, seccomp
+
+VIEW, SUBMISSION = "/view", "/submission"
+NOBODY = 65534  # user and group inside; and outside as well, when root starts the sandbox
+MIB = 2**20
+PYTHON = (sys.executable, "-I", "-B", "-u")
+"""Python as it runs inside: deaf to its environment, writing no bytecode, printing at once."""
+PACKAGES = {
+    "bwrap": "bubblewrap",
+    "prlimit": "util-linux",
+    "choom": "util-linux",
+    "setpriv": "util-linux",
+}
+"""The programs that a start needs, and the Debian package of each."""
+ENVIRONMENT = {
+    "HOME": "/tmp",
+    "LANG": "C.UTF-8",
+    "PATH": "/usr/bin:/bin",
+    "USER": "student",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+"""All that a confined process finds in its environment."""
+
+
+class SandboxMissing(Exception):
+    """Student code cannot be confined on this machine; the message says what would help."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a student's processes may use.
+
+    Attributes:
+        memory: bytes of data of one process (RLIMIT_DATA; shared memory lies in `tmp`).
+        cpu_seconds: CPU time of one process, in seconds; beyond it the process is killed.
+        processes: processes and threads at one time.
+        file_size: bytes of one file.
+        open_files: file descriptors of one process.
+        tmp: bytes that /tmp holds, and again as many that /dev/shm holds.
+    """
+
+    memory: int = 3072 * MIB
+    cpu_seconds: int = 300
+    processes: int = 32
+    file_size: int = 64 * MIB
+    open_files: int = 256
+    tmp: int = 128 * MIB
+
+
+def command(view: str | Path, submission: str | Path, limits: Limits) -> list[str]:
+    """The command line in front of a confined command, such as `[*PYTHON, "/view/x.py"]`.
+
+    Standard output and error, and what `pass_fds` names, are those that the whole is started with;
+    standard input is /dev/null. Its exit code is that of the command, or 128 + the signal that
+    ended it. Everything inside ends with its process group, and with the thread that started it.
+
+    Args:
+        view: the folder that is seen as /view.
+        submission: the folder that is seen as /submission.
+        limits: what the processes inside may use.
+
+    Raises:
+        SandboxMissing: a program or the filter of system calls is not installed.
+        PermissionError: root asks, and the submission's folder or something in the view is not
+            readable for everyone.
+    """
+    limited = [f"--{name.lower()}={value}" for name, value in resources(limits).items()]
+    return [
+        *surround(view, submission, limits),
+        # Standard input held the filter.
+        *("--", "/bin/sh", "-c", 'exec "$0" "$@" </dev/null', "/usr/bin/prlimit", *limited, "--"),
+    ]
+
+
+def resources(limits: Limits) -> dict[str, int]:
+    """The limits of the kernel by their names there. They are set inside: a limit on processes that
+    is set outside counts the user's other processes as well."""
+    return {
+        "CORE": 0,
+        "STACK": 8 * MIB,  # what lies on the stack is not counted as data
+        "DATA": limits.memory,
+        "CPU": limits.cpu_seconds,
+        "NPROC": limits.processes,
+        "FSIZE": limits.file_size,
+        "NOFILE": limits.open_files,
+    }
+
+
+def popen(
+    argv: Sequence[str],
+    view: str | Path,
+    submission: str | Path,
+    limits: Limits,
+    pass_fds: Iterable[int] = (),
+) -> subprocess.Popen:
+    """Start a confined Python script cold, in a process group of its own, its output in one pipe.
+
+    Args:
+        argv: the script's path inside, and its arguments.
+        pass_fds: open descriptors that it is given, under the same numbers.
+        view, submission, limits: see `command`, also for what is raised.
+    """
+    return subprocess.Popen(
+        [*command(view, submission, limits), *PYTHON, *argv],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        pass_fds=tuple(pass_fds),
+        start_new_session=True,
+    )
+
+
+def surround(
+    view: str | Path, submission: str | Path, limits: Limits, keep: bool = False
+) -> list[str]:
+    """The front of `command` that ends with bubblewrap's options: every barrier but the limits.
+
+    Args:
+        view, submission, limits: see `command`, also for what is raised.
+        keep: what comes as standard input and output is also 3 and 4 inside.
+    """
+    if not sys.platform.startswith("linux"):
+        raise SandboxMissing(f"the sandbox is made of parts of Linux; this is {sys.platform}")
+    bwrap = program("bwrap")
+    shown = list(host_view.options())
+    for folder, place in ((view, VIEW), (submission, SUBMISSION)):
+        shown += ["--ro-bind", os.path.abspath(folder), place]
+    as_root = os.geteuid() == 0
+    if as_root:
+        _check_readable([Path(view), *Path(view).rglob("*")])
+        _check_readable([Path(submission)])  # the modes of its files are the student's affair
+    return [
+        # Inside, /proc/1/environ is what bubblewrap itself was started with: hence env. When memory
+        # runs out, these processes go first: hence choom.
+        *("/usr/bin/env", "-i", program("choom"), "-n", "1000", "--"),
+        *("/bin/sh", "-c", f'cd / && exec "$@" {"3<&0 4>&1" if keep else ""} <"$0"'),
+        _filter_path(),
+        *(_as_nobody(bwrap, shown) if as_root else ()),
+        *(bwrap, "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"),
+        *("--uid", str(NOBODY), "--gid", str(NOBODY), "--hostname", "sandbox", "--new-session"),
+        # A checkout may lie in /tmp: what is shown of it comes after.
+        *(*_writable(limits.tmp), *(_again(shown) if as_root else shown), *_closed()),
+        *("--seccomp", "0", "--chdir", "/tmp", "--clearenv"),
+        *(part for pair in ENVIRONMENT.items() for part in ("--setenv", *pair)),
+    ]
+
+
+def program(name: str) -> str:
+    """Where a program lies.
+
+    Raises:
+        SandboxMissing: it is not on PATH.
+    """
+    found = shutil.which(name)
+    if found is None:
+        raise SandboxMissing(f"{name} is not on PATH; apt-get install {PACKAGES[name]}")
+    return found
+
+
+def _filter_path() -> str:
+    try:
+        return seccomp.path()
+    except (ImportError, RuntimeError) as error:
+        raise SandboxMissing(
+            f"no filter of system calls: {error}; pip install pyseccomp, and "
+            "apt-get install libseccomp2"
+        ) from error
+
+
+def _as_nobody(bwrap: str, shown: list[str]) -> list[str]:
+    """Root's start: nobody may not look into root's folders, so lay out what is shown first."""
+    return [
+        *(bwrap, "--die-with-parent", *shown, "--dir", "/tmp"),
+        *("--dev-bind", "/dev", "/dev", "--dev-bind", "/proc", "/proc", "--"),
+        *("/usr/bin/setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"),
+        *("--inh-caps=-all", "--bounding-set=-all", "--no-new-privs", "--"),
+    ]
+
+
+def _again(shown: list[str]) -> list[str]:
+    """The same layout inside the one that root made, where everything lies at its new place."""
+    again = list(shown)
+    for n, option in enumerate(shown):
+        if option == "--ro-bind":
+            again[n + 1] = shown[n + 2]
+    return again
+
+
+def _writable(tmp: int) -> list[str]:
+    """Two bounded folders that can be written, beside /proc and /dev."""
+    held = [
+        part
+        for folder in ("/tmp", "/dev/shm")
+        for part in ("--perms", "1777", "--size", str(tmp), "--tmpfs", folder)
+    ]
+    return ["--proc", "/proc", "--dev", "/dev", *held]
+
+
+def _closed() -> list[str]:
+    """Nothing else can be written, once all is laid out; terminals, which `!command` in a notebook
+    opens, are no storage."""
+    places = ("/proc", "/dev", "/")
+    return [part for place in places for part in ("--remount-ro", place)]
+
+
+def _check_readable(paths: Iterable[Path]) -> None:
+    for path in paths:
+        mode = path.lstat().st_mode
+        wanted = 0o005 if stat.S_ISDIR(mode) else 0o004
+        if not stat.S_ISLNK(mode) and mode & wanted != wanted:
+            raise PermissionError(
+                f"{path} has mode {stat.S_IMODE(mode):o}; root's sandbox belongs to nobody, who "
+                f"must be able to read it: chmod o+r{'x' * stat.S_ISDIR(mode)} {path}"
+            )

@@ -1,0 +1,281 @@
+"""Is the sandbox whole on this machine? Each barrier is tried by a real attempt from inside.
+
+    autograder doctor
+
+`doctor` reports, `require` refuses: grading begins only when every barrier holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from select import select
+from typing import Any
+
+from autograder.sandbox import command
+
+Start = Callable[..., subprocess.Popen]
+"""`command.popen`, or another way to start with the same arguments."""
+LIMITS = command.Limits(
+    memory=1024 * command.MIB,
+    cpu_seconds=60,
+    processes=16,
+    file_size=4 * command.MIB,
+    open_files=64,
+    tmp=8 * command.MIB,
+)
+SETTINGS = Path("/proc/sys")
+ATTEMPTS = Path(__file__).with_name("escapes.py")  # runs inside, and is not for every system
+LONGEST = 60  # seconds that one attempt may take
+PATIENCE = 3  # seconds in which all that it left behind must have ended
+_BUBBLEWRAP = "install bubblewrap 0.8 or newer: apt-get install bubblewrap"
+_UTIL_LINUX = "install util-linux: apt-get install util-linux"
+_FILTER = "install the filter: pip install pyseccomp, and apt-get install libseccomp2"
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """What the sandbox keeps from a student's process.
+
+    Attributes:
+        name: that of the attempt against it, in `attempts`.
+        promise: what is so when it holds.
+        remedy: what to do when it does not.
+    """
+
+    name: str
+    promise: str
+    remedy: str
+
+
+BARRIERS = (
+    Barrier("start", "Python starts inside", _BUBBLEWRAP),
+    Barrier("network", "no way to another machine, nor to a server on this one", _BUBBLEWRAP),
+    Barrier(
+        "files",
+        "home, gradebook and judge are not there",
+        f"{_BUBBLEWRAP}; and keep the checkout out of Python's own folders",
+    ),
+    Barrier("environment", "no variable of yours can be read", _BUBBLEWRAP),
+    Barrier("writing", "nothing can be written outside /tmp and /dev/shm", _BUBBLEWRAP),
+    Barrier("storage", "what is written there is bounded", _BUBBLEWRAP),
+    Barrier("file_size", "one file is bounded", _UTIL_LINUX),
+    Barrier("processes", "a fork bomb is bounded", f"{_UTIL_LINUX}; and Linux 5.14 or newer"),
+    Barrier("open_files", "open files are bounded", _UTIL_LINUX),
+    Barrier("memory", "memory of every kind is bounded", f"{_UTIL_LINUX}; {_FILTER}"),
+    Barrier("cpu_time", "an endless loop is ended", _UTIL_LINUX),
+    Barrier("namespaces", "no namespaces of its own", f"{_BUBBLEWRAP}; {_FILTER}"),
+    Barrier("system_calls", "a filter keeps from ptrace and other networks", _FILTER),
+    Barrier("privileges", "an unprivileged user, for good", _BUBBLEWRAP),
+    Barrier("others", "no process outside can be seen or ended", _BUBBLEWRAP),
+    Barrier("descriptors", "no open file but its own pipes", _BUBBLEWRAP),
+    Barrier("survivors", "nothing lives on when it ends", _BUBBLEWRAP),
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found out about one barrier.
+
+    Attributes:
+        barrier: its name.
+        held: whether the attempt against it got nothing.
+        detail: the promise when it held, else what was got.
+        remedy: what to do when it did not.
+    """
+
+    barrier: str
+    held: bool
+    detail: str
+    remedy: str = ""
+
+
+def doctor(start: Start = command.popen) -> list[Finding]:
+    """Try every barrier. When nothing can be started at all, there is one finding, and why.
+
+    Args:
+        start: the way to start that is tried.
+    """
+    with _outside() as facts:
+        first = _try(BARRIERS[0], start, facts)
+        return [first, *(_try(barrier, start, facts) for barrier in BARRIERS[1:] if first.held)]
+
+
+def require(start: Start = command.popen) -> list[Finding]:
+    """The findings, when every barrier holds.
+
+    Raises:
+        SandboxMissing: one does not; the message names each and the ways out.
+    """
+    findings = doctor(start)
+    missing = [finding for finding in findings if not finding.held]
+    if missing:
+        raise command.SandboxMissing(f"{report(missing)}\n{ways_out()}")
+    return findings
+
+
+def main(arguments: list[str]) -> int:
+    """Try both ways to start. Returns the exit code: 0 when every barrier holds."""
+    import argparse
+
+    from autograder.sandbox.fork_server import ForkServer
+
+    argparse.ArgumentParser(prog="autograder doctor", description=__doc__).parse_args(arguments)
+    print("Cold start: every process imports what it needs.")
+    findings = doctor()
+    print(report(findings))
+    if all(finding.held for finding in findings):
+        print("Warm start: every process is forked from one that has imported torch.")
+        with ForkServer() as server:
+            findings = doctor(server.popen)
+        print(report(findings))
+    if all(finding.held for finding in findings):
+        print("The sandbox is whole.")
+        return 0
+    print(ways_out())
+    return 1
+
+
+def report(findings: list[Finding]) -> str:
+    """The findings as lines for people."""
+    lines = []
+    for finding in findings:
+        lines.append(
+            f"{'held' if finding.held else 'OPEN':4}  {finding.barrier:12}  {finding.detail}"
+        )
+        lines += [f"{'':20}{line}" for line in finding.remedy.splitlines()]
+    return "\n".join(lines)
+
+
+def ways_out() -> str:
+    """What helps on machines where the sandbox cannot run."""
+    return (
+        "Student code is not run outside the sandbox. Debian, Ubuntu: apt-get install bubblewrap "
+        "libseccomp2, pip install pyseccomp.\nmacOS, Windows: grade in a Linux machine, virtual or "
+        "not. To accept the risk by name, with the student's code free to read, write and send all "
+        "that you can: --unsafe-no-sandbox."
+    )
+
+
+def why_not(output: str) -> str:
+    """What to do when a confined process cannot start, from the kernel's settings and its words."""
+
+    def setting(path: str) -> str:
+        with contextlib.suppress(OSError):
+            return (SETTINGS / path).read_text().strip()
+        return ""
+
+    found = []
+    if setting("kernel/apparmor_restrict_unprivileged_userns") == "1":
+        found.append(
+            "AppArmor keeps user namespaces from bubblewrap (Ubuntu 23.10 and later); allow it:\n"
+            "printf 'abi <abi/4.0>,\\nprofile bwrap /usr/bin/bwrap flags=(unconfined) {\\n  userns,"
+            "\\n}\\n' | sudo tee /etc/apparmor.d/bwrap && sudo apparmor_parser -r "
+            "/etc/apparmor.d/bwrap"
+        )
+    if setting("kernel/unprivileged_userns_clone") == "0":
+        found.append("allow user namespaces: sudo sysctl kernel.unprivileged_userns_clone=1")
+    if setting("user/max_user_namespaces") == "0":
+        found.append("allow user namespaces: sudo sysctl user.max_user_namespaces=10000")
+    if "Unknown option" in output:
+        found.append(f"{_BUBBLEWRAP} (Debian 12, Ubuntu 24.04)")
+    if Path("/.dockerenv").exists() or Path("/run/.containerenv").exists():
+        found.append(
+            "this is a container: start it with --security-opt seccomp=unconfined --security-opt "
+            "apparmor=unconfined --security-opt systempaths=unconfined"
+        )
+    return "\n".join(found) or _BUBBLEWRAP
+
+
+def _try(barrier: Barrier, start: Start, facts: dict[str, Any]) -> Finding:
+    limits = replace(LIMITS, cpu_seconds=1) if barrier.name == "cpu_time" else LIMITS
+    reading, writing = os.pipe()
+    facts = {**facts, **asdict(limits), "pipe": writing, "patience": PATIENCE}
+    argv = [f"{command.VIEW}/escapes.py", barrier.name, json.dumps(facts)]
+    with open(reading, "rb") as pipe:
+        try:
+            process = start(argv, facts["view"], facts["view"], limits, pass_fds=[writing])
+        except command.SandboxMissing as error:  # which says itself what to install
+            return Finding(barrier.name, False, str(error))
+        except OSError as error:
+            return Finding(barrier.name, False, str(error), why_not(str(error)))
+        finally:
+            os.close(writing)
+        with process:
+            try:
+                output = process.communicate(timeout=LONGEST)[0].decode(errors="replace")
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                return _missing(barrier, f"no end within {LONGEST} s")
+        if not select([pipe], [], [], PATIENCE)[0]:
+            return _missing(barrier, "left a process behind")
+    return _judge(barrier, output.strip(), process.returncode)
+
+
+def _judge(barrier: Barrier, output: str, code: int) -> Finding:
+    if barrier.name == "cpu_time" and code == 128 + signal.SIGKILL:
+        return Finding(barrier.name, True, barrier.promise)
+    try:
+        got = json.loads(output.splitlines()[-1])
+    except (IndexError, ValueError):
+        detail = f"ended with status {code}: {output[-500:] or 'no word'}"
+        if barrier.name == "start":
+            return Finding(barrier.name, False, detail, why_not(output))
+        return _missing(barrier, detail)
+    if got:
+        return _missing(barrier, "; ".join(got))
+    return Finding(barrier.name, True, barrier.promise)
+
+
+def _missing(barrier: Barrier, detail: str) -> Finding:
+    return Finding(barrier.name, False, detail, barrier.remedy)
+
+
+@contextlib.contextmanager
+def _outside() -> Iterator[dict[str, Any]]:
+    """Lay out what an attempt could find: files, listeners, a word in the environment, a process."""
+    canary = secrets.token_hex(8)
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="doctor-")))
+        view = folder / "view"
+        view.mkdir()
+        shutil.copyfile(ATTEMPTS, view / "escapes.py")
+        for path in (view, view / "escapes.py"):
+            path.chmod(0o755)  # whatever the umask is: see command.command
+        (folder / "private").write_text(canary, encoding="utf-8")
+        listeners = {
+            "inet": (socket.AF_INET, ("127.0.0.1", 0)),
+            "abstract": (socket.AF_UNIX, f"\0{canary}"),
+            "path": (socket.AF_UNIX, str(folder / "socket")),
+        }
+        opened = {}
+        for name, (family, address) in listeners.items():
+            opened[name] = stack.enter_context(socket.socket(family))
+            opened[name].bind(address)
+            opened[name].listen()
+        sleeper = subprocess.Popen(["/bin/sh", "-c", "read _", canary], stdin=subprocess.PIPE)
+        stack.callback(sleeper.wait)
+        stack.callback(sleeper.kill)
+        os.environ["SECOND_TOKEN_CANARY"] = canary
+        stack.callback(os.environ.pop, "SECOND_TOKEN_CANARY")
+        home = Path.home()
+        at_home = [str(path) for path in home.iterdir() if path.is_file()] if home.is_dir() else []
+        yield {
+            "view": str(view),
+            "private": [str(folder / "private"), __file__, "/etc/passwd", *at_home[:50]],
+            "port": opened["inet"].getsockname()[1],
+            "abstract": canary,
+            "socket": str(folder / "socket"),
+            "outside": str(folder),
+            "canary": canary,
+        }

@@ -1,0 +1,148 @@
+"""Warm starts: a confined Python that has imported torch already, in milliseconds.
+
+`ForkServer.popen` is `command.popen` with the same view, limits and filter, and bubblewrap's
+process as the handle. Inside that sandbox waits a shell; the script's
+process is forked by `forked.py` and joins it, and the shell ends as it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from autograder.sandbox import command, seccomp
+
+_SERVER = Path(__file__).with_name("fork_child.py")  # runs by itself, and is not for every system
+IMPORTS = 120  # seconds for the server to import torch, at most
+START = 30  # seconds for bubblewrap to make a sandbox, at most
+# bubblewrap closes the descriptor on which it tells its child's number, so 4 is another.
+_WAIT = "echo ready >&4; exec 4>&-; read code <&3 || code=125; exit $code"
+
+
+class ForkServer:
+    """A process to fork from, and the sandboxes that its children join. Threads may share one.
+
+    Use it as a context manager, or `close` it: its process ends with it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._launch()
+
+    def popen(
+        self,
+        argv: Sequence[str],
+        view: str | Path,
+        submission: str | Path,
+        limits: command.Limits,
+        pass_fds: Iterable[int] = (),
+    ) -> subprocess.Popen:
+        """Start a confined Python script warm.
+
+        Args:
+            argv: the script's path inside, and its arguments.
+            view, submission, limits, pass_fds: see `command.popen`.
+
+        Raises:
+            OSError: the sandbox or the server failed, before the script ran.
+            SandboxMissing, PermissionError: see `command.command`.
+        """
+        front = command.surround(view, submission, limits, keep=True)
+        numbers = list(pass_fds)
+        request = {"argv": list(argv), "numbers": numbers, "limits": command.resources(limits)}
+        (status, told), (news, said), (reading, output) = os.pipe(), os.pipe(), os.pipe()
+        with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+            for fd in (told, news, output):
+                ours.callback(os.close, fd)
+            for fd in (status, said):
+                theirs.callback(os.close, fd)
+            process = subprocess.Popen(
+                [*front, "--info-fd", "1", "--", "/bin/sh", "-c", _WAIT],
+                stdin=status,
+                stdout=said,
+                stderr=output,
+                start_new_session=True,
+            )
+            process.stdout = open(reading, "rb", buffering=0)  # noqa: SIM115 (the caller's)
+            theirs.close()
+            try:
+                inside = os.pidfd_open(_wait_until_made(news, reading))
+                ours.callback(os.close, inside)
+                self._send(request, [inside, told, output, *numbers])
+            except OSError:
+                _abandon(process)
+                raise
+        return process
+
+    def close(self) -> None:
+        """End the server's process. What it forked lives on in its sandbox."""
+        self._socket.close()
+        self._process.wait()
+
+    def __enter__(self) -> ForkServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _launch(self) -> None:
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        user = [str(command.NOBODY)] if os.geteuid() == 0 else []
+        with theirs:
+            # What runs out of memory here is a student's process, or takes none with it.
+            self._process = subprocess.Popen(
+                [
+                    *(command.program("choom"), "-n", "1000", "--"),
+                    *(*command.PYTHON, str(_SERVER), str(theirs.fileno())),
+                    *(seccomp.program().hex(), *user),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                env=command.ENVIRONMENT,
+                cwd="/",
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        self._socket.settimeout(IMPORTS)
+        if self._socket.recv(16) != b"ready":
+            said = self._process.stderr.read().decode(errors="replace")
+            raise OSError(f"the fork server ended while it imported torch: {said[-2000:]}")
+        self._process.stderr.close()
+
+    def _send(self, request: dict, fds: list[int]) -> None:
+        """Ask for one process; a server that has died is replaced by another."""
+        with self._lock:
+            if self._process.poll() is not None:
+                self._socket.close()
+                self._launch()
+            socket.send_fds(self._socket, [json.dumps(request).encode()], fds)
+
+
+def _wait_until_made(news: int, output: int) -> int:
+    """Wait for bubblewrap and for the shell inside; the process id of what is first in there."""
+    said = b""
+    while not said.endswith(b"ready\n"):
+        if not select.select([news], [], [], START)[0]:
+            raise OSError(f"no sandbox was made within {START} s")
+        part = os.read(news, 4096)
+        if not part:
+            why = os.read(output, 4096).decode(errors="replace")
+            raise OSError(f"no sandbox was made: {why.strip()}")
+        said += part
+    return json.loads(said[: said.rindex(b"}") + 1])["child-pid"]
+
+
+def _abandon(process: subprocess.Popen) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    process.stdout.close()

@@ -1,0 +1,71 @@
+"""What the student's process may see of the library while one lesson is judged.
+
+A view is a folder with `course/`, without the answers of that lesson and of every later one
+(neither those exported nor those that stand in a module given, see `SEEN_FROM`), and
+`judge/`, with the program that runs inside, the wire and the lesson's probes. Nothing in it holds an
+expected value. One view serves every submission of its lesson, and is mounted read-only.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import autograder
+import course
+
+STUDENT = Path("judge", "student.py")
+"""The program that runs inside, in a view."""
+_JUDGE = ("student.py", "wire.py")
+
+SEEN_FROM = {
+    "fast/decode": "roofline",  # it generates as lessons 03 and 04 ask for
+    "fast/steps": "roofline",  # its forward pass is lesson 03's
+    "world/train": "quantized_cache",  # lesson 01's attention layer; imports lesson 06's pooling
+    "fast/tiled_read": "quantized_cache",  # lesson 06's grouped attention
+    "fast/triton": "sliding_window",  # the same, and lesson 07's unpacking of codes
+}
+"""Modules of `course`, hand-written and given, in which answers stand all the same: each with the
+first lesson whose view may hold it, the one after the last that asks for what stands there."""
+
+
+def lay_out(place: Path, module: str, order: Sequence[str]) -> Path:
+    """Write the view for a lesson into the folder `place`, which must not exist or be empty.
+
+    Args:
+        place: where to; made when missing.
+        module: the lesson's, such as "kv_cache".
+        order: the modules of all lessons, first to last, such as ["start", "mini_gpt", …].
+
+    Raises:
+        ValueError: the lesson is not in `order`, or has no probes.
+        FileExistsError: `place` holds something.
+    """
+    if module not in order:
+        raise ValueError(f"no lesson {module!r}; there are: {', '.join(order)}")
+    library, judge = Path(course.__file__).parent, Path(autograder.__file__).parent
+    probes = judge / "lessons" / module / "probes.py"
+    if not probes.is_file():
+        raise ValueError(f"a lesson needs probes: there is no {probes}")
+    place.mkdir(parents=True, exist_ok=True)
+    if any(place.iterdir()):
+        raise FileExistsError(f"{place} is not empty, so a view cannot be laid out there")
+    shutil.copytree(library, place / "course", ignore=shutil.ignore_patterns("__pycache__"))
+    for path in (place / "course" / "minigpt").iterdir():
+        if path.stem not in ("__init__", *order[: order.index(module)]):
+            path.unlink()
+    for name in left_out(module, order):
+        (place / "course" / f"{name}.py").unlink()
+    (place / "judge").mkdir()
+    for source in (*(judge / name for name in _JUDGE), probes):
+        shutil.copyfile(source, place / "judge" / source.name)
+    (place / "judge" / "__init__.py").touch()
+    return place
+
+
+def left_out(module: str, order: Sequence[str]) -> list[str]:
+    """The modules of `SEEN_FROM` that the view of a lesson goes without. A lesson that is not in
+    `order` is one that is yet to be written, and so a later one."""
+    reached = order[: order.index(module) + 1]
+    return [name for name, first in SEEN_FROM.items() if first not in reached]

@@ -1,0 +1,120 @@
+"""One forward pass, ready to be timed: as many rows, new tokens and cached tokens as one likes.
+
+    call = step(FastDecoder(model, 1, 1), batch=4, n_new=1, n_past=128)
+    logits = call()             # (B, V), and the next call does exactly the same again
+
+What the tokens are, and what the cache holds, makes no difference to the time, so both are random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from course.bounds import check_between
+from course.cache import KVCacheLike
+from course.fast.decode import FastDecoder
+from course.minigpt.kv_cache import KVCache, attention_layer_cached
+from course.model import MiniGPT
+
+Step = Callable[[], Tensor]
+
+
+def step(runner: MiniGPT | FastDecoder, batch: int = 1, n_new: int = 1, n_past: int = 0) -> Step:
+    """A forward pass of n_new tokens on top of n_past cached ones, with logits of the last only.
+
+    Args:
+        runner: a model goes through lesson 03's layer. A `FastDecoder` takes a whole prompt, or one
+            token, and lends its weights; it is left as it is.
+        batch: B, rows.
+        n_new, n_past: T and P, tokens of each row.
+
+    Returns:
+        A function without arguments that returns logits (B, V).
+
+    Raises:
+        ValueError: sizes that the model cannot take, or a chunk that FastDecoder cannot take.
+    """
+    longest = runner.config.max_seq_len
+    check_between("batch", batch, 1, 2**31)
+    check_between("n_new", n_new, 1, longest)
+    check_between("n_past", n_past, 0, longest - n_new)
+    fast = isinstance(runner, FastDecoder)
+    if fast and n_new > 1 and n_past > 0:
+        raise ValueError(
+            f"FastDecoder takes a prompt or one token, not {n_new} tokens after {n_past}"
+        )
+    device = runner.embed.device if fast else runner.embed.weight.device
+    tokens = torch.randint(runner.config.vocab_size, (batch, n_new), device=device)
+    return (_fast if fast else _plain)(runner, tokens, n_past)
+
+
+@torch.no_grad()
+def forward_last(model: MiniGPT, tokens: Tensor, cache: KVCacheLike) -> Tensor:
+    """Lesson 03's forward pass, with logits of the last position alone: (B, T) -> (B, V). Of a
+    prompt nobody needs the others."""
+    past, T = len(cache), tokens.shape[1]
+    positions = torch.arange(past, past + T, device=tokens.device)
+    x = model.embed(tokens)  # (B, T, C)
+    for layer, block in enumerate(model.blocks):
+        x = x + attention_layer_cached(block.attn, block.attn_norm(x), positions, cache, layer)
+        x = x + block.mlp(block.mlp_norm(x))
+    cache.advance(T)
+    return model.lm_head(model.norm(x[:, -1]))  # (B, V)
+
+
+def _plain(model: MiniGPT, tokens: Tensor, n_past: int) -> Step:
+    weight, config = model.embed.weight, model.config
+    (B, T), G, D = tokens.shape, config.n_kv_heads, config.head_dim
+    cache = KVCache(config, B, n_past + T, dtype=weight.dtype, device=weight.device)
+    past = torch.randn(B, G, n_past, D, dtype=weight.dtype, device=weight.device)
+    if n_past:
+        for layer in range(config.n_layers):
+            cache.append(layer, past, past)
+        cache.advance(n_past)
+
+    def call() -> Tensor:
+        cache.truncate(n_past)
+        return forward_last(model, tokens, cache)
+
+    return call
+
+
+def _fast(lender: FastDecoder, tokens: Tensor, n_past: int) -> Step:
+    B, T = tokens.shape
+    with torch.no_grad():
+        decoder = lender.resized(B, n_past + T)  # no place more: every step reads all of them
+    if T > 1:
+        return torch.no_grad()(lambda: decoder.prefill(tokens))
+    decoder.keys.normal_()
+    decoder.values.normal_()
+
+    @torch.no_grad()
+    def call() -> Tensor:
+        decoder.length = n_past
+        return decoder.step(tokens[:, 0])
+
+    return call
+
+
+class _Counter(TorchDispatchMode):
+    """Counts every operation that torch is asked for; views count too, since asking for one takes
+    Python as long as asking for any other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.operations += 1
+        return function(*args, **(kwargs or {}))
+
+
+def count_operations(call: Callable[[], object]) -> int:
+    """How many operations of torch one call asks for."""
+    with _Counter() as counter:
+        call()
+    return counter.operations

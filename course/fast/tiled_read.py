@@ -1,0 +1,117 @@
+"""Attention of one new token over a quantized cache that is never dequantized as a whole.
+
+    out = tiled_attention(q, keys, values, window)      # what dequantizing everything gives
+
+A step that first turns all codes back into numbers writes the large cache after all, waits for fresh
+memory, and reads what it wrote. Here a block of codes is spread out to floats in a scratch that stays
+in the processor's cache, is used, and is overwritten by the next. From memory come codes and little
+else. Steps and zeros need no pass of their own over the block, for they can change sides:
+
+    q · (zero + scale * code) = q · zero + (q * scale) · code               keys: a step per channel
+    w @ (zero + scale * code) = w @ zero + (w * scale) @ code               values: a step per token
+
+The softmax needs the largest score and the sum of all weights, and both are known only at the end.
+So they run along: when a block brings a larger score, everything so far is scaled down to it
+(Milakov and Gimelshein 2018; Dao et al. 2022). What differs from attention in one go is rounding:
+within 1e-5 of numbers around 1 in float32.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from course.fast.storage import Stored, Window, check_stored
+
+ROWS = 8192  # of the scratch, over all KV heads: 4 MiB of float32 at D = 128
+
+
+def tiled_attention(
+    q: Tensor,
+    keys: Stored,
+    values: Stored,
+    window: Window | None = None,
+    unpack: Callable[[Tensor], Tensor] = lambda stored: stored,
+    scratch: Tensor | None = None,
+) -> Tensor:
+    """Attention of the newest token, whose own key and value are already held.
+
+    Args:
+        q: (B, H, 1, D); head h reads KV head h // (H // G), and no key is copied for it.
+        keys, values: all tokens but the newest few.
+        window: these few; None: there are none.
+        unpack: stored bytes (…, width) to codes (…, D); left out, one code is one byte.
+        scratch: from `make_scratch`, to be used again and again; left out, it is made here.
+
+    Returns:
+        (B, H, 1, D).
+
+    Raises:
+        ValueError: shapes that do not fit, or nothing to attend to.
+    """
+    check_stored(q, keys, values, window)
+    B, H, _, D = q.shape
+    G = keys.codes.shape[1]
+    q = q.reshape(B, G, H // G, D) / math.sqrt(D)  # the queries of a group are a small matrix
+    scratch = make_scratch(q, keys) if scratch is None else scratch
+    if (*scratch.shape[:2], *scratch.shape[3:]) != (B, G, keys.codes.shape[3], D):
+        raise ValueError(f"this scratch {tuple(scratch.shape)} was made for a cache of other sizes")
+
+    most = q.new_full((B, G, H // G, 1), -math.inf)  # the largest score so far
+    total = torch.zeros_like(most)  # the sum of all weights so far
+    out = torch.zeros_like(q)  # values so far, by their weights
+    for scores, weigh in _blocks(q, keys, values, window, unpack, scratch):
+        higher = torch.maximum(most, scores.amax(-1, keepdim=True))
+        fade = (most - higher).exp_()  # what the past is worth beside the new maximum
+        weights = (scores - higher).exp_()  # (B, G, R, tokens)
+        total = total * fade + weights.sum(-1, keepdim=True)
+        out = out * fade + weigh(weights)
+        most = higher
+    return (out / total).view(B, H, 1, D)
+
+
+def make_scratch(q: Tensor, keys: Stored, rows: int = ROWS) -> Tensor:
+    """Room for `rows` rows of D numbers, or one group if that is more: (B, G, groups, group, D).
+    It does not depend on how many tokens a cache holds, so it serves while the cache grows."""
+    B, G, _, group, _ = keys.codes.shape
+    return q.new_empty(B, G, max(1, rows // (B * G * max(1, group))), group, q.shape[-1])
+
+
+def _blocks(
+    q: Tensor,
+    keys: Stored,
+    values: Stored,
+    window: Window | None,
+    unpack: Callable[[Tensor], Tensor],
+    scratch: Tensor,
+) -> Iterator[tuple[Tensor, Callable[[Tensor], Tensor]]]:
+    """Of each block the scores (B, G, R, tokens), and a function from weights to weighed values.
+    Keys and values take turns in the scratch, so weigh before you ask for the next block."""
+    at_once = scratch.shape[2]
+
+    def block(stored: Stored, first: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Groups from number `first` on: their codes as floats in the scratch, scale and zero."""
+        codes, *steps = (part[:, :, first : first + at_once] for part in stored)
+        scale, zero = (step.to(scratch.dtype) for step in steps)
+        shape = scratch[:, :, : codes.shape[2]].shape
+        # A last, shorter block lies without gaps, too: a product would first copy what has some.
+        spread = scratch.view(-1)[: shape.numel()].view(shape)
+        return spread.copy_(unpack(codes)), scale, zero
+
+    def weigh(weights: Tensor, first: int) -> Tensor:
+        codes, scale, zero = block(values, first)
+        scaled = weights * scale.flatten(2).unsqueeze(2)  # (B, G, R, tokens)
+        return scaled @ codes.flatten(2, 3) + weights @ zero.flatten(2, 3)
+
+    for first in range(0, keys.codes.shape[2], at_once):
+        codes, scale, zero = block(keys, first)
+        by_group = q.unsqueeze(2)  # (B, G, 1, R, D), for groups of keys have steps of their own
+        scores = (by_group * scale) @ codes.transpose(-1, -2)  # (B, G, n, R, group)
+        scores += (by_group * zero).sum(-1, keepdim=True)
+        yield scores.transpose(2, 3).flatten(3), functools.partial(weigh, first=first)
+    if window is not None and window[0].shape[2]:
+        yield q @ window[0].transpose(-1, -2), lambda weights: weights @ window[1]

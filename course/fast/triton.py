@@ -1,0 +1,211 @@
+"""The tiled read for a GPU: Triton kernels that attend to codes of 8 or 4 bits. No lesson needs them.
+
+    out = triton_attention(q, keys, values, window, bits=8)     # what tiled_attention gives
+
+On a GPU hundreds of programs run at once, and none of them can wait for another. So the context is
+cut into parts, each read by one program from end to end, and a second kernel joins what they found,
+as one block after another is joined on a CPU (Dao et al. 2023, Flash-Decoding). Steps and zeros
+change sides as there; not even the codes are spread out anywhere but in registers.
+
+Products take float16 on the tensor cores if q has 16 bits, where codes are exact, and float32
+otherwise. Tolerance beside attention over the dequantized cache, of numbers around 1: 1e-5 in
+float32, 5e-3 in float16, 3e-2 in bfloat16, mostly from rounding the result. It was tried in Triton's
+interpreter and compiled, but how fast it is has not been measured: no GPU was at hand.
+`python benchmarks/cache.py --device cuda` does it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course.fast.storage import Stored, Window, check_stored
+
+PROGRAMS = 512  # some for each multiprocessor of a large GPU
+MOST_PARTS = 128  # of one context: the second kernel holds a row of each at once
+
+
+def triton_attention(
+    q: Tensor, keys: Stored, values: Stored, window: Window | None = None, bits: int = 8
+) -> Tensor:
+    """Attention of the newest token, whose own key and value are already held.
+
+    Args:
+        q: (B, H, 1, D), D a power of two, at least 16 (32 for 4 bits). With TRITON_INTERPRET=1 in
+            the environment it may be on a CPU, to try the arithmetic.
+        keys, values: as `tiled_attention` takes them; of two codes in a byte the first is in the low
+            bits. Groups of 64 or 128 tokens suit a GPU.
+        window: the newest tokens.
+        bits: of a code, 8 or 4.
+
+    Returns:
+        (B, H, 1, D) in q's dtype.
+
+    Raises:
+        ImportError: Triton is not installed.
+        ValueError: other bits, shapes that do not fit, or no CUDA device.
+    """
+    check_stored(q, keys, values, window)
+    B, H, _, D = q.shape
+    G, n, group, width = keys.codes.shape[1:]
+    if bits not in (8, 4) or width * 8 != D * bits or width < 16 or D & (D - 1):
+        raise ValueError(
+            "codes of 8 or 4 bits fill D * bits / 8 bytes, at least 16, and D is a power of two; "
+            f"got bits = {bits!r}, D = {D} and {width} bytes"
+        )
+    if q.device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
+        raise ValueError(
+            f"q is on {q.device}, and these kernels run on CUDA; on a CPU take tiled_attention"
+        )
+    read_part, join, power = _kernels()
+    R = H // G
+    per_part = max(1, -(-n // min(MOST_PARTS, -(-PROGRAMS // (B * G)))))  # groups of one program
+    parts = -(-n // per_part)
+    found = q.new_empty(B * H, parts, D, dtype=torch.float32)
+    most, total = q.new_empty(2, B * H, parts, dtype=torch.float32)
+    q, out = q.contiguous(), torch.empty_like(q, memory_format=torch.contiguous_format)
+    if parts:
+        stored = [argument for part in (*keys, *values) for argument in _by_head(part)]
+        read_part[B * G, parts](
+            *(q, *stored, found, most, total, n, per_part, 1 / math.sqrt(D)),
+            *(R, D, group, bits, max(16, power(R)), max(16, power(group)), q.itemsize == 2),
+        )
+    recent = window or (q.new_empty(B, G, 0, D),) * 2
+    join[B * H,](
+        *(q, *_by_head(recent[0]), *_by_head(recent[1]), found, most, total, out),
+        *(parts, recent[0].shape[2], 1 / math.sqrt(D), R, D, power(max(1, parts))),
+    )
+    return out
+
+
+def _by_head(part: Tensor) -> tuple[Tensor, int]:
+    """A tensor (B, G, …) and the distance from one head to the next. A piece of a longer cache has
+    such a distance as it is; anything else is copied."""
+    B, G = part.shape[:2]
+    if not part[0, 0].is_contiguous() or (B > 1 and part.stride(0) != G * part.stride(1)):
+        part = part.contiguous()
+    return part, part.stride(1)
+
+
+@functools.cache
+def _kernels() -> tuple[Any, Any, Any]:
+    """The two kernels, and what rounds up to a power of two."""
+    global tl  # the kernels look it up among the names of this module
+    try:
+        import triton
+        import triton.language as tl
+    except ImportError as error:
+        raise ImportError(
+            "triton_attention needs Triton, which comes with torch for CUDA on Linux; for torch "
+            "without CUDA: pip install triton. tiled_attention needs nothing and gives the same"
+        ) from error
+    return triton.jit(_read_part), triton.jit(_join), triton.next_power_of_2
+
+
+def _read_part(
+    q, k_codes, k_codes_head, k_scale, k_scale_head, k_zero, k_zero_head,
+    v_codes, v_codes_head, v_scale, v_scale_head, v_zero, v_zero_head,
+    found, most_found, total_found, n, per_part, shrink,
+    R: tl.constexpr, D: tl.constexpr, GROUP: tl.constexpr, BITS: tl.constexpr,
+    ROWS: tl.constexpr, TOKENS: tl.constexpr, HALF: tl.constexpr,
+):  # fmt: skip
+    """All queries of one KV head against one part of the context, group after group.
+
+    With 4 bits a byte holds an even and an odd channel. They are never put side by side: queries
+    and outputs are cut into even and odd channels instead, which is as good and free.
+    """
+    head, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    STEP: tl.constexpr = 8 // BITS
+    WIDTH: tl.constexpr = D // STEP
+    kind: tl.constexpr = tl.float16 if HALF else tl.float32
+    rows, tokens = tl.arange(0, ROWS), tl.arange(0, TOKENS)  # R and GROUP of them are real
+    here, there = rows < R, tokens < GROUP
+    channels = STEP * tl.arange(0, WIDTH)
+    bytes_ = tokens[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]  # of a group
+    where_q = q + (head * R + rows)[:, None] * D + channels[None, :]
+    even = tl.load(where_q, mask=here[:, None], other=0.0).to(tl.float32) * shrink  # (ROWS, WIDTH)
+    odd = even
+    if BITS == 4:
+        odd = tl.load(where_q + 1, mask=here[:, None], other=0.0).to(tl.float32) * shrink
+    most = tl.full((ROWS,), -float("inf"), tl.float32)
+    total = tl.zeros((ROWS,), tl.float32)
+    out_even = tl.zeros((ROWS, WIDTH), tl.float32)
+    out_odd = tl.zeros((ROWS, WIDTH), tl.float32)
+
+    for group in range(part * per_part, tl.minimum(part * per_part + per_part, n)):
+        where = k_codes + head * k_codes_head + group * GROUP * WIDTH
+        codes = tl.load(where + bytes_, mask=there[:, None], other=0)
+        low = codes & 15 if BITS == 4 else codes
+        scale = k_scale + head * k_scale_head + group * D + channels
+        zero = k_zero + head * k_zero_head + group * D + channels
+        scaled = (even * tl.load(scale).to(tl.float32)[None, :]).to(kind)
+        scores = tl.dot(scaled, tl.trans(low.to(kind)), input_precision="ieee")
+        scores += tl.sum(even * tl.load(zero).to(tl.float32)[None, :], 1)[:, None]
+        if BITS == 4:
+            scaled = (odd * tl.load(scale + 1).to(tl.float32)[None, :]).to(kind)
+            scores += tl.dot(scaled, tl.trans((codes >> 4).to(kind)), input_precision="ieee")
+            scores += tl.sum(odd * tl.load(zero + 1).to(tl.float32)[None, :], 1)[:, None]
+        scores = tl.where(there[None, :], scores, -float("inf"))  # (ROWS, TOKENS)
+
+        higher = tl.maximum(most, tl.max(scores, 1))
+        fade, weights = tl.exp(most - higher), tl.exp(scores - higher[:, None])
+        most, total = higher, total * fade + tl.sum(weights, 1)
+
+        where = v_codes + head * v_codes_head + group * GROUP * WIDTH
+        codes = tl.load(where + bytes_, mask=there[:, None], other=0)
+        low = codes & 15 if BITS == 4 else codes
+        scale = v_scale + head * v_scale_head + group * GROUP + tokens
+        zero = v_zero + head * v_zero_head + group * GROUP + tokens
+        scaled = weights * tl.load(scale, mask=there, other=0.0).to(tl.float32)[None, :]
+        base = weights * tl.load(zero, mask=there, other=0.0).to(tl.float32)[None, :]
+        base = tl.sum(base, 1)[:, None]
+        scaled = scaled.to(kind)
+        out_even = out_even * fade[:, None] + base
+        out_even += tl.dot(scaled, low.to(kind), input_precision="ieee")
+        if BITS == 4:
+            out_odd = out_odd * fade[:, None] + base
+            out_odd += tl.dot(scaled, (codes >> 4).to(kind), input_precision="ieee")
+
+    place = (head * R + rows) * tl.num_programs(1) + part
+    tl.store(most_found + place, most, mask=here)
+    tl.store(total_found + place, total, mask=here)
+    where = found + place[:, None] * D + channels[None, :]
+    tl.store(where, out_even, mask=here[:, None])
+    if BITS == 4:
+        tl.store(where + 1, out_odd, mask=here[:, None])
+
+
+def _join(
+    q, k, k_head, v, v_head, found, most_found, total_found, out, parts, W, shrink,
+    R: tl.constexpr, D: tl.constexpr, PARTS: tl.constexpr,
+):  # fmt: skip
+    """One query against what all parts found, and against the window of its KV head."""
+    row = tl.program_id(0).to(tl.int64)
+    head, channels, every = row // R, tl.arange(0, D), tl.arange(0, PARTS)
+    real = every < parts
+    most_each = tl.load(most_found + row * parts + every, mask=real, other=-1e30)
+    total_each = tl.load(total_found + row * parts + every, mask=real, other=0.0)
+    where = found + (row * parts + every)[:, None] * D + channels[None, :]
+    each = tl.load(where, mask=real[:, None], other=0.0)  # (PARTS, D)
+    most = tl.max(most_each, 0)
+    worth = tl.exp(most_each - most)  # of each part, beside the largest score of all
+    total, joined = tl.sum(total_each * worth, 0), tl.sum(each * worth[:, None], 0)
+
+    query = tl.load(q + row * D + channels).to(tl.float32) * shrink
+    for first in range(0, W, 16):
+        tokens = first + tl.arange(0, 16)
+        inside = tokens < W
+        at = tokens[:, None] * D + channels[None, :]
+        key = tl.load(k + head * k_head + at, mask=inside[:, None], other=0.0).to(tl.float32)
+        value = tl.load(v + head * v_head + at, mask=inside[:, None], other=0.0).to(tl.float32)
+        scores = tl.where(inside, tl.sum(key * query[None, :], 1), -float("inf"))
+        higher = tl.maximum(most, tl.max(scores, 0))
+        fade, weights = tl.exp(most - higher), tl.exp(scores - higher)
+        most, total = higher, total * fade + tl.sum(weights, 0)
+        joined = joined * fade + tl.sum(value * weights[:, None], 0)
+    tl.store(out + row * D + channels, joined / total)

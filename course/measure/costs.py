@@ -1,0 +1,62 @@
+"""What one forward pass costs: floating-point operations, and the bytes that it must move.
+
+A cost is a count, the same on every machine. How long it takes is the machine's part: see
+`course.measure.limits`. Lesson 05 fills a `Cost` in from the sizes of a model.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from numbers import Real
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The bill of one forward pass of T new tokens in each of B rows.
+
+    Attributes:
+        flops: floating-point operations; a multiply-add is 2.
+        weight_bytes: matrices read, each once, however many tokens go through.
+        kv_read_bytes: keys and values that attention reads, those of the new tokens included.
+        kv_written_bytes: keys and values that are added to the cache.
+        activation_bytes: inputs and outputs of the matrix products.
+
+    Raises:
+        ValueError: a count is no whole number of at least 0. A float or a NumPy number that is
+            whole will do, and is kept as an int.
+    """
+
+    flops: int
+    weight_bytes: int
+    kv_read_bytes: int
+    kv_written_bytes: int
+    activation_bytes: int
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            is_number = isinstance(value, Real) and not isinstance(value, bool)
+            if not is_number or not 0 <= value < math.inf or value != int(value):
+                raise ValueError(
+                    f"{field.name} must be a whole number of at least 0, got {value!r}"
+                )
+            object.__setattr__(self, field.name, int(value))
+
+    @property
+    def bytes(self) -> int:
+        """All bytes moved, read and written."""
+        return (
+            self.weight_bytes + self.kv_read_bytes + self.kv_written_bytes + self.activation_bytes
+        )
+
+    @property
+    def intensity(self) -> float:
+        """Arithmetic intensity in FLOP/byte; Williams, Waterman & Patterson 2009.
+
+        Raises:
+            ValueError: no bytes are moved, so there is no ratio.
+        """
+        if not self.bytes:
+            raise ValueError("a cost without bytes has no intensity")
+        return self.flops / self.bytes

@@ -1,0 +1,97 @@
+"""How well a model tells stories, and what it still remembers.
+
+    quality = evaluate(model, held_out(200))
+
+`evaluate` takes anything that turns tokens into logits, so a model with a small, a quantized or a
+forgetful cache can be measured in the same way.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from course.world.stories import Question, Story, tell
+from course.world.tokenizer import END, PAD, encode
+
+FAR = 100  # tokens: what was said at least so long ago counts as far back
+TRAINING_SEEDS = 2**40  # stories with seeds below are for training, those from here on for tests
+
+
+def held_out(n: int) -> list[Story]:
+    """The first n of the stories that no model was trained on.
+
+    Raises:
+        ValueError: n is not at least 1.
+    """
+    if n < 1:
+        raise ValueError(f"n must be at least 1, got {n}")
+    return [tell(TRAINING_SEEDS + i) for i in range(n)]
+
+
+@torch.no_grad()
+def evaluate(
+    forward: Callable[[Tensor], Tensor], stories: Sequence[Story], batch: int = 25
+) -> dict[str, float]:
+    """Loss and recall on stories.
+
+    Args:
+        forward: tokens (B, T) int64 -> logits (B, T, V); no token may see a later one.
+        stories: what to read.
+        batch: stories per call of `forward`; shorter ones are padded at their end.
+
+    Returns:
+        "loss" in nats a token; "perplexity", its exponential; and, for each kind ("surname",
+        "place") and distance ("near", "far": at least 100 tokens back), "recall_<kind>_<distance>"
+        in 0 … 1 with "questions_<kind>_<distance>", how many there were; also for both kinds
+        together, "recall_<distance>". A recall without questions is NaN.
+    """
+    total_loss, total_tokens = 0.0, 0
+    right: dict[str, list[bool]] = {}
+    for start in range(0, len(stories), batch):
+        group = stories[start : start + batch]
+        tokens = _rows(group)  # (B, T)
+        logits = forward(tokens)[:, :-1]  # (B, T-1, V): the last token has nothing to predict
+        targets = tokens[:, 1:]  # (B, T-1)
+        total_loss += F.cross_entropy(
+            logits.flatten(0, 1), targets.flatten(), ignore_index=PAD, reduction="sum"
+        ).item()
+        total_tokens += int((targets != PAD).sum())
+        correct = logits.argmax(dim=-1) == targets  # (B, T-1)
+        for row, story in enumerate(group):
+            for question in story.questions:
+                # The logits at a token are about the next one.
+                is_right = bool(correct[row, question.answer - 1])
+                right.setdefault(_bin(question), []).append(is_right)
+    loss = total_loss / total_tokens
+    return {"loss": loss, "perplexity": math.exp(loss), **_recall(right)}
+
+
+def _rows(stories: Sequence[Story]) -> Tensor:
+    """Stories as rows of one length, closed by <end> and filled with <pad>: (B, T) int64."""
+    rows = [F.pad(encode(story.text)[0], (0, 1), value=END) for story in stories]
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
+
+
+def _bin(question: Question) -> str:
+    return f"{question.kind}_{'far' if question.distance >= FAR else 'near'}"
+
+
+def _recall(right: dict[str, list[bool]]) -> dict[str, float]:
+    numbers: dict[str, float] = {}
+    for distance in ("near", "far"):
+        both = []
+        for kind in ("surname", "place"):
+            answers = right.get(f"{kind}_{distance}", [])
+            numbers[f"recall_{kind}_{distance}"] = _share(answers)
+            numbers[f"questions_{kind}_{distance}"] = len(answers)
+            both += answers
+        numbers[f"recall_{distance}"] = _share(both)
+        numbers[f"questions_{distance}"] = len(both)
+    return numbers
+
+
+def _share(answers: list[bool]) -> float:
+    return sum(answers) / len(answers) if answers else math.nan

@@ -1,0 +1,98 @@
+"""An experiment on caches: outlier channels put in, and keys rounded token by token.
+
+Large models have key channels that are ten times as large as the others; a small one may have none.
+Here they are put in without changing what the model says.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from course.bounds import check_between
+from course.cache import KVCacheLike
+from course.model import MiniGPT
+
+Forward = Callable[[MiniGPT, Tensor, KVCacheLike], Tensor]
+
+
+@torch.no_grad()
+def with_outliers(model: MiniGPT, n_pairs: int, factor: float) -> MiniGPT:
+    """A copy of the model in which some key channels are `factor` times as large.
+
+    The matching query channels are as much smaller, so every score, and every logit, stays what it
+    was up to rounding. Rotary positions turn channels in pairs (i, i + D/2), so whole pairs grow.
+
+    Args:
+        model: not changed.
+        n_pairs: pairs of channels in each head, 1 … D/2: the slowest ones, which turn least.
+        factor: above 0.
+    """
+    D = model.config.head_dim
+    check_between("n_pairs", n_pairs, 1, D // 2)
+    if not factor > 0:
+        raise ValueError(f"factor must be above 0, got {factor!r}")
+    model = copy.deepcopy(model)
+    large = torch.arange(D) % (D // 2) >= D // 2 - n_pairs  # (D,) bool
+    by = torch.where(large, factor, 1.0)  # (D,)
+    for block in model.blocks:
+        attn = block.attn
+        attn.wk.weight.mul_(by.repeat(attn.n_kv_heads).unsqueeze(1))  # (G·D, C)
+        attn.wq.weight.div_(by.repeat(attn.n_heads).unsqueeze(1))  # (H·D, C)
+    return model
+
+
+class BothPerToken:
+    """A cache that treats keys as if they were values, made of two caches that treat each in its way.
+
+    Args:
+        new: makes one empty cache.
+    """
+
+    def __init__(self, new: Callable[[], KVCacheLike]) -> None:
+        self._keys, self._values = new(), new()
+        self.max_len = self._keys.max_len
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        return self._keys.append(layer, k, k)[1], self._values.append(layer, v, v)[1]
+
+    def advance(self, n: int) -> None:
+        self._keys.advance(n)
+        self._values.advance(n)
+
+    def truncate(self, n: int) -> None:
+        self._keys.truncate(n)
+        self._values.truncate(n)
+
+    def reset(self) -> None:
+        self.truncate(0)
+
+    def nbytes(self) -> int:
+        return self._keys.nbytes() + self._values.nbytes()
+
+
+def through_a_cache(
+    model: MiniGPT,
+    forward_cached: Forward,
+    new_cache: Callable[[int, int], KVCacheLike],
+    chunk: int = 8,
+) -> Callable[[Tensor], Tensor]:
+    """A function tokens (B, T) -> logits (B, T, V) for `course.world.evaluation.evaluate`, that feeds the
+    text to a cache as it stands, `chunk` tokens at a time.
+
+    Args:
+        new_cache: called as new_cache(batch, max_len).
+    """
+
+    def forward(tokens: Tensor) -> Tensor:
+        cache = new_cache(*tokens.shape)
+        parts = [forward_cached(model, part, cache) for part in tokens.split(chunk, dim=1)]
+        return torch.cat(parts, dim=1)
+
+    return forward
