@@ -36,7 +36,7 @@ def main(requests: int, replies: int, lesson: str) -> None:
     from importlib import import_module
 
     wire = import_module("judge.wire")
-    probes = dict(import_module("judge.probes").PROBES)
+    probes = probes_of(lesson)
     shell = new_shell()
     # A student's own module of that name should be found, and not ours.
     for name in [name for name in sys.modules if name.split(".")[0] == "judge"]:
@@ -44,6 +44,18 @@ def main(requests: int, replies: int, lesson: str) -> None:
     # Now and last: a file torch.py beside the notebook is not torch.
     sys.path += ["", "/submission"]
     serve(Pipe(requests, replies, wire), shell, shell.user_ns, probes)
+
+
+def probes_of(lesson: str) -> dict[str, Callable]:
+    """By the name of the check: the probes of the visible checks, and in their place those that the
+    judge brings, each of which is a function named as its check."""
+    from importlib import import_module
+
+    checks = import_module("course.checks.check").checks_in(
+        import_module(f"course.checks.{lesson}")
+    )
+    own = vars(import_module("judge.probes"))
+    return {name: own.get(name, check.probe) for name, check in checks.items()}
 
 
 class Missing(LookupError):

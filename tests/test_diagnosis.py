@@ -22,7 +22,7 @@ from autograder.diagnosis.museum_page import (
 )
 from autograder.diagnosis.recognize import diagnose, name_mistake
 from autograder.lessons import find
-from autograder.lessons.exhibit import FAMILIES, Bug
+from autograder.lessons.exhibits import FAMILIES, Bug
 
 SPLITS = "every_split_equals_uncached"
 BUGS = [

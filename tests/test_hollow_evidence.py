@@ -15,7 +15,7 @@ import pytest
 from submissions import ORDER
 
 from autograder.lessons import find, hidden_checks
-from autograder.lessons.exhibit import assemble
+from autograder.lessons.assembly import assemble
 from course.checks.check import Check, Verdict, functions_of
 
 CHECKS = [f"{lesson}.{check}" for lesson in ORDER for check in hidden_checks(lesson)]
@@ -50,7 +50,7 @@ def judge(check: Check, challenge: Any, evidence: Any) -> Verdict | None:
     """None where the verdict cannot be reached, which is no pass either."""
     try:
         with np.errstate(all="ignore"):
-            return check.verdict(challenge, evidence)
+            return check.decide(challenge, evidence)
     except Exception:
         return None
 

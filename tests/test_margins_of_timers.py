@@ -5,8 +5,8 @@ import statistics
 import numpy as np
 import pytest
 
-from autograder.lessons.exhibit import assemble
-from autograder.lessons.roofline import museum as roofline
+from autograder.lessons.assembly import assemble
+from autograder.lessons.exhibits import bugs_of, variants_of
 from autograder.lessons.roofline.hidden import CHECKS
 from course.checks.check import Check, functions_of
 from course.checks.roofline import timing
@@ -40,8 +40,8 @@ def error_of_timer(answer: dict, check: Check, seed: int) -> float:
 def test_right_timers_stay_below_a_quarter_of_the_tolerance_and_wrong_ones_ten_times_above(
     check, record_property
 ):
-    right = [{}, *(variant.answer for variant in roofline.VARIANTS)]
-    wrong = [bug for bug in roofline.BUGS if bug.check == f"roofline.{check.name}"]
+    right = [{}, *(variant.answer for variant in variants_of("roofline"))]
+    wrong = [bug for bug in bugs_of("roofline") if bug.check == f"roofline.{check.name}"]
     largest = max(error_of_timer(answer, check, seed) for answer in right for seed in SEEDS)
     effects = {
         bug.name: min(error_of_timer(bug.answer, check, seed) for seed in SEEDS) for bug in wrong

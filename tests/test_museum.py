@@ -1,13 +1,15 @@
 """The museum tests the tests: every wrong answer fails where it must, every right one passes."""
 
 import importlib
+from collections.abc import Callable
 
 import pytest
 from submissions import ORDER
 
 from autograder import lessons as hidden
 from autograder.lessons import hidden_checks
-from autograder.lessons.exhibit import Variant, assemble
+from autograder.lessons.assembly import assemble
+from autograder.lessons.exhibits import Variant, bugs_of, variants_of
 from course.checks.check import Check
 
 SEEDS = range(20)
@@ -15,11 +17,7 @@ VISIBLE_SEEDS = [0]
 """In a notebook every visible check draws the same."""
 
 
-def museum(lesson: str):
-    return importlib.import_module(f"autograder.lessons.{lesson}.museum")
-
-
-def exhibits(kind: str, *more: Variant) -> list:
+def exhibits(kind: Callable, *more: Variant) -> list:
     return [
         pytest.param(lesson, exhibit, id=f"{lesson}-{exhibit.name}")
         for lesson in ORDER
@@ -41,7 +39,7 @@ def all_checks(lesson: str) -> list[tuple[Check, int]]:
     return visible + [(check, seed) for check in hidden_checks(lesson).values() for seed in SEEDS]
 
 
-@pytest.mark.parametrize(("lesson", "bug"), exhibits("BUGS"))
+@pytest.mark.parametrize(("lesson", "bug"), exhibits(bugs_of))
 def test_every_bug_is_caught_by_the_check_named_for_it(lesson, bug):
     names = assemble(lesson, bug.answer)
     for seed in SEEDS:
@@ -50,7 +48,7 @@ def test_every_bug_is_caught_by_the_check_named_for_it(lesson, bug):
         assert verdict.message
 
 
-@pytest.mark.parametrize(("lesson", "variant"), exhibits("VARIANTS", Variant("reference", {})))
+@pytest.mark.parametrize(("lesson", "variant"), exhibits(variants_of, Variant("reference", {})))
 def test_every_correct_answer_passes_every_check(lesson, variant):
     names = assemble(lesson, variant.answer)
     for check, seed in all_checks(lesson):
@@ -61,5 +59,5 @@ def test_every_correct_answer_passes_every_check(lesson, variant):
 @pytest.mark.parametrize("lesson", ORDER)
 def test_every_hidden_check_has_a_bug_that_it_catches_and_a_visible_twin(lesson):
     names = set(hidden_checks(lesson))
-    assert {bug.check for bug in museum(lesson).BUGS} == {f"{lesson}.{name}" for name in names}
+    assert {bug.check for bug in bugs_of(lesson)} == {f"{lesson}.{name}" for name in names}
     assert names == {check.name for check in visible_checks(lesson)}

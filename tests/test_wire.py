@@ -1,7 +1,6 @@
 """Only plain data crosses the wire, unchanged; whatever claims to be a frame is checked first."""
 
 import contextlib
-import importlib
 import io
 import json
 import pickle
@@ -15,7 +14,8 @@ from submissions import ORDER
 
 from autograder import wire
 from autograder.lessons import hidden_checks
-from autograder.lessons.exhibit import assemble
+from autograder.lessons.assembly import assemble
+from autograder.lessons.exhibits import bugs_of, variants_of
 from autograder.wire import LENGTH, WireError, decode, encode
 from course.checks.check import functions_of
 
@@ -206,8 +206,7 @@ def test_nothing_is_ever_unpickled(monkeypatch):
 
 
 def exhibits(lesson: str) -> list[dict]:
-    museum = importlib.import_module(f"autograder.lessons.{lesson}.museum")
-    return [{}, *(exhibit.answer for exhibit in [*museum.BUGS, *museum.VARIANTS])]
+    return [{}, *(exhibit.answer for exhibit in [*bugs_of(lesson), *variants_of(lesson)])]
 
 
 @pytest.mark.parametrize("lesson", ORDER)

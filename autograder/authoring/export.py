@@ -13,12 +13,11 @@ def module_text(lesson: Lesson) -> str:
     """The source of the module: export cells and answers in order, imports merged at the top."""
     imports: list[str] = []
     bodies: list[str] = []
-    for cell in lesson.cells:
-        if cell.solution or "export" in cell.tags:
-            found, body = _split_imports(cell.source)
-            imports += found
-            if body.strip():
-                bodies.append(body)
+    for cell in lesson.answer_cells:
+        found, body = _split_imports(cell.answer)
+        imports += found
+        if body.strip():
+            bodies.append(body)
     header = (
         f'"""Lesson {lesson.number}: {lesson.title}.\n\nBuilt from '
         f'solutions/{lesson.folder}/{lesson.module}.py by `make build`: change it there.\n"""\n\n'
@@ -27,7 +26,7 @@ def module_text(lesson: Lesson) -> str:
 
 
 def _split_imports(source: str) -> tuple[list[str], str]:
-    """A cell's imports, and the rest of it without markers."""
+    """A cell's imports, and the rest of it."""
     lines = source.splitlines()
     imports = []
     for node in parse_python(source).body:
@@ -37,9 +36,7 @@ def _split_imports(source: str) -> tuple[list[str], str]:
             while first > 0 and (lines[first - 1] or "").startswith("#"):
                 first -= 1  # what a comment above an import says is said to the lesson's reader
             lines[first : node.end_lineno] = [None] * (node.end_lineno - first)
-    markers = ("### BEGIN SOLUTION", "### END SOLUTION")
-    kept = [line for line in lines if line is not None and line.strip() not in markers]
-    return imports, "\n".join(kept)
+    return imports, "\n".join(line for line in lines if line is not None)
 
 
 def _tidy(lesson: Lesson, text: str) -> str:

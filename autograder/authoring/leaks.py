@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from autograder.authoring.source import (
-    HIDDEN_TESTS,
-    SOLUTION,
     Cell,
     Lesson,
     parse_python,
-    split_regions,
+    split_solutions,
 )
 
 # Never in front of a student, whatever the lessons say.
@@ -47,7 +45,7 @@ def secrets_of(lessons: Iterable[Lesson]) -> Secrets:
     lines: set[str] = set()
     shown: list[str] = []
     for cell in (cell for lesson in lessons for cell in lesson.cells):
-        visible, regions = _split(cell)
+        visible, regions = split_solutions(cell.source)
         shown.append(visible)
         lines |= {_squeeze(line) for region in regions for line in region.splitlines()}
         if regions:
@@ -75,12 +73,6 @@ def leaks(found: Any, secrets: Secrets) -> list[str]:
         *(f"string: {s}" for s in sorted(secrets.strings) if any(s in text for text in texts)),
         *(f"line: {line}" for line in sorted(secrets.lines) if any(line in t for t in squeezed)),
     ]
-
-
-def _split(cell: Cell) -> tuple[str, list[str]]:
-    rest, solutions = split_regions(cell.source, SOLUTION)
-    rest, hidden = split_regions(rest, HIDDEN_TESTS)
-    return rest, solutions + hidden
 
 
 def _squeeze(line: str) -> str:

@@ -16,6 +16,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from tqdm import tqdm
 
+from autograder.authoring.figures import show_figures
 from autograder.authoring.source import Cell, Course, Lesson, LessonError
 from autograder.lessons import module_of
 
@@ -28,6 +29,14 @@ from importlib.util import find_spec
 if not find_spec("course"):  # on Colab, fetch the course; elsewhere, say what is missing
     assert find_spec("google") and find_spec("google.colab"), "No course here: use `make lab`."
     %pip install --quiet --no-deps git+{repository}"""
+
+# The end of every graded cell. nbgrader takes it out of the student's notebook.
+HIDDEN_TEST = """
+### BEGIN HIDDEN TESTS
+from autograder.lessons import grade
+
+grade("{module}.{grade_id}", globals())
+### END HIDDEN TESTS"""
 
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -68,15 +77,18 @@ def _write_cell(lesson: Lesson, cell: Cell) -> NotebookNode:
     if cell.kind == "markdown":
         source = cell.source.replace("{{repository}}", lesson.course.repository)
         source = source.replace("{{badge}}", badge(lesson.course, lesson.folder))
+        source = show_figures(source, lesson, f"{lesson.folder}, {cell.name}")
         if left := re.search(r"\{\{.*?\}\}", source):
             raise LessonError(
                 f"{lesson.folder}, {cell.name}: {left[0]} stands for nothing; "
-                f"there are {{{{repository}}}} and {{{{badge}}}}"
+                f"there are {{{{repository}}}}, {{{{badge}}}} and {{{{figure = expression}}}}"
             )
         return new_markdown_cell(source, metadata={"tags": [*cell.tags]} if cell.tags else {})
     source = cell.source
     if "setup" in cell.tags:
         source = SETUP.format(repository=lesson.course.repository)
+    if cell.points is not None:
+        source += HIDDEN_TEST.format(module=lesson.module, grade_id=cell.grade_id)
     metadata: dict[str, object] = {"tags": [*cell.tags]} if cell.tags else {}
     if cell.grade_id:
         graded = cell.points is not None

@@ -81,6 +81,12 @@ class Cell:
         """How messages speak of it: "cell 7 (causal_mask)"."""
         return f"cell {self.number}" + (f" ({self.grade_id})" if self.grade_id else "")
 
+    @property
+    def answer(self) -> str:
+        """The source without the markers around its solution."""
+        markers = (f"### BEGIN {SOLUTION}", f"### END {SOLUTION}")
+        return "\n".join(line for line in self.source.splitlines() if line.strip() not in markers)
+
 
 @dataclass(frozen=True)
 class Lesson:
@@ -98,6 +104,11 @@ class Lesson:
     @property
     def module(self) -> str:
         return module_of(self.folder)
+
+    @property
+    def answer_cells(self) -> tuple[Cell, ...]:
+        """The cells that are exported: those that students fill, and those tagged for it."""
+        return tuple(cell for cell in self.cells if cell.solution or "export" in cell.tags)
 
     @property
     def text(self) -> Path:
@@ -130,8 +141,8 @@ def headings(cell: Cell) -> list[str]:
     return re.findall(r"^# +(.+?) *$", prose, flags=re.MULTILINE)
 
 
-def split_regions(source: str, kind: str) -> tuple[str, list[str]]:
-    """Take the regions between `### BEGIN <kind>` and `### END <kind>` out of a cell.
+def split_solutions(source: str) -> tuple[str, list[str]]:
+    """Take the regions between `### BEGIN SOLUTION` and `### END SOLUTION` out of a cell.
 
     Returns:
         What is left, with one `raise NotImplementedError()` where each solution stood; the regions.
@@ -143,7 +154,7 @@ def split_regions(source: str, kind: str) -> tuple[str, list[str]]:
     regions: list[list[str]] = []
     opened_at = 0
     for number, line in enumerate(source.splitlines(), start=1):
-        marker = re.search(rf"(BEGIN|END) {kind}", line)
+        marker = re.search(rf"(BEGIN|END) {SOLUTION}", line)
         if marker and line.strip() != f"### {marker[0]}":
             raise ValueError(
                 f"line {number} holds {marker[0]!r}, which nbgrader takes for a marker; "
@@ -152,16 +163,15 @@ def split_regions(source: str, kind: str) -> tuple[str, list[str]]:
         match (marker and marker[1], bool(opened_at)):
             case ("BEGIN", True):
                 raise ValueError(
-                    f"### BEGIN {kind} in line {number} stands inside the region "
+                    f"### BEGIN {SOLUTION} in line {number} stands inside the region "
                     f"that line {opened_at} began"
                 )
             case ("BEGIN", False):
                 opened_at = number
                 regions.append([])
-                if kind == SOLUTION:
-                    rest.append(line[: len(line) - len(line.lstrip())] + STUB)
+                rest.append(line[: len(line) - len(line.lstrip())] + STUB)
             case ("END", False):
-                raise ValueError(f"### END {kind} in line {number} closes nothing")
+                raise ValueError(f"### END {SOLUTION} in line {number} closes nothing")
             case ("END", True):
                 opened_at = 0
             case (_, True):
@@ -169,7 +179,7 @@ def split_regions(source: str, kind: str) -> tuple[str, list[str]]:
             case _:
                 rest.append(line)
     if opened_at:
-        raise ValueError(f"### BEGIN {kind} in line {opened_at} is never closed")
+        raise ValueError(f"### BEGIN {SOLUTION} in line {opened_at} is never closed")
     return "\n".join(rest), ["\n".join(lines) for lines in regions]
 
 
@@ -281,19 +291,18 @@ def _check(lesson: Lesson) -> None:
 def _check_regions(folder: str, cell: Cell) -> None:
     """Markers are where they belong, and the cell is Python with its answer and without it."""
     try:
-        unsolved, solutions = split_regions(cell.source, SOLUTION)
-        shown, hidden = split_regions(unsolved, HIDDEN_TESTS)
+        shown, solutions = split_solutions(cell.source)
     except ValueError as error:
         _refuse(folder, cell, str(error))
+    if HIDDEN_TESTS in cell.source:
+        _refuse(folder, cell, "the builder writes the hidden tests, from the grade_id")
     if solutions and not cell.solution:
         _refuse(folder, cell, 'a solution needs nbgrader={"grade_id": "...", "solution": true}')
     if cell.solution and not solutions:
         _refuse(folder, cell, "a solution cell needs ### BEGIN SOLUTION … ### END SOLUTION")
-    if hidden and cell.points is None:
-        _refuse(folder, cell, 'hidden tests need nbgrader={"grade_id": "...", "points": 1}')
     if cell.kind != "code":
         return
-    for source, which in ((cell.source, ""), (shown, " once answers and hidden tests are out")):
+    for source, which in ((cell.source, ""), (shown, " once answers are out")):
         try:
             parse_python(source)
         except SyntaxError as error:
@@ -304,30 +313,12 @@ def _check_regions(folder: str, cell: Cell) -> None:
 
 
 def _check_graded(lesson: Lesson, cell: Cell) -> None:
-    """One hidden check and one visible check, both named as the cell."""
-    shown, hidden = split_regions(cell.source, HIDDEN_TESTS)
-    named = [
-        call.args[0].value
-        for region in hidden
-        for call in _calls(region)
-        if _called(call) == "grade" and call.args and isinstance(call.args[0], ast.Constant)
-    ]
-    wanted = f"{lesson.module}.{cell.grade_id}"
-    if len(named) != 1:
-        _refuse(
-            lesson.folder, cell, f'its hidden tests must call grade("{wanted}", globals()) once'
-        )
-    if named[0] != wanted:
-        _refuse(
-            lesson.folder,
-            cell,
-            f"its hidden check is {named[0]!r}, but its grade_id asks for {wanted!r}",
-        )
+    """It calls the visible check of its name, and there is a hidden one."""
     try:
-        find(wanted)
+        find(f"{lesson.module}.{cell.grade_id}")
     except ValueError as error:
         _refuse(lesson.folder, cell, str(error))
-    if cell.grade_id not in {_called(call) for call in _calls(shown)}:
+    if cell.grade_id not in {_called(call) for call in _calls(cell.source)}:
         _refuse(lesson.folder, cell, f"it does not call the visible check {cell.grade_id}")
 
 

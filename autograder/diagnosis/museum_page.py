@@ -4,7 +4,6 @@ writes it to docs/museum.md, where authors read what their checks are worth."""
 from __future__ import annotations
 
 import argparse
-import importlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -16,7 +15,8 @@ from autograder import wire
 from autograder.diagnosis.comparison import Reply
 from autograder.diagnosis.recognize import Diagnosis, answer, candidates, name_mistake, within_reach
 from autograder.lessons import find, hidden_checks, lesson_folders
-from autograder.lessons.exhibit import FAMILIES, Bug, assemble
+from autograder.lessons.assembly import assemble
+from autograder.lessons.exhibits import FAMILIES, Bug, bugs_of, variants_of
 from course.checks.check import Challenge, Check
 
 FILE = Path(__file__).parents[2] / "docs" / "museum.md"
@@ -68,7 +68,7 @@ def is_wrong(check: Check, challenge: Challenge, reply: Reply) -> bool:
     if reply.get("error") is not None:
         return True
     try:
-        return check.verdict(challenge, reply["evidence"]).score < 1
+        return check.decide(challenge, reply["evidence"]).score < 1
     except Exception:  # evidence that cannot be compared
         return True
 
@@ -129,10 +129,9 @@ def in_other_styles(rounds: list[Round]) -> Counter[str]:
 
 def restyled(played: Round, check: Check) -> Iterator[tuple[Bug, dict]]:
     """The bugs that this check must catch, each with every variant of other functions in reach."""
-    museum = importlib.import_module(f"autograder.lessons.{played.lesson}.museum")
     reach = within_reach(played.lesson, check.needs)
     for bug, _ in played.caught:
-        for variant in museum.VARIANTS if played.is_named_by(bug) else []:
+        for variant in variants_of(played.lesson) if played.is_named_by(bug) else []:
             names = set(variant.answer)
             if names & reach and not names & set(bug.answer):
                 yield bug, assemble(played.lesson, {**variant.answer, **bug.answer})
@@ -171,11 +170,6 @@ def families() -> str:
     """The rows of the table of families."""
     count = Counter(bug.family for lesson in LESSONS for bug in bugs_of(lesson))
     return "\n".join(f"| {name} | {about} | {count[name]} |" for name, about in FAMILIES.items())
-
-
-def bugs_of(lesson: str) -> list[Bug]:
-    """All of them, in the order of the module."""
-    return importlib.import_module(f"autograder.lessons.{lesson}.museum").BUGS
 
 
 def recognised(cases: dict[str, Counter[str]]) -> list[str]:

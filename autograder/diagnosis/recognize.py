@@ -22,7 +22,8 @@ import numpy as np
 from autograder import wire
 from autograder.diagnosis.comparison import Reply, same_reply
 from autograder.lessons import find
-from autograder.lessons.exhibit import FAMILIES, Bug, assemble
+from autograder.lessons.assembly import assemble
+from autograder.lessons.exhibits import FAMILIES, Bug, bugs_of
 from autograder.student import error_record
 from course.checks.check import Challenge, Check, functions_of
 
@@ -112,7 +113,7 @@ def candidates(lesson: str, check: str, challenge: Challenge) -> list[tuple[Bug,
 def _run_museum(lesson: str, check: Check, frame: bytes) -> list[tuple[Bug, Reply]]:
     right = answer(check, assemble(lesson, {}), frame)
     known = []
-    for bug in importlib.import_module(f"autograder.lessons.{lesson}.museum").BUGS:
+    for bug in bugs_of(lesson):
         if not set(bug.answer) & within_reach(lesson, check.needs):
             continue
         reply = answer(check, assemble(lesson, bug.answer), frame)

@@ -15,6 +15,6 @@ def whole(check: Check, is_whole: Callable[[Challenge, Evidence], bool]) -> Chec
     def verdict(challenge: Challenge, evidence: Evidence) -> Verdict:
         if not is_whole(challenge, evidence):
             return failed("A part of what was asked for did not come back.")
-        return check.verdict(challenge, evidence)
+        return check.decide(challenge, evidence)
 
     return replace(check, verdict=verdict)

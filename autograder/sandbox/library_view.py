@@ -45,9 +45,6 @@ def lay_out(place: Path, module: str, order: Sequence[str]) -> Path:
     if module not in order:
         raise ValueError(f"no lesson {module!r}; there are: {', '.join(order)}")
     library, judge = Path(course.__file__).parent, Path(autograder.__file__).parent
-    probes = judge / "lessons" / module / "probes.py"
-    if not probes.is_file():
-        raise ValueError(f"a lesson needs probes: there is no {probes}")
     place.mkdir(parents=True, exist_ok=True)
     if any(place.iterdir()):
         raise FileExistsError(f"{place} is not empty, so a view cannot be laid out there")
@@ -58,9 +55,15 @@ def lay_out(place: Path, module: str, order: Sequence[str]) -> Path:
     for name in left_out(module, order):
         (place / "course" / f"{name}.py").unlink()
     (place / "judge").mkdir()
-    for source in (*(judge / name for name in _JUDGE), probes):
-        shutil.copyfile(source, place / "judge" / source.name)
+    for name in _JUDGE:
+        shutil.copyfile(judge / name, place / "judge" / name)
     (place / "judge" / "__init__.py").touch()
+    probes = (
+        judge / "lessons" / module / "probes.py"
+    )  # a lesson may do with those of its visible checks
+    (place / "judge" / "probes.py").write_text(
+        probes.read_text(encoding="utf-8") if probes.exists() else "", encoding="utf-8"
+    )
     return place
 
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from types import SimpleNamespace
+from dataclasses import dataclass, field, replace
+from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 Challenge = dict[str, Any]
@@ -58,6 +58,39 @@ def _where(error: Exception) -> str:
     return ""
 
 
+def complete(evidence: Any, form: Any) -> bool:
+    """Whether evidence has the form that its check declares; a student's process may send anything.
+
+    Args:
+        form: a type or a tuple of types, of which the evidence is an instance; a dict of forms, with
+            exactly these keys; a list of forms, as many as there are items; or `Each(form)`, a list of
+            any length. `Any` is what the verdict itself looks at.
+    """
+    if form is Any:
+        return True
+    if isinstance(form, Each):
+        return isinstance(evidence, list | tuple) and all(complete(e, form.item) for e in evidence)
+    if isinstance(form, dict):
+        return (
+            isinstance(evidence, dict)
+            and evidence.keys() == form.keys()
+            and all(complete(evidence[name], form[name]) for name in form)
+        )
+    if isinstance(form, list):
+        return (
+            isinstance(evidence, list | tuple)
+            and len(evidence) == len(form)
+            and all(map(complete, evidence, form))
+        )
+    return isinstance(evidence, form)
+
+
+class Each(NamedTuple):
+    """In the form of evidence: a list of any length, of items of one form."""
+
+    item: Any
+
+
 @dataclass(frozen=True)
 class Check:
     """One property of the student's work.
@@ -66,14 +99,39 @@ class Check:
         name: what is asked, in snake case, as in the lesson's graded cell.
         needs: names of the student's functions that the probe calls, in the order in which a
             lesson passes them.
-        challenge, probe, verdict: the three pieces, see the module's docstring.
+        challenge, probe, verdict: the three pieces, see the module's docstring. A verdict is called with
+            (challenge, evidence), and with `truth` and `tolerance` by name where the check has them.
+        evidence: the form of complete evidence for a challenge, see `complete`; evidence of another
+            form fails before the verdict sees it.
+        truth: what the verdict compares with: mostly a function of a challenge.
+        tolerance: largest difference of two numbers that count as equal.
     """
 
     name: str
     needs: tuple[str, ...]
     challenge: Callable[[int], Challenge]
     probe: Callable[[SimpleNamespace, Challenge], Evidence]
-    verdict: Callable[[Challenge, Evidence], Verdict]
+    verdict: Callable[..., Verdict]
+    evidence: Callable[[Challenge], Any] = field(default=lambda challenge: Any, kw_only=True)
+    truth: Any = field(default=None, kw_only=True)
+    tolerance: float | None = field(default=None, kw_only=True)
+
+    def hidden(self, **other: Any) -> Check:
+        """The hidden check of the same name: the same pieces, but for those that are given.
+
+        Args:
+            other: any of challenge, probe, evidence, verdict, truth, tolerance.
+        """
+        return replace(self, **other)
+
+    def decide(self, challenge: Challenge, evidence: Evidence) -> Verdict:
+        """The verdict on evidence, if it is complete."""
+        if not complete(evidence, self.evidence(challenge)):
+            return failed("A part of what was asked for did not come back.")
+        given = {"truth": self.truth, "tolerance": self.tolerance}
+        return self.verdict(
+            challenge, evidence, **{name: g for name, g in given.items() if g is not None}
+        )
 
     def judge(self, functions: Mapping[str, Any], seed: int) -> Verdict:
         """All three pieces in this process. An exception in the student's code is a failed check;
@@ -88,7 +146,7 @@ class Check:
             raise
         except Exception as error:
             return failed(f"Your code stopped{_where(error)} with {type(error).__name__}: {error}")
-        return self.verdict(challenge, evidence)
+        return self.decide(challenge, evidence)
 
     def __call__(self, *functions: Any, seed: int = 0) -> None:
         """Run the check in a notebook: print PASS and what was seen, or raise AssertionError."""
@@ -98,3 +156,20 @@ class Check:
         if verdict.score < 1:
             raise CheckFailed(verdict.message)
         print(f"PASS  {verdict.message}")
+
+
+def checks_in(module: ModuleType) -> dict[str, Check]:
+    """The checks that a module shows, by name."""
+    return {check.name: check for check in vars(module).values() if isinstance(check, Check)}
+
+
+def by_name(*checks: Check) -> dict[str, Check]:
+    """The checks by their names, in their order.
+
+    Raises:
+        ValueError: two have the same name.
+    """
+    named = {check.name: check for check in checks}
+    if len(named) < len(checks):
+        raise ValueError(f"two checks have one name: {[check.name for check in checks]}")
+    return named

@@ -118,19 +118,9 @@ def matmul_flops(m: int, k: int, n: int) -> int:
 
 # %% nbgrader={"grade_id": "flops_of_one_dot_product", "points": 2}
 checks.flops_of_one_dot_product(matmul_flops)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("start.flops_of_one_dot_product", globals())
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "flops_of_any_product", "points": 3}
 checks.flops_of_any_product(matmul_flops)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("start.flops_of_any_product", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ### How a failing check reads
@@ -190,19 +180,9 @@ def matmul_bytes(m: int, k: int, n: int, bytes_per_element: int) -> int:
 
 # %% nbgrader={"grade_id": "bytes_of_three_matrices", "points": 3}
 checks.bytes_of_three_matrices(matmul_bytes)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("start.bytes_of_three_matrices", globals())
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "bytes_follow_the_element_size", "points": 2}
 checks.bytes_follow_the_element_size(matmul_bytes)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("start.bytes_follow_the_element_size", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ### Play with it

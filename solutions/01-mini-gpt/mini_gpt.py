@@ -120,11 +120,6 @@ def greedy_next(logits: Tensor) -> Tensor:
 
 # %% nbgrader={"grade_id": "greedy_takes_the_likeliest", "points": 1}
 checks.greedy_takes_the_likeliest(greedy_next)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("mini_gpt.greedy_takes_the_likeliest", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # > **Predict.** Training showed it *The cat sat on the mat .* very often. But without attention no
@@ -192,11 +187,6 @@ def merge_heads(x: Tensor) -> Tensor:
 
 # %% nbgrader={"grade_id": "heads_split_and_merge", "points": 1}
 checks.heads_split_and_merge(split_heads, merge_heads)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("mini_gpt.heads_split_and_merge", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 3 · Causal attention
@@ -263,27 +253,12 @@ def causal_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 # %% nbgrader={"grade_id": "attention_sees_no_future", "points": 1}
 checks.attention_sees_no_future(causal_attention)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("mini_gpt.attention_sees_no_future", globals())
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "attention_weighs_by_softmax", "points": 1}
 checks.attention_weighs_by_softmax(causal_attention)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("mini_gpt.attention_weighs_by_softmax", globals())
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "query_heads_share_kv_heads", "points": 1}
 checks.query_heads_share_kv_heads(causal_attention)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("mini_gpt.query_heads_share_kv_heads", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 4 · The attention layer
@@ -332,19 +307,9 @@ def attention_layer(attn: Attention, x: Tensor, positions: Tensor) -> Tensor:
 
 # %% nbgrader={"grade_id": "layer_joins_its_parts", "points": 1}
 checks.layer_joins_its_parts(attention_layer)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("mini_gpt.layer_joins_its_parts", globals())
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "layer_obeys_positions", "points": 1}
 checks.layer_obeys_positions(attention_layer)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("mini_gpt.layer_obeys_positions", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ## It talks
@@ -438,27 +403,12 @@ def sample_next(
 
 # %% nbgrader={"grade_id": "sample_follows_temperature", "points": 1}
 checks.sample_follows_temperature(sample_next)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("mini_gpt.sample_follows_temperature", globals())
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "sample_stays_in_top_k", "points": 1}
 checks.sample_stays_in_top_k(sample_next)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("mini_gpt.sample_stays_in_top_k", globals())
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "bad_arguments_are_refused", "points": 1}
 checks.bad_arguments_are_refused(greedy_next, sample_next)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("mini_gpt.bad_arguments_are_refused", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # > **Predict.** One story at three temperatures: at which one does the grammar break?

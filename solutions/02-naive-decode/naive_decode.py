@@ -113,43 +113,18 @@ def generate_naive(model: MiniGPT, prompt: Tensor, n_new: int) -> Tensor:
 
 # %% nbgrader={"grade_id": "result_starts_with_the_prompt", "points": 1}
 checks.result_starts_with_the_prompt(generate_naive)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("naive_decode.result_starts_with_the_prompt", globals())
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "every_new_token_is_the_likeliest", "points": 2}
 checks.every_new_token_is_the_likeliest(generate_naive)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("naive_decode.every_new_token_is_the_likeliest", globals())
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "prompt_is_left_alone", "points": 1}
 checks.prompt_is_left_alone(generate_naive)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("naive_decode.prompt_is_left_alone", globals())
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "bad_requests_are_refused", "points": 1}
 checks.bad_requests_are_refused(generate_naive)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("naive_decode.bad_requests_are_refused", globals())
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "each_step_reads_everything", "points": 1}
 checks.each_step_reads_everything(generate_naive)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("naive_decode.each_step_reads_everything", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ### Listen to it
@@ -230,19 +205,9 @@ def kv_rows_needed(p: int, g: int) -> int:
 
 # %% nbgrader={"grade_id": "naive_rows_add_up", "points": 1}
 checks.naive_rows_add_up(kv_rows_naive)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("naive_decode.naive_rows_add_up", globals())
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "needed_rows_add_up", "points": 2}
 checks.needed_rows_add_up(kv_rows_needed)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("naive_decode.needed_rows_add_up", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # Now longer texts. The last column is a count that you will often read: naive / (p + g).
@@ -312,11 +277,6 @@ def attention_visits(prompt_len: int, n_new: int) -> int:
 
 # %% nbgrader={"grade_id": "visits_add_up", "points": 1}
 checks.visits_add_up(attention_visits)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("naive_decode.visits_add_up", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # > **Predict.** Twice the new tokens: how many times the visits, after a prompt of 1? Of 2,000?

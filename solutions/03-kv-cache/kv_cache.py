@@ -121,11 +121,6 @@ def causal_mask(n_new: int, n_visible: int, device: str | torch.device = "cpu") 
 
 # %% nbgrader={"grade_id": "mask_is_rectangular", "points": 1}
 checks.mask_is_rectangular(causal_mask)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("kv_cache.mask_is_rectangular", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 2 · The container
@@ -238,27 +233,12 @@ class KVCache:
 
 # %% nbgrader={"grade_id": "cache_returns_what_it_was_given", "points": 1}
 checks.cache_returns_what_it_was_given(KVCache)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("kv_cache.cache_returns_what_it_was_given", globals())
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "full_cache_changes_nothing", "points": 1}
 checks.full_cache_changes_nothing(KVCache)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("kv_cache.full_cache_changes_nothing", globals())
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "cache_can_go_back", "points": 1}
 checks.cache_can_go_back(KVCache)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("kv_cache.cache_can_go_back", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 3 · An attention layer that remembers
@@ -319,11 +299,6 @@ def attention_layer_cached(
 
 # %% nbgrader={"grade_id": "layer_equals_uncached", "points": 1}
 checks.layer_equals_uncached(attention_layer_cached, KVCache)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("kv_cache.layer_equals_uncached", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 4 · The whole model, a chunk at a time
@@ -380,11 +355,6 @@ def forward_cached(model: MiniGPT, tokens: Tensor, cache: KVCacheLike) -> Tensor
 
 # %% nbgrader={"grade_id": "every_split_equals_uncached", "points": 1}
 checks.every_split_equals_uncached(forward_cached, KVCache)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("kv_cache.every_split_equals_uncached", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # The next check fills your cache with random keys and values that belong to no token. There is nothing
@@ -392,19 +362,9 @@ grade("kv_cache.every_split_equals_uncached", globals())
 
 # %% nbgrader={"grade_id": "cache_is_the_only_memory", "points": 1}
 checks.cache_is_the_only_memory(forward_cached, KVCache)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("kv_cache.cache_is_the_only_memory", globals())
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "two_conversations_stay_apart", "points": 1}
 checks.two_conversations_stay_apart(forward_cached, KVCache)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("kv_cache.two_conversations_stay_apart", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 5 · Write text with it
@@ -470,11 +430,6 @@ def generate_cached(
 
 # %% nbgrader={"grade_id": "no_row_is_computed_twice", "points": 1}
 checks.no_row_is_computed_twice(generate_cached, KVCache)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("kv_cache.no_row_is_computed_twice", globals())
-### END HIDDEN TESTS
 
 # %%
 with count_kv_rows(model) as count:
@@ -570,11 +525,6 @@ def kv_cache_bytes(
 
 # %% nbgrader={"grade_id": "bytes_match_the_storage", "points": 1}
 checks.bytes_match_the_storage(kv_cache_bytes, KVCache)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("kv_cache.bytes_match_the_storage", globals())
-### END HIDDEN TESTS
 
 # %%
 gpt3 = GPTConfig(50_257, 96, 12_288, 96, 96, 49_152, max_seq_len=2048)

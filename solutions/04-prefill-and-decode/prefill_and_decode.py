@@ -114,19 +114,9 @@ def prefill(model: MiniGPT, prompt: Tensor, cache: KVCacheLike, chunk_size: int 
 
 # %% nbgrader={"grade_id": "every_chunk_size_gives_the_same_logits", "points": 1}
 checks.every_chunk_size_gives_the_same_logits(prefill)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("prefill_and_decode.every_chunk_size_gives_the_same_logits", globals())
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "too_long_a_prompt_changes_nothing", "points": 1}
 checks.too_long_a_prompt_changes_nothing(prefill)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("prefill_and_decode.too_long_a_prompt_changes_nothing", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # All but one row of those logits were computed for nobody. Our 243 words forgive it. With 128,256
@@ -190,19 +180,9 @@ def stream(
 
 # %% nbgrader={"grade_id": "stream_writes_the_uncached_text", "points": 1}
 checks.stream_writes_the_uncached_text(stream)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("prefill_and_decode.stream_writes_the_uncached_text", globals())
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "no_step_before_it_is_asked_for", "points": 1}
 checks.no_step_before_it_is_asked_for(stream)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("prefill_and_decode.no_step_before_it_is_asked_for", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 3 · What the user waits for
@@ -259,11 +239,6 @@ def latency_metrics(start: float, stamps: Sequence[float]) -> Latency:
 
 # %% nbgrader={"grade_id": "first_token_is_no_gap", "points": 1}
 checks.first_token_is_no_gap(latency_metrics)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("prefill_and_decode.first_token_is_no_gap", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # Now the question at the top, on your machine. Was it 500, 20 or 1?
@@ -355,11 +330,6 @@ print(f"fed for it: {rest.shape[1]} of {edited.shape[1]} prompt tokens")
 
 # %% nbgrader={"grade_id": "rollback_equals_a_fresh_start", "points": 1}
 checks.rollback_equals_a_fresh_start(stream)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("prefill_and_decode.rollback_equals_a_fresh_start", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 7 · Prompts of different lengths
@@ -414,11 +384,6 @@ def pad_prompts(prompts: Sequence[Tensor], pad_id: int) -> tuple[Tensor, Tensor]
 
 # %% nbgrader={"grade_id": "pads_stand_on_the_left", "points": 1}
 checks.pads_stand_on_the_left(pad_prompts)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("prefill_and_decode.pads_stand_on_the_left", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # Now the mask. A token sees its own row's tokens up to itself. What a *pad* sees interests nobody,
@@ -461,11 +426,6 @@ def ragged_mask(n_new: int, n_visible: int, n_pads: Tensor) -> Tensor:
 
 # %% nbgrader={"grade_id": "pads_are_never_seen", "points": 1}
 checks.pads_are_never_seen(ragged_mask)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("prefill_and_decode.pads_are_never_seen", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # > **Predict.** Rotary attention sees only *differences* of positions. Which mistake does it
@@ -509,11 +469,6 @@ def ragged_positions(n_new: int, n_visible: int, n_pads: Tensor) -> Tensor:
 
 # %% nbgrader={"grade_id": "positions_count_own_tokens", "points": 1}
 checks.positions_count_own_tokens(ragged_positions)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("prefill_and_decode.positions_count_own_tokens", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # Lesson 03's layer with your mask and your positions is given, and the forward pass around it.
@@ -551,11 +506,6 @@ def forward_ragged(model: MiniGPT, tokens: Tensor, n_pads: Tensor, cache: KVCach
 
 # %% nbgrader={"grade_id": "each_row_equals_itself_alone", "points": 1}
 checks.each_row_equals_itself_alone(pad_prompts, forward_ragged)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("prefill_and_decode.each_row_equals_itself_alone", globals())
-### END HIDDEN TESTS
 
 # %%
 texts = ["The cat", "Where is the red key ?", "The dog slept by the"]

@@ -105,11 +105,6 @@ def attainable(intensity: float, machine: Machine) -> float:
 
 # %% nbgrader={"grade_id": "roof_has_two_parts", "points": 1}
 checks.roof_has_two_parts(attainable)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("roofline.roof_has_two_parts", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 2 · The bill: attention
@@ -153,11 +148,6 @@ def attention_flops(config: GPTConfig, n_new: int, n_past: int, batch: int = 1) 
 
 # %% nbgrader={"grade_id": "attention_is_causal", "points": 1}
 checks.attention_is_causal(attention_flops)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("roofline.attention_is_causal", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 3 · The bill: everything else
@@ -233,35 +223,15 @@ def phase_cost(
 
 # %% nbgrader={"grade_id": "matrices_match_the_counter", "points": 1}
 checks.matrices_match_the_counter(phase_cost, attention_flops)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("roofline.matrices_match_the_counter", globals())
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "weights_are_read_once", "points": 1}
 checks.weights_are_read_once(phase_cost)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("roofline.weights_are_read_once", globals())
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "cache_is_read_and_written", "points": 1}
 checks.cache_is_read_and_written(phase_cost)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("roofline.cache_is_read_and_written", globals())
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "activations_go_in_and_out", "points": 1}
 checks.activations_go_in_and_out(phase_cost)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("roofline.activations_go_in_and_out", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # > **Predict.** A model of 6.7 billion parameters decodes for one user after 4,096 tokens, and then for
@@ -321,11 +291,6 @@ def bound_by(cost: Cost, machine: Machine) -> str:
 
 # %% nbgrader={"grade_id": "bound_is_the_lower_roof", "points": 1}
 checks.bound_is_the_lower_roof(bound_by)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("roofline.bound_is_the_lower_roof", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ### Play with it
@@ -401,27 +366,12 @@ def time_on_device(
 
 # %% nbgrader={"grade_id": "clock_waits_for_the_work", "points": 1}
 checks.clock_waits_for_the_work(time_on_device)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("roofline.clock_waits_for_the_work", globals())
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "warm_up_is_not_timed", "points": 1}
 checks.warm_up_is_not_timed(time_on_device)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("roofline.warm_up_is_not_timed", globals())
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "one_slow_repeat_changes_nothing", "points": 1}
 checks.one_slow_repeat_changes_nothing(time_on_device)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("roofline.one_slow_repeat_changes_nothing", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 6 · Hit it

@@ -113,11 +113,6 @@ def repeat_kv(x: Tensor, n_rep: int) -> Tensor:
 
 # %% nbgrader={"grade_id": "heads_stand_in_a_row", "points": 1}
 checks.heads_stand_in_a_row(repeat_kv)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("gqa.heads_stand_in_a_row", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 2 · Attention that shares
@@ -186,27 +181,12 @@ def grouped_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = Non
 
 # %% nbgrader={"grade_id": "grouped_equals_repeated", "points": 2}
 checks.grouped_equals_repeated(grouped_attention)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("gqa.grouped_equals_repeated", globals())
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "masks_reach_every_head", "points": 1}
 checks.masks_reach_every_head(grouped_attention)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("gqa.masks_reach_every_head", globals())
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "nothing_is_expanded", "points": 2}
 checks.nothing_is_expanded(grouped_attention)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("gqa.nothing_is_expanded", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # > **Predict.** One new token, 16 query heads on 2 KV heads, 8,192 tokens cached. How many times more
@@ -319,19 +299,9 @@ def mean_pool_kv_heads(
 
 # %% nbgrader={"grade_id": "pooled_heads_are_means", "points": 1}
 checks.pooled_heads_are_means(mean_pool_kv_heads)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("gqa.pooled_heads_are_means", globals())
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "pooling_keeps_the_rest", "points": 1}
 checks.pooling_keeps_the_rest(mean_pool_kv_heads)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("gqa.pooling_keeps_the_rest", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 4 · What it costs
@@ -418,19 +388,9 @@ def max_batch_that_fits(
 
 # %% nbgrader={"grade_id": "batch_fills_the_memory", "points": 1}
 checks.batch_fills_the_memory(max_batch_that_fits)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("gqa.batch_fills_the_memory", globals())
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "edge_of_the_memory", "points": 1}
 checks.edge_of_the_memory(max_batch_that_fits)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("gqa.edge_of_the_memory", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # Published models: the bytes of one token in 16 bits, and how many sequences of 8,192 tokens fit into

@@ -151,27 +151,12 @@ def dequantize(q: Quantized) -> Tensor:
 
 # %% nbgrader={"grade_id": "half_a_step_at_most", "points": 1}
 checks.half_a_step_at_most(quantize, dequantize)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("quantized_cache.half_a_step_at_most", globals())
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "codes_fit_their_bits", "points": 1}
 checks.codes_fit_their_bits(quantize)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("quantized_cache.codes_fit_their_bits", globals())
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "flat_vectors_stay_finite", "points": 1}
 checks.flat_vectors_stay_finite(quantize, dequantize)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("quantized_cache.flat_vectors_stay_finite", globals())
-### END HIDDEN TESTS
 
 # %%
 show(draw_half_step(quantize, dequantize, bits=2))
@@ -219,11 +204,6 @@ def unpack_int4(packed: Tensor) -> Tensor:
 
 # %% nbgrader={"grade_id": "two_codes_share_a_byte", "points": 1}
 checks.two_codes_share_a_byte(pack_int4, unpack_int4)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("quantized_cache.two_codes_share_a_byte", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 3 · Who shares a step?
@@ -397,43 +377,18 @@ class QuantizedKVCache:
 
 # %% nbgrader={"grade_id": "groups_and_a_window", "points": 1}
 checks.groups_and_a_window(QuantizedKVCache)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("quantized_cache.groups_and_a_window", globals())
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "keys_by_channel_values_by_token", "points": 1}
 checks.keys_by_channel_values_by_token(QuantizedKVCache)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("quantized_cache.keys_by_channel_values_by_token", globals())
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "every_split_leaves_the_same", "points": 1}
 checks.every_split_leaves_the_same(QuantizedKVCache)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("quantized_cache.every_split_leaves_the_same", globals())
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "a_refusal_changes_nothing", "points": 1}
 checks.a_refusal_changes_nothing(QuantizedKVCache)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("quantized_cache.a_refusal_changes_nothing", globals())
-### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "quantized_cache_can_go_back", "points": 1}
 checks.quantized_cache_can_go_back(QuantizedKVCache)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("quantized_cache.quantized_cache_can_go_back", globals())
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 5 · The bill
@@ -487,11 +442,6 @@ def quantized_cache_bytes(
 
 # %% nbgrader={"grade_id": "bytes_match_codes_scales_window", "points": 1}
 checks.bytes_match_codes_scales_window(quantized_cache_bytes, QuantizedKVCache)
-### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("quantized_cache.bytes_match_codes_scales_window", globals())
-### END HIDDEN TESTS
 
 # %%
 llama_8b = GPTConfig(128_256, 32, 4096, 32, 8, 14_336, max_seq_len=131_072)  # D = 128

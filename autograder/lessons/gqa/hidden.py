@@ -3,14 +3,11 @@ sequences counted by the bytes of what a cache stores."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from autograder import oracle
-from autograder.lessons.gqa.probes import PROBES
 from course.checks import gqa as visible
-from course.checks.check import Challenge, Check
+from course.checks.check import Challenge, by_name
 from course.checks.gqa.attention import make_masked, make_shared, make_unexpanded
 from course.checks.gqa.memory import make_fitting
 from course.checks.gqa.pooling import draw_pooling, make_means, pooled_names
@@ -47,26 +44,23 @@ def one_sequence(case: Challenge) -> int:
     return (numbers + numbers) * case.get("bytes_per_element", 2)
 
 
-CHECKS: dict[str, Check] = {
-    check.name: replace(check, probe=PROBES[check.name])
-    for check in (
-        visible.heads_stand_in_a_row,
-        make_shared(attention),
-        make_masked(attention),
-        make_unexpanded(attention),
-        replace(make_means(mean_of_heads), challenge=draw_any_weights),
-        replace(visible.pooling_keeps_the_rest, challenge=draw_any_weights),
-        make_fitting(
-            "batch_fills_the_memory",
-            one_sequence,
-            at_the_edge=False,
-            praise="As many sequences as there is room for beside the weights, and not one more.",
-        ),
-        make_fitting(
-            "edge_of_the_memory",
-            one_sequence,
-            at_the_edge=True,
-            praise="What fits to the byte fits; one byte less, one sequence less; never below 0.",
-        ),
-    )
-}
+CHECKS = by_name(
+    visible.heads_stand_in_a_row,
+    make_shared(attention),
+    make_masked(attention),
+    make_unexpanded(attention),
+    make_means(mean_of_heads).hidden(challenge=draw_any_weights),
+    visible.pooling_keeps_the_rest.hidden(challenge=draw_any_weights),
+    make_fitting(
+        "batch_fills_the_memory",
+        one_sequence,
+        at_the_edge=False,
+        praise="As many sequences as there is room for beside the weights, and not one more.",
+    ),
+    make_fitting(
+        "edge_of_the_memory",
+        one_sequence,
+        at_the_edge=True,
+        praise="What fits to the byte fits; one byte less, one sequence less; never below 0.",
+    ),
+)

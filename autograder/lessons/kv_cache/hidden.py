@@ -4,15 +4,14 @@ knows, and judged by the oracle, which shares no code with the course."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
 from autograder import oracle
-from autograder.lessons.kv_cache.probes import PROBES
+from autograder.lessons.kv_cache import probes
 from autograder.lessons.whole import whole
 from course.checks import kv_cache as visible
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed
+from course.checks.check import Challenge, Check, Evidence, Verdict, by_name, failed
 from course.checks.comparing import first_difference
 from course.checks.drawing import TOLERANCE
 from course.checks.kv_cache.forward import layer_verdict, splits_verdict, two_texts_verdict
@@ -54,7 +53,7 @@ def judge_poison(challenge: Challenge, evidence: Evidence) -> Verdict:
                 f"A cache of 5 rows of random keys and values, then 3 tokens. {wrong} "
                 f"Where do your logits take the past from?"
             )
-    verdict = visible.cache_is_the_only_memory.verdict(challenge, evidence)
+    verdict = visible.cache_is_the_only_memory.decide(challenge, evidence)
     if verdict.score == 1 and wrong:
         return failed(f"The same 5 cached rows in another order. {wrong}")
     return verdict
@@ -100,7 +99,7 @@ def operations_verdict(before: Check) -> Callable[..., Verdict]:
     """The visible verdict first; then every operation against a list of the tokens held."""
 
     def judge(challenge: Challenge, evidence: Evidence) -> Verdict:
-        verdict = before.verdict(challenge, evidence)
+        verdict = before.decide(challenge, evidence)
         if verdict.score < 1:
             return verdict
         layers = len(challenge["blocks"][0])
@@ -207,36 +206,33 @@ def judge_generation(challenge: Challenge, evidence: Evidence) -> Verdict:
     return verdict
 
 
-CHECKS: dict[str, Check] = {
-    check.name: replace(check, probe=PROBES[check.name])
-    for check in (
-        visible.mask_is_rectangular,
-        whole(
-            replace(visible.cache_returns_what_it_was_given, challenge=draw_blocks_to_return),
-            lambda c, e: all(len(layers) == len(c["blocks"][0]) for layers in e["returned"]),
+CHECKS = by_name(
+    visible.mask_is_rectangular,
+    whole(
+        visible.cache_returns_what_it_was_given.hidden(challenge=draw_blocks_to_return),
+        lambda c, e: all(len(layers) == len(c["blocks"][0]) for layers in e["returned"]),
+    ),
+    visible.full_cache_changes_nothing.hidden(
+        probe=probes.full_cache_changes_nothing,
+        challenge=draw_operations(goes_back=False),
+        verdict=operations_verdict(visible.full_cache_changes_nothing),
+    ),
+    whole(
+        visible.cache_can_go_back.hidden(
+            probe=probes.cache_can_go_back,
+            challenge=draw_operations(goes_back=True),
+            verdict=operations_verdict(visible.cache_can_go_back),
         ),
-        replace(
-            visible.full_cache_changes_nothing,
-            challenge=draw_operations(goes_back=False),
-            verdict=operations_verdict(visible.full_cache_changes_nothing),
-        ),
-        whole(
-            replace(
-                visible.cache_can_go_back,
-                challenge=draw_operations(goes_back=True),
-                verdict=operations_verdict(visible.cache_can_go_back),
-            ),
-            lambda _, e: e["refused"].keys() == {"7", "-1"},
-        ),
-        replace(visible.layer_equals_uncached, verdict=layer_verdict(layer_output)),
-        replace(visible.every_split_equals_uncached, verdict=splits_verdict(logits)),
-        replace(visible.cache_is_the_only_memory, verdict=judge_poison),
-        replace(visible.two_conversations_stay_apart, verdict=two_texts_verdict(logits)),
-        replace(
-            visible.no_row_is_computed_twice,
-            challenge=draw_generation,
-            verdict=judge_generation,
-        ),
-        visible.bytes_match_the_storage,
-    )
-}
+        lambda _, e: e["refused"].keys() == {"7", "-1"},
+    ),
+    visible.layer_equals_uncached.hidden(verdict=layer_verdict(layer_output)),
+    visible.every_split_equals_uncached.hidden(verdict=splits_verdict(logits)),
+    visible.cache_is_the_only_memory.hidden(verdict=judge_poison),
+    visible.two_conversations_stay_apart.hidden(verdict=two_texts_verdict(logits)),
+    visible.no_row_is_computed_twice.hidden(
+        probe=probes.no_row_is_computed_twice,
+        challenge=draw_generation,
+        verdict=judge_generation,
+    ),
+    visible.bytes_match_the_storage,
+)

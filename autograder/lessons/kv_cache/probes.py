@@ -42,12 +42,12 @@ def run_operations(student: SimpleNamespace, challenge: Challenge) -> list[Evide
     return seen
 
 
-def probe_full(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+def full_cache_changes_nothing(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     evidence = visible.full_cache_changes_nothing.probe(student, challenge)
     return {**evidence, "operations": run_operations(student, challenge)}
 
 
-def probe_back(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+def cache_can_go_back(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     evidence = visible.cache_can_go_back.probe(student, challenge)
     return {**evidence, "operations": run_operations(student, challenge)}
 
@@ -64,7 +64,7 @@ def exchange_before_each_pass(model: Any, cache: Any, contents: np.ndarray) -> N
     model.embed.register_forward_pre_hook(exchange)
 
 
-def probe_generation_work(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+def no_row_is_computed_twice(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """The visible probe; every FLOP of one more generation, whatever it was called through; and a
     generation from one token, before each step of which all that is cached is exchanged."""
     evidence = probe_generation(student, challenge)
@@ -79,21 +79,3 @@ def probe_generation_work(student: SimpleNamespace, challenge: Challenge) -> Evi
     exchange_before_each_pass(model, cache, contents)
     exchanged = student.generate_cached(model, prompt[:, -1:].clone(), n_new, cache)
     return {**evidence, "flops": counter.get_total_flops(), "exchanged": exchanged.numpy()}
-
-
-PROBES = {
-    check.name: check.probe
-    for check in (
-        visible.mask_is_rectangular,
-        visible.cache_returns_what_it_was_given,
-        visible.layer_equals_uncached,
-        visible.every_split_equals_uncached,
-        visible.cache_is_the_only_memory,
-        visible.two_conversations_stay_apart,
-        visible.bytes_match_the_storage,
-    )
-} | {
-    "full_cache_changes_nothing": probe_full,
-    "cache_can_go_back": probe_back,
-    "no_row_is_computed_twice": probe_generation_work,
-}

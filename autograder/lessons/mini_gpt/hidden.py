@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from autograder import oracle
-from autograder.lessons.mini_gpt.probes import PROBES
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks import mini_gpt as visible
+from course.checks.check import Challenge, Check, Evidence, Verdict, by_name, failed, passed
 from course.checks.drawing import draw_model
 from course.checks.mini_gpt import attention, choosing
 from course.checks.mini_gpt.probes import TOLERANCE, form_error, gap, moved
@@ -248,78 +248,75 @@ def draw_refusals(seed: int) -> Challenge:
     return {"cases": choosing.refusal_cases(logits, temperatures, top_ks)}
 
 
-CHECKS: dict[str, Check] = {
-    check.name: check
-    for check in (
-        Check(
-            "heads_split_and_merge",
-            ("split_heads", "merge_heads"),
-            draw_heads,
-            PROBES["heads_split_and_merge"],
-            attention.judge_heads,
-        ),
-        Check(
-            "attention_sees_no_future",
-            ("causal_attention",),
-            draw_futures,
-            PROBES["attention_sees_no_future"],
-            judge_futures,
-        ),
-        Check(
-            "attention_weighs_by_softmax",
-            ("causal_attention",),
-            draw_softmax,
-            PROBES["attention_weighs_by_softmax"],
-            judge_softmax,
-        ),
-        Check(
-            "query_heads_share_kv_heads",
-            ("causal_attention",),
-            draw_groups,
-            PROBES["query_heads_share_kv_heads"],
-            judge_groups,
-        ),
-        Check(
-            "layer_joins_its_parts",
-            ("attention_layer",),
-            draw_layers,
-            PROBES["layer_joins_its_parts"],
-            judge_layers,
-        ),
-        Check(
-            "layer_obeys_positions",
-            ("attention_layer",),
-            draw_scattered_layers,
-            PROBES["layer_obeys_positions"],
-            judge_layers,
-        ),
-        Check(
-            "greedy_takes_the_likeliest",
-            ("greedy_next",),
-            draw_logits,
-            PROBES["greedy_takes_the_likeliest"],
-            choosing.judge_greedy,
-        ),
-        Check(
-            "sample_follows_temperature",
-            ("sample_next",),
-            draw_temperatures,
-            PROBES["sample_follows_temperature"],
-            choosing.judge_temperatures,
-        ),
-        Check(
-            "sample_stays_in_top_k",
-            ("sample_next",),
-            draw_top_k,
-            PROBES["sample_stays_in_top_k"],
-            choosing.judge_top_k,
-        ),
-        Check(
-            "bad_arguments_are_refused",
-            ("greedy_next", "sample_next"),
-            draw_refusals,
-            PROBES["bad_arguments_are_refused"],
-            choosing.judge_refusals,
-        ),
-    )
-}
+CHECKS = by_name(
+    Check(
+        "heads_split_and_merge",
+        ("split_heads", "merge_heads"),
+        draw_heads,
+        visible.heads_split_and_merge.probe,
+        attention.judge_heads,
+    ),
+    Check(
+        "attention_sees_no_future",
+        ("causal_attention",),
+        draw_futures,
+        visible.attention_sees_no_future.probe,
+        judge_futures,
+    ),
+    Check(
+        "attention_weighs_by_softmax",
+        ("causal_attention",),
+        draw_softmax,
+        visible.attention_weighs_by_softmax.probe,
+        judge_softmax,
+    ),
+    Check(
+        "query_heads_share_kv_heads",
+        ("causal_attention",),
+        draw_groups,
+        visible.query_heads_share_kv_heads.probe,
+        judge_groups,
+    ),
+    Check(
+        "layer_joins_its_parts",
+        ("attention_layer",),
+        draw_layers,
+        visible.layer_joins_its_parts.probe,
+        judge_layers,
+    ),
+    Check(
+        "layer_obeys_positions",
+        ("attention_layer",),
+        draw_scattered_layers,
+        visible.layer_obeys_positions.probe,
+        judge_layers,
+    ),
+    Check(
+        "greedy_takes_the_likeliest",
+        ("greedy_next",),
+        draw_logits,
+        visible.greedy_takes_the_likeliest.probe,
+        choosing.judge_greedy,
+    ),
+    Check(
+        "sample_follows_temperature",
+        ("sample_next",),
+        draw_temperatures,
+        visible.sample_follows_temperature.probe,
+        choosing.judge_temperatures,
+    ),
+    Check(
+        "sample_stays_in_top_k",
+        ("sample_next",),
+        draw_top_k,
+        visible.sample_stays_in_top_k.probe,
+        choosing.judge_top_k,
+    ),
+    Check(
+        "bad_arguments_are_refused",
+        ("greedy_next", "sample_next"),
+        draw_refusals,
+        visible.bad_arguments_are_refused.probe,
+        choosing.judge_refusals,
+    ),
+)

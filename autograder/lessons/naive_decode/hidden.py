@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from autograder import oracle
-from autograder.lessons.naive_decode.probes import PROBES
+from autograder.lessons.naive_decode import probes
 from autograder.lessons.whole import whole
 from course.checks import naive_decode as visible
-from course.checks.check import Challenge, Evidence, Verdict, failed
+from course.checks.check import Challenge, Evidence, Verdict, by_name, failed
 from course.checks.counts import Sizes
 from course.checks.drawing import TOLERANCE
 
@@ -35,7 +33,7 @@ def draw_passes(seed: int) -> Challenge:
 
 def judge_passes(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Each new token is the likeliest by the weights of its own pass, after all before it."""
-    verdict = visible.each_step_reads_everything.verdict(challenge, evidence)
+    verdict = visible.each_step_reads_everything.decide(challenge, evidence)
     if verdict.score < 1:
         return verdict
     prompt, passes = challenge["prompt"][:1], challenge["passes"]
@@ -86,29 +84,26 @@ def visits(prompt_len: int, n_new: int) -> int:
     return sum(step[-1] + 1 for step in rows_by_step(prompt_len, n_new))
 
 
-CHECKS = {
-    check.name: replace(check, probe=PROBES[check.name])
-    for check in (
-        whole(
-            visible.result_starts_with_the_prompt,
-            lambda c, e: [result["n_new"] for result in e["results"]] == [c["n_new"], 1, 0],
+CHECKS = by_name(
+    whole(
+        visible.result_starts_with_the_prompt,
+        lambda c, e: [result["n_new"] for result in e["results"]] == [c["n_new"], 1, 0],
+    ),
+    whole(
+        visible.make_likeliest_tokens(oracle_logits),
+        lambda _, e: e.keys() == {"kind", "tokens"},
+    ),
+    whole(visible.prompt_is_left_alone, lambda _, e: len(e["calls"]) == 2),
+    visible.bad_requests_are_refused,
+    whole(
+        visible.each_step_reads_everything.hidden(
+            probe=probes.each_step_reads_everything, challenge=draw_passes, verdict=judge_passes
         ),
-        whole(
-            visible.make_likeliest_tokens(oracle_logits),
-            lambda _, e: e.keys() == {"kind", "tokens"},
+        lambda c, e: (
+            [len(seen["by_layer"]) for seen in e["counts"]] == [c["config"]["n_layers"]] * 3
         ),
-        whole(visible.prompt_is_left_alone, lambda _, e: len(e["calls"]) == 2),
-        visible.bad_requests_are_refused,
-        whole(
-            replace(
-                visible.each_step_reads_everything, challenge=draw_passes, verdict=judge_passes
-            ),
-            lambda c, e: (
-                [len(seen["by_layer"]) for seen in e["counts"]] == [c["config"]["n_layers"]] * 3
-            ),
-        ),
-        visible.make_naive_rows(draw_counts, naive_rows),
-        visible.make_needed_rows(draw_counts, needed_rows),
-        visible.make_visits(draw_counts, visits),
-    )
-}
+    ),
+    visible.make_naive_rows(draw_counts, naive_rows),
+    visible.make_needed_rows(draw_counts, needed_rows),
+    visible.make_visits(draw_counts, visits),
+)

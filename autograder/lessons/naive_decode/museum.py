@@ -1,21 +1,15 @@
-"""What goes wrong in lesson 02, and what is right in another style."""
+"""Known wrong answers to lesson 02."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from autograder.lessons.exhibit import Bug, Variant
+from autograder.lessons.exhibits import Museum
 from course.bounds import check_between
 from course.minigpt.mini_gpt import sample_next
 
-RESULT = "naive_decode.result_starts_with_the_prompt"
-TOKENS = "naive_decode.every_new_token_is_the_likeliest"
-PROMPT = "naive_decode.prompt_is_left_alone"
-REFUSED = "naive_decode.bad_requests_are_refused"
-WORK = "naive_decode.each_step_reads_everything"
-NAIVE, NEEDED = "naive_decode.naive_rows_add_up", "naive_decode.needed_rows_add_up"
-VISITS = "naive_decode.visits_add_up"
+MUSEUM = Museum("naive_decode")
 
 
 def check(model, prompt: Tensor, n_new) -> None:
@@ -28,18 +22,12 @@ def extend(tokens: Tensor, new: Tensor) -> Tensor:
     return torch.cat([tokens, new.unsqueeze(1)], dim=1)  # (B, T), (B,) -> (B, T + 1)
 
 
-# --- the result ----------------------------------------------------------------------------------
+bug, patch = MUSEUM.section("generate_naive", check="result_starts_with_the_prompt")
 
 
-def always_writes_something(model, prompt, n_new):
-    check(model, prompt, n_new)
-    tokens = extend(prompt, model(prompt)[:, -1].argmax(dim=-1))
-    while tokens.shape[1] < prompt.shape[1] + n_new:
-        tokens = extend(tokens, model(tokens)[:, -1].argmax(dim=-1))
-    return tokens
-
-
+@bug("form", "an empty result where no new tokens were asked for")
 def nothing_for_nothing(model, prompt, n_new):
+    """Where no new tokens are wanted, nothing comes back: not even the prompt."""
     check(model, prompt, n_new)
     tokens = prompt.clone()
     for _ in range(n_new):
@@ -47,7 +35,19 @@ def nothing_for_nothing(model, prompt, n_new):
     return tokens if n_new else tokens[:, :0]
 
 
+@bug("off by one", "a first token that is written even when none was asked for")
+def always_writes_something(model, prompt, n_new):
+    """The first token is chosen before the loop, so that no tokens are one token."""
+    check(model, prompt, n_new)
+    tokens = extend(prompt, model(prompt)[:, -1].argmax(dim=-1))
+    while tokens.shape[1] < prompt.shape[1] + n_new:
+        tokens = extend(tokens, model(tokens)[:, -1].argmax(dim=-1))
+    return tokens
+
+
+@bug("form", "a result without the prompt")
 def returns_only_the_new_tokens(model, prompt, n_new):
+    """Cuts the prompt off, as a chat window would."""
     check(model, prompt, n_new)
     tokens = prompt.clone()
     for _ in range(n_new):
@@ -55,7 +55,9 @@ def returns_only_the_new_tokens(model, prompt, n_new):
     return tokens[:, prompt.shape[1] :]
 
 
+@bug("off by one", "a loop that turns once too often")
 def one_token_too_many(model, prompt, n_new):
+    """Turns the loop n_new + 1 times."""
     check(model, prompt, n_new)
     tokens = prompt.clone()
     for _ in range(n_new + 1):
@@ -63,7 +65,9 @@ def one_token_too_many(model, prompt, n_new):
     return tokens
 
 
+@bug("form", "a result whose ids have become floats")
 def collects_into_floats(model, prompt, n_new):
+    """torch.zeros without a dtype: ids become floats."""
     check(model, prompt, n_new)
     B, P = prompt.shape
     out = torch.zeros(B, P + n_new)
@@ -73,7 +77,9 @@ def collects_into_floats(model, prompt, n_new):
     return out
 
 
+@bug("form", "a result that drops an axis of size 1")
 def loses_the_batch_of_one(model, prompt, n_new):
+    """squeeze() takes the batch away when it is 1."""
     check(model, prompt, n_new)
     tokens = prompt.clone()
     for _ in range(n_new):
@@ -81,10 +87,12 @@ def loses_the_batch_of_one(model, prompt, n_new):
     return tokens.squeeze()
 
 
-# --- the tokens ----------------------------------------------------------------------------------
+bug, patch = MUSEUM.section("generate_naive", check="every_new_token_is_the_likeliest")
 
 
+@bug("choice", "a choice made from the logits of the first position")
 def reads_the_first_position(model, prompt, n_new):
+    """Takes the logits of position 0 instead of the last."""
     check(model, prompt, n_new)
     tokens = prompt.clone()
     for _ in range(n_new):
@@ -92,7 +100,9 @@ def reads_the_first_position(model, prompt, n_new):
     return tokens
 
 
+@bug("feeding", "a model that is fed one token and has forgotten all before it")
 def feeds_the_last_token_only(model, prompt, n_new):
+    """Feeds one token without a cache: the model has forgotten all before it."""
     check(model, prompt, n_new)
     tokens = prompt.clone()
     for _ in range(n_new):
@@ -100,7 +110,9 @@ def feeds_the_last_token_only(model, prompt, n_new):
     return tokens
 
 
+@bug("feeding", "a model that never reads what it wrote")
 def feeds_the_prompt_every_time(model, prompt, n_new):
+    """Never feeds back what was written: one word, again."""
     check(model, prompt, n_new)
     tokens = prompt.clone()
     for _ in range(n_new):
@@ -108,7 +120,9 @@ def feeds_the_prompt_every_time(model, prompt, n_new):
     return tokens
 
 
+@bug("choice", "a batch in which the first row chooses for all")
 def first_row_decides(model, prompt, n_new):
+    """logits[0, -1]: every row gets the word of the first."""
     check(model, prompt, n_new)
     tokens = prompt.clone()
     for _ in range(n_new):
@@ -117,7 +131,9 @@ def first_row_decides(model, prompt, n_new):
     return tokens
 
 
+@bug("choice", "a maximum taken over the positions instead of the vocabulary")
 def argmax_over_positions(model, prompt, n_new):
+    """argmax(dim=1) finds a position and takes it for an id."""
     check(model, prompt, n_new)
     tokens = prompt.clone()
     for _ in range(n_new):
@@ -125,7 +141,9 @@ def argmax_over_positions(model, prompt, n_new):
     return tokens
 
 
+@bug("choice", "several tokens chosen from the logits of one pass")
 def all_new_tokens_at_once(model, prompt, n_new):
+    """The n_new best first words in place of n_new words."""
     check(model, prompt, n_new)
     if n_new == 0:
         return prompt.clone()
@@ -133,7 +151,9 @@ def all_new_tokens_at_once(model, prompt, n_new):
     return torch.cat([prompt, new], dim=1)
 
 
+@bug("sampling", "tokens that are drawn where the likeliest was asked for")
 def samples(model, prompt, n_new):
+    """Draws from the distribution where the likeliest is asked for."""
     check(model, prompt, n_new)
     tokens, generator = prompt.clone(), torch.Generator().manual_seed(0)
     for _ in range(n_new):
@@ -141,10 +161,12 @@ def samples(model, prompt, n_new):
     return tokens
 
 
-# --- the prompt ----------------------------------------------------------------------------------
+bug, patch = MUSEUM.section("generate_naive", check="prompt_is_left_alone")
 
 
+@bug("state", "a result that is the caller's own tensor")
 def hands_back_the_prompt_itself(model, prompt, n_new):
+    """For n_new=0 the loop never makes a new tensor."""
     check(model, prompt, n_new)
     tokens = prompt
     for _ in range(n_new):
@@ -152,7 +174,9 @@ def hands_back_the_prompt_itself(model, prompt, n_new):
     return tokens
 
 
+@bug("state", "a function that resizes the caller's prompt")
 def makes_room_in_the_prompt(model, prompt, n_new):
+    """resize_ makes room in the caller's own tensor."""
     check(model, prompt, n_new)
     (B, P), old = prompt.shape, prompt.clone()
     prompt.resize_(B, P + n_new)
@@ -162,7 +186,9 @@ def makes_room_in_the_prompt(model, prompt, n_new):
     return prompt.clone()
 
 
+@bug("state", "a function that writes into the caller's prompt")
 def slides_the_prompt_along(model, prompt, n_new):
+    """Shifts the caller's prompt to keep its length."""
     check(model, prompt, n_new)
     out = [prompt.clone()]
     for _ in range(n_new):
@@ -173,43 +199,55 @@ def slides_the_prompt_along(model, prompt, n_new):
     return torch.cat(out, dim=1)
 
 
-# --- bad requests --------------------------------------------------------------------------------
+bug, patch = MUSEUM.section("generate_naive", check="bad_requests_are_refused")
 
 
+@bug("arguments", "a function that looks at none of its arguments")
 def trusts_the_caller(model, prompt, n_new):
+    """range(-1) is empty: a negative n_new looks like success."""
     tokens = prompt.clone()
     for _ in range(n_new):
         tokens = extend(tokens, model(tokens)[:, -1].argmax(dim=-1))
     return tokens
 
 
+@bug("arguments", "a function that quietly makes a whole number of n_new")
 def rounds_what_is_no_whole_number(model, prompt, n_new):
+    """int(2.5) is 2: half a token is lost."""
     n_new = int(n_new)
     check(model, prompt, n_new)
     return trusts_the_caller(model, prompt, n_new)
 
 
+@bug("arguments", "a function that finds out about the length only when the model refuses it")
 def lets_the_model_complain(model, prompt, n_new):
+    """Too long is found out after minutes of work."""
     if type(n_new) is not int or n_new < 0:
         raise ValueError(f"n_new must be a whole number of at least 0, got {n_new}")
     return trusts_the_caller(model, prompt, n_new)
 
 
+@bug("arguments", "a function that refuses by assert")
 def asserts(model, prompt, n_new):
+    """AssertionError, and none at all under python -O."""
     assert prompt.shape[1] > 0, "the prompt is empty"
     assert type(n_new) is int, n_new
     assert 0 <= n_new <= model.config.max_seq_len - prompt.shape[1], n_new
     return trusts_the_caller(model, prompt, n_new)
 
 
+@bug("capacity", "a limit that leaves the last place unused")
 def refuses_what_just_fits(model, prompt, n_new):
+    """>= in place of >: the last place stays empty."""
     if prompt.shape[1] + n_new >= model.config.max_seq_len:
         raise ValueError(f"n_new={n_new} does not fit max_seq_len={model.config.max_seq_len}")
     check(model, prompt, n_new)
     return trusts_the_caller(model, prompt, n_new)
 
 
+@bug("arguments", "a refusal that does not say what was wrong")
 def names_nothing(model, prompt, n_new):
+    """A ValueError that leaves the caller guessing."""
     try:
         check(model, prompt, n_new)
     except ValueError:
@@ -217,10 +255,12 @@ def names_nothing(model, prompt, n_new):
     return trusts_the_caller(model, prompt, n_new)
 
 
-# --- the work ------------------------------------------------------------------------------------
+bug, patch = MUSEUM.section("generate_naive", check="each_step_reads_everything")
 
 
+@bug("cost", "one forward pass whose token nobody wants")
 def looks_one_token_too_far(model, prompt, n_new):
+    """The last forward pass chooses a token nobody wants."""
     check(model, prompt, n_new)
     tokens = prompt.clone()
     new = model(tokens)[:, -1].argmax(dim=-1)
@@ -231,7 +271,9 @@ def looks_one_token_too_far(model, prompt, n_new):
     return tokens
 
 
+@bug("cost", "a model that reads places which are still empty")
 def reads_the_empty_places_too(model, prompt, n_new):
+    """Runs the whole buffer, zeros included, every time."""
     check(model, prompt, n_new)
     B, P = prompt.shape
     tokens = torch.zeros(B, P + n_new, dtype=torch.int64)
@@ -241,7 +283,9 @@ def reads_the_empty_places_too(model, prompt, n_new):
     return tokens
 
 
+@bug("cost", "a text that is generated from its prompt again for every new token")
 def starts_over_for_every_token(model, prompt, n_new):
+    """Generates all from the prompt again, one token longer each time."""
     check(model, prompt, n_new)
     tokens = prompt.clone()
     for n in range(1, n_new + 1):
@@ -251,400 +295,82 @@ def starts_over_for_every_token(model, prompt, n_new):
     return tokens
 
 
-# --- counting ------------------------------------------------------------------------------------
+bug, patch = MUSEUM.section("kv_rows_naive", check="naive_rows_add_up")
 
 
+@bug("off by one", "a count in which a step reads the token that it is about to make")
 def counts_the_new_token_too(p, g):
+    """Step 1 reads p tokens, not p + 1."""
     return g * p + g * (g + 1) // 2
 
 
+@bug("formula", "a count in which the prompt passes through the model once only")
 def forgets_the_prompt(p, g):
+    """1 + 2 + … + g: the prompt passes once only."""
     return g * (g + 1) // 2
 
 
+@bug("off by one", "a triangle of steps that is taken for half a square")
 def rounds_the_triangle(p, g):
+    """g²/2 in place of g(g-1)/2."""
     return g * p + g * g / 2
 
 
+@bug("formula", "a count that feeds the prompt in token by token as well")
 def triangle_of_everything(p, g):
+    """Feeds the prompt in token by token as well."""
     return (p + g) * (p + g + 1) // 2
 
 
+bug, patch = MUSEUM.section("kv_rows_needed", check="needed_rows_add_up")
+
+
+@bug("off by one", "a count with a row for a token that is never fed in")
 def counts_the_last_token(p, g):
+    """The last new token is never fed in; p + g counts it."""
     return p + g
 
 
+@bug("off by one", "a count that is right for every request but the empty one")
 def negative_start(p, g):
+    """p + g - 1 even when nothing is asked for."""
     return p + g - 1
 
 
+@bug("formula", "a count without the rows of the prompt")
 def counts_the_new_tokens_only(p, g):
+    """The prompt needs its rows as well, once."""
     return g
 
 
+@bug("formula", "a count without the rows of the tokens that are fed back")
 def nothing_new_is_needed(p, g):
+    """New tokens that are fed back need their rows too."""
     return p if g else 0
 
 
+bug, patch = MUSEUM.section("attention_visits", check="visits_add_up")
+
+
+@bug("off by one", "a count in which a step looks at the token that it is about to make")
 def looks_at_itself_before_it_is_there(prompt_len, n_new):
+    """Counts P + 1 at step 1."""
     return sum(range(prompt_len + 1, prompt_len + n_new + 1))
 
 
+@bug("formula", "a count in which the prompt is looked at no more once it was read")
 def prompt_ends_after_prefill(prompt_len, n_new):
+    """Takes the prompt for paid once it has been read."""
     return n_new * (n_new + 1) // 2
 
 
+@bug("formula", "a count in which nobody looks at what was written")
 def prompt_is_all_there_is(prompt_len, n_new):
+    """Forgets that what was written is looked at, too."""
     return prompt_len * n_new
 
 
+@bug("formula", "an average that is rounded before it is multiplied")
 def average_rounded_down(prompt_len, n_new):
+    """Integer division by 2 before multiplying."""
     return (prompt_len + prompt_len + n_new - 1) // 2 * n_new
-
-
-def _bug(function, story: str, check: str, family: str, mistake: str) -> Bug:
-    name = {NAIVE: "kv_rows_naive", NEEDED: "kv_rows_needed", VISITS: "attention_visits"}
-    answer = {name.get(check, "generate_naive"): function}
-    return Bug(function.__name__, story, check, family, mistake, answer)
-
-
-BUGS = [
-    _bug(
-        nothing_for_nothing,
-        "Where no new tokens are wanted, nothing comes back: not even the prompt.",
-        RESULT,
-        "form",
-        "an empty result where no new tokens were asked for",
-    ),
-    _bug(
-        always_writes_something,
-        "The first token is chosen before the loop, so that no tokens are one token.",
-        RESULT,
-        "off by one",
-        "a first token that is written even when none was asked for",
-    ),
-    _bug(
-        returns_only_the_new_tokens,
-        "Cuts the prompt off, as a chat window would.",
-        RESULT,
-        "form",
-        "a result without the prompt",
-    ),
-    _bug(
-        one_token_too_many,
-        "Turns the loop n_new + 1 times.",
-        RESULT,
-        "off by one",
-        "a loop that turns once too often",
-    ),
-    _bug(
-        collects_into_floats,
-        "torch.zeros without a dtype: ids become floats.",
-        RESULT,
-        "form",
-        "a result whose ids have become floats",
-    ),
-    _bug(
-        loses_the_batch_of_one,
-        "squeeze() takes the batch away when it is 1.",
-        RESULT,
-        "form",
-        "a result that drops an axis of size 1",
-    ),
-    _bug(
-        reads_the_first_position,
-        "Takes the logits of position 0 instead of the last.",
-        TOKENS,
-        "choice",
-        "a choice made from the logits of the first position",
-    ),
-    _bug(
-        feeds_the_last_token_only,
-        "Feeds one token without a cache: the model has forgotten all before it.",
-        TOKENS,
-        "feeding",
-        "a model that is fed one token and has forgotten all before it",
-    ),
-    _bug(
-        feeds_the_prompt_every_time,
-        "Never feeds back what was written: one word, again.",
-        TOKENS,
-        "feeding",
-        "a model that never reads what it wrote",
-    ),
-    _bug(
-        first_row_decides,
-        "logits[0, -1]: every row gets the word of the first.",
-        TOKENS,
-        "choice",
-        "a batch in which the first row chooses for all",
-    ),
-    _bug(
-        argmax_over_positions,
-        "argmax(dim=1) finds a position and takes it for an id.",
-        TOKENS,
-        "choice",
-        "a maximum taken over the positions instead of the vocabulary",
-    ),
-    _bug(
-        all_new_tokens_at_once,
-        "The n_new best first words in place of n_new words.",
-        TOKENS,
-        "choice",
-        "several tokens chosen from the logits of one pass",
-    ),
-    _bug(
-        samples,
-        "Draws from the distribution where the likeliest is asked for.",
-        TOKENS,
-        "sampling",
-        "tokens that are drawn where the likeliest was asked for",
-    ),
-    _bug(
-        hands_back_the_prompt_itself,
-        "For n_new=0 the loop never makes a new tensor.",
-        PROMPT,
-        "state",
-        "a result that is the caller's own tensor",
-    ),
-    _bug(
-        makes_room_in_the_prompt,
-        "resize_ makes room in the caller's own tensor.",
-        PROMPT,
-        "state",
-        "a function that resizes the caller's prompt",
-    ),
-    _bug(
-        slides_the_prompt_along,
-        "Shifts the caller's prompt to keep its length.",
-        PROMPT,
-        "state",
-        "a function that writes into the caller's prompt",
-    ),
-    _bug(
-        trusts_the_caller,
-        "range(-1) is empty: a negative n_new looks like success.",
-        REFUSED,
-        "arguments",
-        "a function that looks at none of its arguments",
-    ),
-    _bug(
-        rounds_what_is_no_whole_number,
-        "int(2.5) is 2: half a token is lost.",
-        REFUSED,
-        "arguments",
-        "a function that quietly makes a whole number of n_new",
-    ),
-    _bug(
-        lets_the_model_complain,
-        "Too long is found out after minutes of work.",
-        REFUSED,
-        "arguments",
-        "a function that finds out about the length only when the model refuses it",
-    ),
-    _bug(
-        asserts,
-        "AssertionError, and none at all under python -O.",
-        REFUSED,
-        "arguments",
-        "a function that refuses by assert",
-    ),
-    _bug(
-        refuses_what_just_fits,
-        ">= in place of >: the last place stays empty.",
-        REFUSED,
-        "capacity",
-        "a limit that leaves the last place unused",
-    ),
-    _bug(
-        names_nothing,
-        "A ValueError that leaves the caller guessing.",
-        REFUSED,
-        "arguments",
-        "a refusal that does not say what was wrong",
-    ),
-    _bug(
-        looks_one_token_too_far,
-        "The last forward pass chooses a token nobody wants.",
-        WORK,
-        "cost",
-        "one forward pass whose token nobody wants",
-    ),
-    _bug(
-        reads_the_empty_places_too,
-        "Runs the whole buffer, zeros included, every time.",
-        WORK,
-        "cost",
-        "a model that reads places which are still empty",
-    ),
-    _bug(
-        starts_over_for_every_token,
-        "Generates all from the prompt again, one token longer each time.",
-        WORK,
-        "cost",
-        "a text that is generated from its prompt again for every new token",
-    ),
-    _bug(
-        counts_the_new_token_too,
-        "Step 1 reads p tokens, not p + 1.",
-        NAIVE,
-        "off by one",
-        "a count in which a step reads the token that it is about to make",
-    ),
-    _bug(
-        forgets_the_prompt,
-        "1 + 2 + … + g: the prompt passes once only.",
-        NAIVE,
-        "formula",
-        "a count in which the prompt passes through the model once only",
-    ),
-    _bug(
-        rounds_the_triangle,
-        "g²/2 in place of g(g-1)/2.",
-        NAIVE,
-        "off by one",
-        "a triangle of steps that is taken for half a square",
-    ),
-    _bug(
-        triangle_of_everything,
-        "Feeds the prompt in token by token as well.",
-        NAIVE,
-        "formula",
-        "a count that feeds the prompt in token by token as well",
-    ),
-    _bug(
-        counts_the_last_token,
-        "The last new token is never fed in; p + g counts it.",
-        NEEDED,
-        "off by one",
-        "a count with a row for a token that is never fed in",
-    ),
-    _bug(
-        negative_start,
-        "p + g - 1 even when nothing is asked for.",
-        NEEDED,
-        "off by one",
-        "a count that is right for every request but the empty one",
-    ),
-    _bug(
-        counts_the_new_tokens_only,
-        "The prompt needs its rows as well, once.",
-        NEEDED,
-        "formula",
-        "a count without the rows of the prompt",
-    ),
-    _bug(
-        nothing_new_is_needed,
-        "New tokens that are fed back need their rows too.",
-        NEEDED,
-        "formula",
-        "a count without the rows of the tokens that are fed back",
-    ),
-    _bug(
-        looks_at_itself_before_it_is_there,
-        "Counts P + 1 at step 1.",
-        VISITS,
-        "off by one",
-        "a count in which a step looks at the token that it is about to make",
-    ),
-    _bug(
-        prompt_ends_after_prefill,
-        "Takes the prompt for paid once it has been read.",
-        VISITS,
-        "formula",
-        "a count in which the prompt is looked at no more once it was read",
-    ),
-    _bug(
-        prompt_is_all_there_is,
-        "Forgets that what was written is looked at, too.",
-        VISITS,
-        "formula",
-        "a count in which nobody looks at what was written",
-    ),
-    _bug(
-        average_rounded_down,
-        "Integer division by 2 before multiplying.",
-        VISITS,
-        "formula",
-        "an average that is rounded before it is multiplied",
-    ),
-]
-
-# --- right in another style ----------------------------------------------------------------------
-
-
-def into_a_buffer(model, prompt: Tensor, n_new: int) -> Tensor:
-    check(model, prompt, n_new)
-    B, P = prompt.shape
-    tokens = prompt.new_zeros(B, P + n_new)
-    tokens[:, :P] = prompt
-    for n in range(P, P + n_new):
-        tokens[:, n] = model(tokens[:, :n])[:, -1].argmax(dim=-1)
-    return tokens
-
-
-def row_by_row(model, prompt: Tensor, n_new: int) -> Tensor:
-    if not isinstance(n_new, int) or n_new < 0:
-        raise ValueError(f"n_new should be 0, 1, 2, …, not {n_new}")
-    if prompt.shape[1] == 0 or prompt.shape[1] + n_new > model.config.max_seq_len:
-        raise ValueError(
-            f"prompt and new tokens must be 1 … {model.config.max_seq_len} together, "
-            f"got {prompt.shape[1]} and {n_new}"
-        )
-    rows = []
-    for row in prompt.tolist():
-        for _ in range(n_new):
-            logits = model(torch.tensor([row]))[0, -1]
-            row = [*row, int(torch.softmax(logits.double(), dim=-1).argmax())]
-        rows.append(row)
-    return torch.tensor(rows)
-
-
-def by_recursion(model, prompt: Tensor, n_new: int) -> Tensor:
-    check(model, prompt, n_new)
-    if n_new == 0:
-        return prompt.clone()
-    with torch.inference_mode():
-        new = model(prompt)[:, -1:].topk(1).indices.squeeze(-1)  # (B, 1)
-    return by_recursion(model, torch.cat((prompt, new), -1), n_new - 1)
-
-
-def rows_by_adding(p: int, g: int) -> int:
-    return sum(p + step for step in range(g))
-
-
-def rows_as_float(p: int, g: int) -> float:
-    return g * (p + (p + g - 1)) / 2
-
-
-def needed_as_a_set(p: int, g: int) -> int:
-    return len({position for step in range(g) for position in range(p + step)})
-
-
-def needed_at_the_end(p: int, g: int) -> int:
-    if not g:
-        return 0
-    return p + g - 1
-
-
-VARIANTS = [
-    Variant(
-        "buffer_and_sums",
-        {
-            "generate_naive": into_a_buffer,
-            "kv_rows_naive": rows_by_adding,
-            "kv_rows_needed": needed_as_a_set,
-            "attention_visits": rows_by_adding,
-        },
-    ),
-    Variant(
-        "row_by_row_and_floats",
-        {
-            "generate_naive": row_by_row,
-            "kv_rows_naive": rows_as_float,
-            "kv_rows_needed": needed_at_the_end,
-            "attention_visits": rows_as_float,
-        },
-    ),
-    Variant("recursion", {"generate_naive": by_recursion}),
-]

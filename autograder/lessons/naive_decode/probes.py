@@ -28,7 +28,7 @@ def exchange_weights_after_each_pass(model: Any, passes: list[dict]) -> None:
     model.embed.register_forward_pre_hook(exchange)
 
 
-def probe_work(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+def each_step_reads_everything(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """The visible probe; and one text by a model that is another one at every pass."""
     evidence = visible.each_step_reads_everything.probe(student, challenge)
     model = build_model(challenge)
@@ -36,17 +36,3 @@ def probe_work(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     prompt = torch.tensor(challenge["prompt"][:1])
     text = student.generate_naive(model, prompt, len(challenge["passes"]))
     return {**evidence, "exchanged": visible.record(text)}
-
-
-PROBES = {
-    check.name: check.probe
-    for check in (
-        visible.result_starts_with_the_prompt,
-        visible.every_new_token_is_the_likeliest,
-        visible.prompt_is_left_alone,
-        visible.bad_requests_are_refused,
-        visible.naive_rows_add_up,
-        visible.needed_rows_add_up,
-        visible.visits_add_up,
-    )
-} | {"each_step_reads_everything": probe_work}

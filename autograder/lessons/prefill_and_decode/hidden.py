@@ -3,15 +3,14 @@ knows, and judged by the oracle, which shares no code with the course."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 
 from autograder import oracle
-from autograder.lessons.prefill_and_decode.probes import PROBES
+from autograder.lessons.prefill_and_decode import probes
 from course.checks import prefill_and_decode as visible
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed
+from course.checks.check import Challenge, Evidence, Verdict, by_name, failed
 from course.checks.drawing import TOLERANCE
 from course.checks.prefill_and_decode import chunks, latency, ragged, streaming
 from course.measure.latency import Latency
@@ -133,26 +132,24 @@ def true_latency(start: float, stamps: list[float]) -> Latency:
     return Latency(stamps[0] - start, *rates)
 
 
-CHECKS: dict[str, Check] = {
-    check.name: replace(check, probe=PROBES[check.name])
-    for check in (
-        replace(
-            visible.every_chunk_size_gives_the_same_logits,
-            challenge=draw_chunks,
-            verdict=judge_chunks,
-        ),
-        replace(visible.too_long_a_prompt_changes_nothing, verdict=chunks.no_room_verdict(logits)),
-        replace(visible.stream_writes_the_uncached_text, verdict=streaming.text_verdict(logits)),
-        replace(visible.no_step_before_it_is_asked_for, challenge=draw_turns, verdict=judge_turns),
-        replace(visible.rollback_equals_a_fresh_start, verdict=streaming.edit_verdict(logits)),
-        replace(
-            visible.first_token_is_no_gap,
-            challenge=draw_streams,
-            verdict=latency.latency_verdict(true_latency),
-        ),
-        visible.pads_stand_on_the_left,
-        visible.pads_are_never_seen,
-        visible.positions_count_own_tokens,
-        replace(visible.each_row_equals_itself_alone, verdict=ragged.ragged_verdict(logits)),
-    )
-}
+CHECKS = by_name(
+    visible.every_chunk_size_gives_the_same_logits.hidden(
+        probe=probes.every_chunk_size_gives_the_same_logits,
+        challenge=draw_chunks,
+        verdict=judge_chunks,
+    ),
+    visible.too_long_a_prompt_changes_nothing.hidden(verdict=chunks.no_room_verdict(logits)),
+    visible.stream_writes_the_uncached_text.hidden(verdict=streaming.text_verdict(logits)),
+    visible.no_step_before_it_is_asked_for.hidden(
+        probe=probes.no_step_before_it_is_asked_for, challenge=draw_turns, verdict=judge_turns
+    ),
+    visible.rollback_equals_a_fresh_start.hidden(verdict=streaming.edit_verdict(logits)),
+    visible.first_token_is_no_gap.hidden(
+        challenge=draw_streams,
+        verdict=latency.latency_verdict(true_latency),
+    ),
+    visible.pads_stand_on_the_left,
+    visible.pads_are_never_seen,
+    visible.positions_count_own_tokens,
+    visible.each_row_equals_itself_alone.hidden(verdict=ragged.ragged_verdict(logits)),
+)

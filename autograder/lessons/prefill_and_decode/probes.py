@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from course.checks import prefill_and_decode as visible
 from course.checks.check import Challenge, Evidence
 from course.checks.drawing import build_model
 from course.checks.prefill_and_decode.chunks import as_array, new_cache, probe_sizes
@@ -41,7 +40,9 @@ class Meanings:
                 model.embed.weight.copy_(self.rows[table])
 
 
-def probe_chunks(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+def every_chunk_size_gives_the_same_logits(
+    student: SimpleNamespace, challenge: Challenge
+) -> Evidence:
     """The visible probe; and every chunk size once more, with other meanings in every pass."""
     evidence = probe_sizes(student, challenge)
     exchanged = []
@@ -53,7 +54,7 @@ def probe_chunks(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {**evidence, "exchanged": exchanged}
 
 
-def probe_turns(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+def no_step_before_it_is_asked_for(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """The visible probe; and a stream whose words have other meanings after each token that it gave
     out, and in each pass in between. It is continued by its own last token, in a second stream."""
     evidence = probe_laziness(student, challenge)
@@ -68,21 +69,3 @@ def probe_turns(student: SimpleNamespace, challenge: Challenge) -> Evidence:
         last = torch.from_numpy(seen["tokens"][:, -1:].copy())
         given += islice(start(student, model, last, 1, cache, chunk_size=P), 2)
     return {**evidence, "exchanged": record(given)}
-
-
-PROBES = {
-    check.name: check.probe
-    for check in (
-        visible.too_long_a_prompt_changes_nothing,
-        visible.stream_writes_the_uncached_text,
-        visible.rollback_equals_a_fresh_start,
-        visible.first_token_is_no_gap,
-        visible.pads_stand_on_the_left,
-        visible.pads_are_never_seen,
-        visible.positions_count_own_tokens,
-        visible.each_row_equals_itself_alone,
-    )
-} | {
-    "every_chunk_size_gives_the_same_logits": probe_chunks,
-    "no_step_before_it_is_asked_for": probe_turns,
-}

@@ -3,13 +3,10 @@ knows, some of them wider; bytes and nibbles are judged by arithmetic of their o
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
-from autograder.lessons.quantized_cache.probes import PROBES
 from course.checks import quantized_cache as visible
-from course.checks.check import Challenge, Check
+from course.checks.check import Challenge, by_name
 from course.checks.quantized_cache.rounding import draw_vectors, nibbles_verdict
 from course.checks.quantized_cache.sizes import sizes_verdict
 
@@ -49,18 +46,15 @@ def draw_more_vectors(seed: int) -> Challenge:
     return {"cases": [*draw_vectors(seed)["cases"], *more]}
 
 
-CHECKS: dict[str, Check] = {
-    check.name: replace(check, probe=PROBES[check.name])
-    for check in (
-        replace(visible.half_a_step_at_most, challenge=draw_more_vectors),
-        replace(visible.codes_fit_their_bits, challenge=draw_more_vectors),
-        visible.flat_vectors_stay_finite,
-        replace(visible.two_codes_share_a_byte, verdict=nibbles_verdict(packed)),
-        visible.groups_and_a_window,
-        visible.keys_by_channel_values_by_token,
-        visible.every_split_leaves_the_same,
-        visible.a_refusal_changes_nothing,
-        visible.quantized_cache_can_go_back,
-        replace(visible.bytes_match_codes_scales_window, verdict=sizes_verdict(cache_bytes)),
-    )
-}
+CHECKS = by_name(
+    visible.half_a_step_at_most.hidden(challenge=draw_more_vectors),
+    visible.codes_fit_their_bits.hidden(challenge=draw_more_vectors),
+    visible.flat_vectors_stay_finite,
+    visible.two_codes_share_a_byte.hidden(verdict=nibbles_verdict(packed)),
+    visible.groups_and_a_window,
+    visible.keys_by_channel_values_by_token,
+    visible.every_split_leaves_the_same,
+    visible.a_refusal_changes_nothing,
+    visible.quantized_cache_can_go_back,
+    visible.bytes_match_codes_scales_window.hidden(verdict=sizes_verdict(cache_bytes)),
+)

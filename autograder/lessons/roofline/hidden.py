@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from autograder.lessons.roofline.probes import PROBES
 from autograder.lessons.whole import whole
-from course.checks.check import Challenge, Check, Evidence
+from course.checks.check import Challenge, Check, Evidence, by_name
 from course.checks.roofline import counting, roofs, timing
 
 
@@ -81,18 +79,15 @@ def all_fields(check: Check) -> Check:
     )
 
 
-CHECKS = {
-    check.name: replace(check, probe=PROBES[check.name])
-    for check in (
-        whole(counting.make_attention(bill, draw_calls), all_calls("attention_flops")),
-        all_fields(counting.make_matrices(bill, draw_calls)),
-        all_fields(counting.make_weights(bill, draw_calls)),
-        all_fields(counting.make_cache(bill, draw_calls)),
-        all_fields(counting.make_activations(bill, draw_calls)),
-        roofs.make_attainable(attainable),
-        roofs.make_bound(bound),
-        timing.make_waiting(statistics.median),
-        timing.make_warming_up(statistics.median),
-        timing.make_outlier(statistics.median),
-    )
-}
+CHECKS = by_name(
+    whole(counting.make_attention(bill, draw_calls), all_calls("attention_flops")),
+    all_fields(counting.make_matrices(bill, draw_calls)),
+    all_fields(counting.make_weights(bill, draw_calls)),
+    all_fields(counting.make_cache(bill, draw_calls)),
+    all_fields(counting.make_activations(bill, draw_calls)),
+    roofs.make_attainable(attainable),
+    roofs.make_bound(bound),
+    timing.make_waiting(statistics.median),
+    timing.make_warming_up(statistics.median),
+    timing.make_outlier(statistics.median),
+)

@@ -1,0 +1,178 @@
+"""A notebook with some of its answers exchanged: the cells as a student would have them, and run.
+
+What is exchanged is put into the lesson's own solution cells, so that the lesson's other functions call
+it. A wrong answer that is a function takes the place of the reference answer; one that builds on it (a
+subclass, or a function that calls `right.<name>`) stands behind it in the same cell. What a museum's
+functions need of their module, imports and helpers, comes along.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from autograder.authoring.source import Cell, Course, parse_python
+from autograder.lessons import SOLUTIONS, lesson_folders
+from autograder.lessons.exhibits import Answer, Edits
+
+RIGHT = "right"
+"""The name by which a museum's function calls the reference answer that it replaces."""
+
+
+def assemble(lesson: str, answer: Answer) -> dict[str, Any]:
+    """The names of a notebook of that lesson whose answer cells were run.
+
+    Args:
+        lesson: the module's name, such as "kv_cache".
+        answer: what differs from the reference, by name; {} for the solved notebook.
+    """
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for number, source in enumerate(answer_cells(lesson, answer)):
+        exec(_compiled(source, f"<{lesson}, answer cell {number}>"), names)
+    return names
+
+
+def answer_cells(lesson: str, answer: Answer) -> list[str]:
+    """The sources of the cells that are exported or filled by students, with `answer` put in.
+
+    Raises:
+        ValueError: no cell defines a name of `answer`, or an edit's anchor is not there exactly once.
+    """
+    left, sources = set(answer), []
+    for cell in _cells(lesson):
+        source = cell.answer
+        for name in sorted(_defined(source) & left):
+            source = _put_in(lesson, source, name, answer[name])
+            left.discard(name)
+        sources.append(source)
+    if left:
+        raise ValueError(f"no answer cell of {lesson} defines {', '.join(sorted(left))}")
+    return sources
+
+
+def by_grade_id(lesson: str, answer: Answer) -> dict[str, str]:
+    """The sources of the solution cells with `answer` put in, by grade_id."""
+    sources = zip(_cells(lesson), answer_cells(lesson, answer), strict=True)
+    return {cell.grade_id: source for cell, source in sources if cell.grade_id}
+
+
+@cache
+def _cells(lesson: str) -> tuple[Cell, ...]:
+    return Course(SOLUTIONS.parent).read(lesson_folders()[lesson]).answer_cells
+
+
+@cache
+def _compiled(source: str, name: str) -> Any:
+    return compile(source, name, "exec", dont_inherit=True)
+
+
+def _put_in(lesson: str, source: str, name: str, exhibit: Any) -> str:
+    """The source of a cell with one of its definitions exchanged."""
+    first, last = _lines_of(source, name)
+    lines = source.splitlines()
+    if isinstance(exhibit, Edits):
+        changed = _edited("\n".join(lines[first:last]), exhibit, f"{lesson}.{name}")
+        return "\n".join([*lines[:first], changed, *lines[last:]])
+    definition, helpers = _definition(exhibit, name, _names_of(lesson))
+    if not _builds_on_reference(definition, helpers, name):
+        before = [f"{part}\n\n" for part in helpers]
+        return "\n".join([*lines[:first], *before, definition, *lines[last:]])
+    kept = f"from types import SimpleNamespace\n\n{RIGHT} = SimpleNamespace({name}={name})"
+    return "\n\n\n".join([source, kept, *helpers, definition])
+
+
+def _edited(source: str, edits: Edits, where: str) -> str:
+    for old, new in edits.pairs:
+        if (count := source.count(old)) != 1:
+            raise ValueError(
+                f"{where}: {old!r} must stand in the reference once, not {count} times"
+            )
+        source = source.replace(old, new)
+    return source
+
+
+def _builds_on_reference(definition: str, helpers: list[str], name: str) -> bool:
+    bases = [ast.unparse(base) for base in getattr(ast.parse(definition).body[0], "bases", [])]
+    used = set(bases).union(*map(_used, helpers))
+    return name in used or RIGHT in used | _used(definition)
+
+
+def _definition(exhibit: Any, name: str, known: set[str]) -> tuple[str, list[str]]:
+    """The source of a museum's function or class under the lesson's name; and what it needs of its
+    module that no notebook has: imports and helpers, in their order."""
+    module = sys.modules[exhibit.__module__]
+    tree, text = _module(module.__name__)
+    own = _top_level(tree)[exhibit.__name__]
+    needed = _needed(_top_level(tree), own, known | {name, RIGHT})
+    parts = [_without_decorators(node, text) for node in tree.body if node in needed]
+    return _renamed(_without_decorators(own, text), exhibit.__name__, name), parts
+
+
+def _needed(places: Mapping[str, ast.stmt], of: ast.stmt, known: set[str]) -> set[ast.stmt]:
+    """The statements of a module that define names which `of` uses, directly or not."""
+    needed: set[ast.stmt] = set()
+    left = [of]
+    while left:
+        for name in _used(ast.unparse(left.pop())) - known:
+            node = places.get(name)
+            if node is not None and node is not of and node not in needed:
+                needed.add(node)
+                left.append(node)
+    return needed
+
+
+def _without_decorators(node: ast.stmt, text: str) -> str:
+    return "\n".join(text.splitlines()[node.lineno - 1 : node.end_lineno])
+
+
+def _renamed(definition: str, old: str, new: str) -> str:
+    return re.sub(rf"\b{old}\b", new, definition)
+
+
+@cache
+def _module(name: str) -> tuple[ast.Module, str]:
+    text = inspect.getsource(sys.modules[name])
+    return ast.parse(text), text
+
+
+def _top_level(tree: ast.Module) -> dict[str, ast.stmt]:
+    """The statements at the top of a module, by the names that they define."""
+    return {name: node for node in tree.body for name in _names_defined_by(node)}
+
+
+def _names_defined_by(node: ast.stmt) -> Iterator[str]:
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        yield node.name
+    elif isinstance(node, ast.Import | ast.ImportFrom):
+        yield from (alias.asname or alias.name.split(".")[0] for alias in node.names)
+    elif isinstance(node, ast.Assign | ast.AnnAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        yield from (part.id for t in targets for part in ast.walk(t) if isinstance(part, ast.Name))
+
+
+def _used(source: str) -> set[str]:
+    """The names that a piece of code reads."""
+    return {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
+
+
+def _defined(source: str) -> set[str]:
+    tree = parse_python(source)
+    return {n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+
+
+def _lines_of(source: str, name: str) -> tuple[int, int]:
+    """First and last line of a definition in a cell, decorators included, for slices."""
+    nodes = [n for n in parse_python(source).body if getattr(n, "name", None) == name]
+    first = min([nodes[0].lineno, *(d.lineno for d in nodes[0].decorator_list)])
+    return first - 1, nodes[0].end_lineno
+
+
+@cache
+def _names_of(lesson: str) -> set[str]:
+    """The names that a solved notebook has."""
+    return set(assemble(lesson, {}))

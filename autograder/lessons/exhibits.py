@@ -1,0 +1,161 @@
+"""How a museum states its wrong answers, and a lesson its right ones in another style.
+
+    MUSEUM = Museum("kv_cache")
+
+    bug, patch = MUSEUM.section("causal_mask", check="mask_is_rectangular")
+
+    @bug("mask", "a mask that hides nothing")
+    def mask_sees_all(n_new, n_visible, device="cpu"):
+        \"\"\"In decode everything cached is visible, so no mask: wrong for a chunk.\"\"\"
+        return torch.ones(n_new, n_visible, dtype=torch.bool, device=device)
+
+    patch(
+        "mask_one_too_far",
+        "mask",
+        "a mask that lets each token see one token ahead",
+        "The diagonal is counted from 1.",
+        ("n_visible - n_new", "n_visible - n_new + 1"),
+    )
+
+The first is written out, the second is the reference answer with a line changed. `assembly` puts
+either into the lesson's own cells, as a student's notebook has them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+FAMILIES = {
+    "position": "at which position a token stands",
+    "mask": "which tokens a token may see",
+    "softmax": "how scores become weights",
+    "head order": "which head reads what, and how heads are cut, merged and shared",
+    "wiring": "which part goes into which, and which one is left out",
+    "writes": "where a cache writes, and what it gives back",
+    "state": "what a call leaves behind, and for whom",
+    "capacity": "where the room ends",
+    "cost": "work that is done for nothing",
+    "feeding": "which tokens are fed to the model",
+    "choice": "from which numbers a token is chosen",
+    "sampling": "how a token is drawn",
+    "off by one": "one too many, or one too few",
+    "formula": "what belongs into a count, and what it is multiplied by",
+    "timing": "when a clock is read, and what is waited for",
+    "arguments": "which arguments are refused, and how",
+    "rounding": "how a number becomes a code, and with which others it shares a step",
+    "form": "shape and type of a result",
+}
+"""What mistakes are about: by this an instructor counts them, over a class and over the lessons."""
+
+
+@dataclass(frozen=True)
+class Edits:
+    """Changes of the reference answer: pairs of what stands there, exactly once, and what replaces it."""
+
+    pairs: tuple[tuple[str, str], ...]
+
+
+Answer = Mapping[str, Any]
+"""Functions, classes or `Edits`, by the name that they have in the lesson."""
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A complete, plausible wrong answer.
+
+    Attributes:
+        name: in snake case, the mistake in a few words.
+        story: how one comes to write it and what happens then, in one or two lines.
+        check: the hidden check that must catch it, "<lesson>.<check>".
+        family: one of FAMILIES.
+        mistake: what a student who made it is told; completes "These are the numbers of …" and
+            names the mistake, not the answer.
+        answer: what differs from the reference.
+    """
+
+    name: str
+    story: str
+    check: str
+    family: str
+    mistake: str
+    answer: Answer = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if self.family not in FAMILIES:
+            raise ValueError(f"{self.name}: no family {self.family!r}; there are {list(FAMILIES)}")
+        if not self.story:
+            raise ValueError(f"{self.name}: a bug needs a story, as its docstring")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A correct answer in another style; it must get full points at every check."""
+
+    name: str
+    answer: Answer = field(repr=False)
+
+
+class Museum:
+    """The known wrong answers to one lesson, in the order in which they are stated.
+
+    Args:
+        lesson: the module's name, such as "kv_cache".
+    """
+
+    def __init__(self, lesson: str) -> None:
+        self.lesson = lesson
+        self.bugs: list[Bug] = []
+
+    def section(self, target: str, check: str) -> tuple[Callable[..., Any], Callable[..., None]]:
+        """Begin the wrong answers to one function that one check must catch.
+
+        Args:
+            target: the name of the function or class in the lesson.
+            check: the name of the hidden check, without the lesson.
+
+        Returns:
+            `bug(family, mistake, **also)`, a decorator for a function or class whose name is the bug's
+            and whose docstring is its story; `also` are further functions that differ, by name.
+            `patch(name, family, mistake, story, *edits)`, for edits of the reference answer.
+        """
+
+        def add(name: str, family: str, mistake: str, story: str, answer: Answer) -> None:
+            if any(known.name == name for known in self.bugs):
+                raise ValueError(f"{self.lesson}: two bugs are named {name!r}")
+            story = " ".join(story.split())
+            self.bugs.append(Bug(name, story, f"{self.lesson}.{check}", family, mistake, answer))
+
+        def bug(family: str, mistake: str, **also: Any) -> Callable[[Any], Any]:
+            def stated(definition: Any) -> Any:
+                name = snake_case(definition.__name__)
+                answer = {target: definition, **also}
+                add(name, family, mistake, definition.__doc__ or "", answer)
+                return definition
+
+            return stated
+
+        def patch(
+            name: str, family: str, mistake: str, story: str, *edits: tuple[str, str]
+        ) -> None:
+            add(name, family, mistake, story, {target: Edits(edits)})
+
+        return bug, patch
+
+
+def snake_case(name: str) -> str:
+    """ "counts_in_append" of "CountsInAppend"; a name in snake case stays."""
+    parts = ["_" + c.lower() if c.isupper() else c for c in name]
+    return "".join(parts).lstrip("_")
+
+
+def bugs_of(lesson: str) -> list[Bug]:
+    """The known wrong answers to a lesson, by its module's name."""
+    return importlib.import_module(f"autograder.lessons.{lesson}.museum").MUSEUM.bugs
+
+
+def variants_of(lesson: str) -> list[Variant]:
+    """The right answers in other styles."""
+    return importlib.import_module(f"autograder.lessons.{lesson}.variants").VARIANTS

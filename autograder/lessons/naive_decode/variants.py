@@ -1,0 +1,92 @@
+"""Right answers to lesson 02 in other styles: every check must pass them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from autograder.lessons.exhibits import Variant
+from course.bounds import check_between
+
+
+def check(model, prompt: Tensor, n_new) -> None:
+    """What every answer below gets right, unless it is what it gets wrong."""
+    model.check_tokens(prompt)
+    check_between("n_new", n_new, 0, model.config.max_seq_len - prompt.shape[1])
+
+
+def into_a_buffer(model, prompt: Tensor, n_new: int) -> Tensor:
+    check(model, prompt, n_new)
+    B, P = prompt.shape
+    tokens = prompt.new_zeros(B, P + n_new)
+    tokens[:, :P] = prompt
+    for n in range(P, P + n_new):
+        tokens[:, n] = model(tokens[:, :n])[:, -1].argmax(dim=-1)
+    return tokens
+
+
+def rows_by_adding(p: int, g: int) -> int:
+    return sum(p + step for step in range(g))
+
+
+def needed_as_a_set(p: int, g: int) -> int:
+    return len({position for step in range(g) for position in range(p + step)})
+
+
+def row_by_row(model, prompt: Tensor, n_new: int) -> Tensor:
+    if not isinstance(n_new, int) or n_new < 0:
+        raise ValueError(f"n_new should be 0, 1, 2, …, not {n_new}")
+    if prompt.shape[1] == 0 or prompt.shape[1] + n_new > model.config.max_seq_len:
+        raise ValueError(
+            f"prompt and new tokens must be 1 … {model.config.max_seq_len} together, "
+            f"got {prompt.shape[1]} and {n_new}"
+        )
+    rows = []
+    for row in prompt.tolist():
+        for _ in range(n_new):
+            logits = model(torch.tensor([row]))[0, -1]
+            row = [*row, int(torch.softmax(logits.double(), dim=-1).argmax())]
+        rows.append(row)
+    return torch.tensor(rows)
+
+
+def rows_as_float(p: int, g: int) -> float:
+    return g * (p + (p + g - 1)) / 2
+
+
+def needed_at_the_end(p: int, g: int) -> int:
+    if not g:
+        return 0
+    return p + g - 1
+
+
+def by_recursion(model, prompt: Tensor, n_new: int) -> Tensor:
+    check(model, prompt, n_new)
+    if n_new == 0:
+        return prompt.clone()
+    with torch.inference_mode():
+        new = model(prompt)[:, -1:].topk(1).indices.squeeze(-1)  # (B, 1)
+    return by_recursion(model, torch.cat((prompt, new), -1), n_new - 1)
+
+
+VARIANTS = [
+    Variant(
+        "buffer_and_sums",
+        {
+            "generate_naive": into_a_buffer,
+            "kv_rows_naive": rows_by_adding,
+            "kv_rows_needed": needed_as_a_set,
+            "attention_visits": rows_by_adding,
+        },
+    ),
+    Variant(
+        "row_by_row_and_floats",
+        {
+            "generate_naive": row_by_row,
+            "kv_rows_naive": rows_as_float,
+            "kv_rows_needed": needed_at_the_end,
+            "attention_visits": rows_as_float,
+        },
+    ),
+    Variant("recursion", {"generate_naive": by_recursion}),
+]

@@ -1,0 +1,297 @@
+"""Right answers to lesson 04 in other styles: every check must pass them."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from itertools import pairwise
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch.nn.utils.rnn import pad_sequence
+
+from autograder.lessons.exhibits import Variant
+from course.bounds import check_between
+from course.cache import CacheFull
+from course.measure.latency import Latency, check_stamps
+from course.minigpt.kv_cache import causal_mask, forward_cached
+from course.minigpt.mini_gpt import greedy_next
+from course.minigpt.prefill_and_decode import prefill
+
+
+def prefill_by_slices(model, prompt, cache, chunk_size=256):
+    if not isinstance(chunk_size, int) or chunk_size < 1:
+        raise ValueError(f"chunk_size {chunk_size}")
+    if cache.max_len - len(cache) < prompt.shape[1]:
+        raise CacheFull("no room")
+    last = None
+    for begin in range(0, prompt.shape[1], chunk_size):
+        last = forward_cached(model, prompt[:, begin : begin + chunk_size], cache)[:, -1, :]
+    return last
+
+
+def stream_by_feeding(model, prompt, n_new, cache, chunk_size=256):
+    logits = None
+    for step in range(n_new):
+        if step == 0:
+            logits = prefill(model, prompt, cache, chunk_size)
+        else:
+            logits = forward_cached(model, feed, cache)[:, -1]  # noqa: F821 (made by the first turn)
+        feed = logits.argmax(dim=-1, keepdim=True)
+        yield feed.squeeze(1)
+
+
+def _room(cache, n):
+    if len(cache) + n > cache.max_len:
+        raise CacheFull("full")
+
+
+def prefill_by_while(model, prompt, cache, chunk_size=256):
+    model.check_tokens(prompt)
+    if chunk_size < 1:
+        raise ValueError(chunk_size)
+    _room(cache, prompt.shape[1])
+    begin, done = len(cache), 0
+    while done < prompt.shape[1]:
+        out = forward_cached(
+            model, prompt.narrow(1, done, min(chunk_size, prompt.shape[1] - done)), cache
+        )
+        done = len(cache) - begin
+    return out.select(1, out.shape[1] - 1)
+
+
+def latency_in_plain_python(start, stamps):
+    check_stamps(start, stamps)
+    gaps = sorted(b - a for a, b in pairwise(stamps))
+    if not gaps:
+        return Latency(stamps[0] - start, None, None, None, None)
+
+    def at(share):
+        place = share * (len(gaps) - 1)
+        low = math.floor(place)
+        return gaps[low] + (place - low) * (gaps[math.ceil(place)] - gaps[low])
+
+    decode = stamps[-1] - stamps[0]
+    return Latency(stamps[0] - start, decode / len(gaps), at(0.5), at(0.99), len(gaps) / decode)
+
+
+def prefill_by_recursion(model, prompt, cache, chunk_size=256):
+    if chunk_size < 1:
+        raise ValueError(chunk_size)
+    _room(cache, prompt.shape[1])
+    logits = forward_cached(model, prompt[:, :chunk_size], cache)
+    if prompt.shape[1] > chunk_size:
+        return prefill_by_recursion(model, prompt[:, chunk_size:], cache, chunk_size)
+    return logits[:, -1]
+
+
+def pad_by_cat(prompts, pad_id):
+    T = max(map(len, prompts))
+    rows = [torch.cat([torch.full((T - len(p),), pad_id), p]) for p in prompts]
+    return torch.stack(rows), torch.tensor([T - len(p) for p in prompts])
+
+
+def _door(model, prompt, chunk_size):
+    """The given lines above the gap."""
+    model.check_tokens(prompt)
+    check_between("chunk_size", chunk_size, 1, 2**31)
+
+
+def _prefill(model, prompt, cache, chunk_size, forward=forward_cached):
+    _door(model, prompt, chunk_size)
+    _room(cache, prompt.shape[1])
+    return [forward(model, chunk, cache) for chunk in prompt.split(chunk_size, dim=1)]
+
+
+def prefill_with_all_logits(model, prompt, cache, chunk_size=256):
+    return torch.cat(_prefill(model, prompt, cache, chunk_size), dim=1)[:, -1]
+
+
+class Streaming:
+    """An iterator that is no generator."""
+
+    def __init__(self, model, prompt, n_new, cache, chunk_size):
+        self.model, self.feed, self.left, self.cache = model, prompt, n_new, cache
+        self.size = chunk_size
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.left == 0:
+            raise StopIteration
+        self.left -= 1
+        token = prefill(self.model, self.feed, self.cache, self.size).argmax(dim=-1)
+        self.feed = token[:, None]
+        return token
+
+
+def stream_by_class(model, prompt, n_new, cache, chunk_size=256):
+    return Streaming(model, prompt, n_new, cache, chunk_size)
+
+
+def latency_by_torch(start, stamps):
+    check_stamps(start, stamps)
+    times = torch.tensor(stamps, dtype=torch.float64)
+    gaps = times[1:] - times[:-1]
+    if not gaps.numel():
+        return Latency(float(times[0]) - start, *[None] * 4)
+    p50, p99 = gaps.quantile(torch.tensor([0.5, 0.99], dtype=torch.float64)).tolist()
+    return Latency(float(times[0] - start), gaps.mean().item(), p50, p99, 1 / gaps.mean().item())
+
+
+def stream_by_map(model, prompt, n_new, cache, chunk_size=256):
+    state = {"feed": prompt}
+
+    def step(_):
+        logits = prefill(model, state["feed"], cache, chunk_size)
+        state["feed"] = logits.topk(1, dim=-1).indices
+        return state["feed"].reshape(-1)
+
+    return map(step, range(n_new))
+
+
+def latency_by_statistics(start, stamps):
+    check_stamps(start, stamps)
+    if len(stamps) == 1:
+        return Latency(stamps[0] - start, None, None, None, None)
+    gaps = [late - early for early, late in pairwise(stamps)]
+    p99 = gaps[0] if len(gaps) == 1 else statistics.quantiles(gaps, n=100, method="inclusive")[98]
+    mean = statistics.fmean(gaps)
+    return Latency(stamps[0] - start, mean, statistics.median(gaps), p99, 1 / mean)
+
+
+def stream_by_yield_from(model, prompt, n_new, cache, chunk_size=256):
+    def steps(token, left):
+        yield token
+        if left:
+            logits = forward_cached(model, token.reshape(-1, 1), cache)
+            yield from steps(logits[:, -1].max(dim=-1).indices, left - 1)
+
+    if n_new > 0:
+        yield from steps(greedy_next(prefill(model, prompt, cache, chunk_size)), n_new - 1)
+
+
+def latency_from_zero(start, stamps):
+    check_stamps(start, stamps)
+    times = np.asarray(stamps) - start
+    if times.size == 1:
+        return Latency(times[0], None, None, None, None)
+    gaps = np.sort(times[1:] - times[:-1])
+    places = np.array([0.5, 0.99]) * (gaps.size - 1)
+    p50, p99 = np.interp(places, np.arange(gaps.size), gaps)
+    return Latency(times[0], np.mean(gaps), p50, p99, (times.size - 1) / (times[-1] - times[0]))
+
+
+def pad_by_functional(prompts, pad_id):
+    T = max(prompt.shape[0] for prompt in prompts)
+    n_pads = [T - prompt.shape[0] for prompt in prompts]
+    rows = [F.pad(p, (n, 0), value=pad_id) for p, n in zip(prompts, n_pads, strict=True)]
+    return torch.vstack(rows), torch.tensor(n_pads, dtype=torch.long)
+
+
+def mask_by_loops(n_new, n_visible, n_pads):
+    mask = torch.zeros(len(n_pads), 1, n_new, n_visible, dtype=torch.bool)
+    for b, pads in enumerate(n_pads.tolist()):
+        for t in range(n_new):
+            own = n_visible - n_new + t
+            for s in range(min(pads, own), own + 1):
+                mask[b, 0, t, s] = s >= pads or own < pads
+    return mask
+
+
+def positions_by_loops(n_new, n_visible, n_pads):
+    first = n_visible - n_new
+    return torch.tensor(
+        [[max(first + t - pads, 0) for t in range(n_new)] for pads in n_pads.tolist()]
+    )
+
+
+def pad_by_flipping(prompts, pad_id):
+    turned = pad_sequence([p.flip(0) for p in prompts], batch_first=True, padding_value=pad_id)
+    lengths = torch.tensor([len(p) for p in prompts])
+    return turned.flip(1), turned.shape[1] - lengths
+
+
+def mask_where_pads_see_everything(n_new, n_visible, n_pads):
+    places = torch.arange(n_visible).reshape(1, 1, 1, -1)
+    own = places[..., n_visible - n_new :].transpose(2, 3)
+    pads = n_pads.reshape(-1, 1, 1, 1)
+    return torch.where(own < pads, True, (places <= own) & (places >= pads))
+
+
+def positions_by_counting(n_new, n_visible, n_pads):
+    own = torch.arange(n_visible) >= n_pads[:, None]  # (B, S)
+    return (own.cumsum(dim=1) - 1).clamp_min(0)[:, -n_new:]
+
+
+def pad_by_lists(prompts, pad_id):
+    rows = [prompt.tolist() for prompt in prompts]
+    T = max(len(row) for row in rows)
+    n_pads = [T - len(row) for row in rows]
+    filled = [[pad_id] * n + row for n, row in zip(n_pads, rows, strict=True)]
+    return torch.tensor(filled), torch.tensor(n_pads)
+
+
+def mask_where_pads_see_pads(n_new, n_visible, n_pads):
+    places = torch.arange(n_visible)
+    pad = places[None] < n_pads[:, None]  # (B, S)
+    same_kind = pad[:, -n_new:, None] == pad[:, None, :]  # (B, T, S)
+    return (same_kind & causal_mask(n_new, n_visible)).unsqueeze(1)
+
+
+def positions_with_pads_at_one(n_new, n_visible, n_pads):
+    positions = torch.arange(n_visible).repeat(len(n_pads), 1) - n_pads.reshape(-1, 1)
+    positions = positions.masked_fill(positions < 0, 1 if n_visible > 1 else 0)
+    return positions[:, n_visible - n_new :]
+
+
+def mask_by_stacking(n_new, n_visible, n_pads):
+    rows = []
+    for pads in n_pads.tolist():
+        row = torch.ones(n_new, n_visible, dtype=torch.bool).tril(n_visible - n_new)
+        row[:, :pads] = False
+        row[~row.any(dim=1), 0] = True
+        rows.append(row)
+    return torch.stack(rows).unsqueeze(1)
+
+
+def positions_by_relu(n_new, n_visible, n_pads):
+    return torch.relu(torch.arange(n_new)[None, :] + (n_visible - n_new - n_pads)[:, None])
+
+
+VARIANTS = [
+    Variant("slices", {"prefill": prefill_by_slices, "stream": stream_by_feeding}),
+    Variant("while", {"prefill": prefill_by_while, "latency_metrics": latency_in_plain_python}),
+    Variant("recursion", {"prefill": prefill_by_recursion, "pad_prompts": pad_by_cat}),
+    Variant("all_logits", {"prefill": prefill_with_all_logits}),
+    Variant("class", {"stream": stream_by_class, "latency_metrics": latency_by_torch}),
+    Variant("map", {"stream": stream_by_map, "latency_metrics": latency_by_statistics}),
+    Variant("yield_from", {"stream": stream_by_yield_from, "latency_metrics": latency_from_zero}),
+    Variant(
+        "loops",
+        {
+            "pad_prompts": pad_by_functional,
+            "ragged_mask": mask_by_loops,
+            "ragged_positions": positions_by_loops,
+        },
+    ),
+    Variant(
+        "pads_see_everything",
+        {
+            "pad_prompts": pad_by_flipping,
+            "ragged_mask": mask_where_pads_see_everything,
+            "ragged_positions": positions_by_counting,
+        },
+    ),
+    Variant(
+        "pads_see_pads",
+        {
+            "pad_prompts": pad_by_lists,
+            "ragged_mask": mask_where_pads_see_pads,
+            "ragged_positions": positions_with_pads_at_one,
+        },
+    ),
+    Variant("stacked", {"ragged_mask": mask_by_stacking, "ragged_positions": positions_by_relu}),
+]
