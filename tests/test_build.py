@@ -14,16 +14,10 @@ from nbconvert import HTMLExporter
 from autograder.authoring import build as command
 from autograder.authoring import notebook
 from autograder.authoring.export import module_text
+from autograder.authoring.figures import agrees
 from autograder.authoring.notebook import SETUP, fingerprints, write_notebook
 from autograder.authoring.source import Course, LessonError
 from lessons import lay_out_fixture_course
-
-HIDDEN_DOUBLES = """### BEGIN HIDDEN TESTS
-from autograder.lessons import grade
-
-grade("tiny.doubles", globals())
-### END HIDDEN TESTS
-"""
 
 
 def run_build(course: Course, *arguments: str) -> subprocess.CompletedProcess:
@@ -276,21 +270,6 @@ REFUSALS: dict[str, tuple[str, str, list[str]]] = {
         '    """Twice x."""\n    ### END SOLUTION\n',
         ["00-tiny, cell 5 (double)", "END SOLUTION in line 3 closes nothing"],
     ),
-    "unclosed hidden tests": (
-        HIDDEN_DOUBLES,
-        HIDDEN_DOUBLES.replace("### END HIDDEN TESTS\n", ""),
-        ["00-tiny, cell 11 (doubles)", "BEGIN HIDDEN TESTS", "never closed"],
-    ),
-    "nested hidden tests": (
-        HIDDEN_DOUBLES,
-        f"### BEGIN HIDDEN TESTS\n{HIDDEN_DOUBLES}",
-        ["00-tiny, cell 11 (doubles)", "inside the region"],
-    ),
-    "stray end of hidden tests": (
-        HIDDEN_DOUBLES,
-        f"{HIDDEN_DOUBLES}### END HIDDEN TESTS\n",
-        ["00-tiny, cell 11 (doubles)", "closes nothing"],
-    ),
     "marker that nbgrader alone would see": (
         '    """Twice x."""\n',
         '    """Twice x."""  # BEGIN SOLUTION below\n',
@@ -301,10 +280,10 @@ REFUSALS: dict[str, tuple[str, str, list[str]]] = {
         "### BEGIN SOLUTION\nprint()\n### END SOLUTION",
         ["00-tiny, cell 8", '"solution": true'],
     ),
-    "hidden tests in a cell that is not graded": (
-        'print("3 doubled is", double(3))',
-        "### BEGIN HIDDEN TESTS\nprint()\n### END HIDDEN TESTS",
-        ["00-tiny, cell 8", '"points"'],
+    "hidden tests, which the builder writes": (
+        "checks.doubles(double)\n",
+        "checks.doubles(double)\n### BEGIN HIDDEN TESTS\nprint()\n### END HIDDEN TESTS\n",
+        ["00-tiny, cell 11 (doubles)", "the builder writes the hidden tests"],
     ),
     "solution cell without a region": (
         "    ### BEGIN SOLUTION\n    return math.fsum([x, x])\n    ### END SOLUTION\n",
@@ -326,20 +305,10 @@ REFUSALS: dict[str, tuple[str, str, list[str]]] = {
         '"points": "6"',
         ["00-tiny, cell 12 (triples)", "points are above 0", "'6'"],
     ),
-    "graded cell without a hidden check": (
-        HIDDEN_DOUBLES,
-        "",
-        ["00-tiny, cell 11 (doubles)", 'grade("tiny.doubles", globals()) once'],
-    ),
-    "hidden check that does not exist": (
-        HIDDEN_DOUBLES.replace("### BEGIN", "### BEGIN"),
-        HIDDEN_DOUBLES.replace("tiny.doubles", "tiny.quadruples"),
-        ["00-tiny, cell 11 (doubles)", "'tiny.quadruples'", "'tiny.doubles'"],
-    ),
     "grade_id of no hidden check": (
         '{"grade_id": "doubles", "points": 4}',
         '{"grade_id": "twice", "points": 4}',
-        ["00-tiny, cell 11 (twice)", "'tiny.doubles'", "'tiny.twice'"],
+        ["00-tiny, cell 11 (twice)", "no hidden check 'twice'", "'doubles', 'triples'"],
     ),
     "graded cell without the visible check": (
         "checks.doubles(double)",
@@ -354,7 +323,7 @@ REFUSALS: dict[str, tuple[str, str, list[str]]] = {
     "no valid Python for students": (
         "        return FACTOR\n        ### END SOLUTION\n",
         "        return (\n        ### END SOLUTION\n            FACTOR)\n",
-        ["00-tiny, cell 7 (triple)", "no valid Python once answers and hidden tests are out"],
+        ["00-tiny, cell 7 (triple)", "no valid Python once answers are out"],
     ),
     "invalid JSON": (
         '{"grade_id": "triple", "solution": true}',
@@ -391,7 +360,51 @@ REFUSALS: dict[str, tuple[str, str, list[str]]] = {
         "{{repositroy}}",
         ["00-tiny, cell 1", "{{repositroy}} stands for nothing"],
     ),
+    "figure that is another": (
+        "{{6 = ",
+        "{{7 = ",
+        ["00-tiny, cell 1", "7 is shown, but 2 * FACTOR is 6"],
+    ),
+    "figure that is no number": (
+        "{{6 = ",
+        "{{six = ",
+        ["00-tiny, cell 1", "six is shown, but 2 * FACTOR is 6"],
+    ),
+    "figure that cannot be computed": (
+        "2 * FACTOR",
+        "2 * TRACTOR",
+        ["00-tiny, cell 1", "2 * TRACTOR", "not defined"],
+    ),
 }
+
+
+@pytest.mark.parametrize(
+    ("figure", "value", "agreed"),
+    [
+        ("129", 129, True),
+        ("129", 129.0, True),
+        ("129", 129.4, True),
+        ("129", 129.6, False),
+        ("129", 130, False),
+        ("1,474,560", 1_474_560, True),
+        ("9.66", 9.6637, True),
+        ("9.67", 9.6637, False),
+        ("9.70", 9.7, True),
+        ("9.7", 9, False),
+        ("−3", -3, True),
+        ("3", True, False),
+        ("3", "3", False),
+        ("3", float("nan"), False),
+        ("three", 3, False),
+    ],
+)
+def test_a_figure_is_rounded_as_it_is_shown(figure, value, agreed):
+    assert agrees(figure, value) is agreed
+
+
+def test_a_reader_sees_the_figure_alone(course):
+    first = write_notebook(course.read("00-tiny")).cells[0].source
+    assert "Thrice two is 6, and {not} = {1}." in first
 
 
 @pytest.mark.parametrize("story", REFUSALS)

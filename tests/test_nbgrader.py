@@ -13,6 +13,7 @@ from confined import needs_bubblewrap
 from nbgrader_course import CourseFolder
 from submissions import answers, submission
 
+from autograder.authoring.notebook import write_notebook
 from autograder.authoring.source import POINTS, Cell, Lesson
 from autograder.lessons import find
 from lessons import COURSE, FOLDERS, ROOT
@@ -83,8 +84,8 @@ def graded(course) -> Graded:
 def hidden_lines(lesson: Lesson) -> set[str]:
     """The lines of the hidden tests, as the gradebook keeps them."""
     found = set()
-    for cell in lesson.cells:
-        if cell.points:
+    for cell in write_notebook(lesson).cells:
+        if "points" in cell.metadata.get("nbgrader", {}):
             _, _, rest = cell.source.partition("### BEGIN HIDDEN TESTS\n")
             hidden, _, _ = rest.partition("### END HIDDEN TESTS")
             found |= {line.strip() for line in hidden.splitlines() if line.strip()}

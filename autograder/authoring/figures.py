@@ -47,7 +47,7 @@ def agrees(figure: str, value: Any) -> bool:
     if not re.fullmatch(r"-?\d+(\.\d+)?", plain):
         return False
     decimals = len(plain.partition(".")[2])
-    if isinstance(value, int):
+    if type(value) is int:
         return decimals == 0 and int(plain) == value
     if isinstance(value, float) and math.isfinite(value):
         return abs(float(plain) - value) <= 0.5 * 10**-decimals * (1 + 1e-9)
