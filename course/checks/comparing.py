@@ -1,4 +1,4 @@
-"""What several checks compare with, and how the first difference is told."""
+"""Compare logits and tokens with trusted ones, and say where the first difference is."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from course.checks.check import Challenge
 from course.checks.drawing import TOLERANCE, build_model
 
 Truth = Callable[[Challenge, np.ndarray], np.ndarray]
-"""Logits (B, T, V) of tokens (B, T) by the challenge's model, computed without a cache."""
+"""Computes the logits (B, T, V) of tokens (B, T) by the challenge's model, without a cache."""
 
 
 def uncached(challenge: Challenge, tokens: np.ndarray) -> np.ndarray:
-    """The truth of the visible checks: the model's own forward pass over everything."""
+    """Compute the logits by the model's own forward pass over all tokens; the visible checks' truth."""
     return build_model(challenge)(torch.from_numpy(tokens)).numpy()
 
 
 def outcome(call: Callable[[], Any]) -> str:
-    """What a call came to: "returned", or the exception's name. Unfinished work passes through."""
+    """Run a call and return "returned" or the exception's name; NotImplementedError passes through."""
     try:
         call()
     except NotImplementedError:
@@ -35,20 +35,35 @@ def outcome(call: Callable[[], Any]) -> str:
 
 
 NO_PLACE = -1
-"""Stands for the place of a difference that is one of shape."""
+"""The place of a difference that is one of shape, not of a token."""
 
 
 class Difference(str):
-    """A message about the first wrong token; knows which call it was in, and where in its chunk."""
+    """A message about the first wrong token.
+
+    Attributes:
+        call: number of the chunk, from 0.
+        place: number of the token in its chunk, from 0; NO_PLACE where a shape is wrong.
+    """
 
     call: int
     place: int
 
 
 def first_difference(
-    chunks: list[np.ndarray], wanted: np.ndarray, split: list[int]
+    chunks: list[np.ndarray],
+    wanted: np.ndarray,
+    split: list[int],
+    tolerance: float = TOLERANCE,
 ) -> Difference | None:
-    """Compare chunk outputs, (B, T_i, ·) each, with `wanted` (B, T, ·); None where all agree."""
+    """Find the first token whose output differs, or None.
+
+    Args:
+        chunks: outputs (B, T_i, ·), one for each call.
+        wanted: (B, T, ·), of all tokens at once.
+        split: the T_i.
+        tolerance: largest difference of two numbers that count as equal.
+    """
     done = 0
     for call, (got, n) in enumerate(zip(chunks, split, strict=True)):
         want = wanted[:, done : done + n]
@@ -58,14 +73,14 @@ def first_difference(
             return _difference(text, call, NO_PLACE)
         delta = np.abs(got.astype(np.float64) - want).max(axis=-1)  # (B, T_i)
         delta[~np.isfinite(delta)] = np.inf
-        bad = delta > TOLERANCE
+        bad = delta > tolerance
         if bad.any():
             place = int(np.flatnonzero(bad.any(axis=0))[0])
             row = int(np.flatnonzero(bad[:, place])[0])
             text = (
                 f"{where}token {done + place}, number {place + 1} of chunk {call + 1}, differs from "
                 f"the uncached one (batch row {row}, max |Δ| {delta[row, place]:.2g}, tolerance "
-                f"{TOLERANCE:g})."
+                f"{tolerance:g})."
             )
             return _difference(text, call, place)
         done += n
@@ -79,7 +94,7 @@ def _difference(text: str, call: int, place: int) -> Difference:
 
 
 def question_about(split: list[int], wrong: Difference) -> str:
-    """One question that points at what the first wrong token has in common with usual mistakes."""
+    """Ask the one question that points at the usual mistake behind this first difference."""
     if wrong.place == NO_PLACE:
         return "Does every token that was fed, in every row, get its own output?"
     if wrong.call == 0 and wrong.place == 0:
@@ -96,8 +111,14 @@ def question_about(split: list[int], wrong: Difference) -> str:
 
 
 class WrongChoice(NamedTuple):
-    """A new token that was not the likeliest: batch row, number of the new token from 0, the id
-    that leads, and by how much its logit does."""
+    """A new token that was not the likeliest.
+
+    Attributes:
+        row: of the batch.
+        step: number of the new token, from 0.
+        likeliest: the token with the highest logit.
+        lead: how much higher its logit is.
+    """
 
     row: int
     step: int
@@ -105,8 +126,10 @@ class WrongChoice(NamedTuple):
     lead: float
 
 
-def first_wrong_choice(logits: np.ndarray, tokens: np.ndarray, n_prompt: int) -> WrongChoice | None:
-    """The first new token, over steps and then rows, that is not the likeliest after all before it.
+def first_wrong_choice(
+    logits: np.ndarray, tokens: np.ndarray, n_prompt: int, tolerance: float = TOLERANCE
+) -> WrongChoice | None:
+    """Find the first new token, over steps and then rows, that was not the likeliest; or None.
 
     The logits are those of the text as it was written, so one wrong choice is one mistake and not a
     different story from there on; and where two tokens nearly tie, either may be chosen.
@@ -115,12 +138,13 @@ def first_wrong_choice(logits: np.ndarray, tokens: np.ndarray, n_prompt: int) ->
         logits: (B, T, V), of `tokens`.
         tokens: (B, T), prompt and new tokens.
         n_prompt: tokens of the prompt.
+        tolerance: by how much another logit may lead.
     """
     before = logits[:, n_prompt - 1 : -1]  # (B, n_new, V): what may follow, at each step
     chosen = np.take_along_axis(before, tokens[:, n_prompt:, None], axis=2)[:, :, 0]  # (B, n_new)
-    lead = before.max(axis=2) - chosen
-    wrong = np.argwhere(lead.T > TOLERANCE)
+    lead = (before.max(axis=2) - chosen).T  # (n_new, B)
+    wrong = np.argwhere(lead > tolerance)
     if not len(wrong):
         return None
     step, row = wrong[0].tolist()
-    return WrongChoice(row, step, int(before[row, step].argmax()), float(lead[row, step]))
+    return WrongChoice(row, step, int(before[row, step].argmax()), float(lead[step, row]))

@@ -1,4 +1,4 @@
-"""Checks of functions that turn sizes into one number, such as FLOPs, bytes or rows."""
+"""Check functions that turn sizes into one number, such as FLOPs, bytes or rows."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ import numpy as np
 from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
 
 Sizes = tuple[int, ...]
+NUMBER_OR_WORDS = (int, float, str)
+"""The form of what `plain` returns."""
 
 
 def plain(value: Any) -> int | float | str:
-    """A returned number as plain int or float; of anything else, what it is, in words."""
+    """Turn a returned number into a plain int or float; describe anything else in words."""
     if value is None:
         return "nothing (None)"
     if isinstance(value, bool | np.bool_):
@@ -28,39 +30,46 @@ def plain(value: Any) -> int | float | str:
 
 
 def call_text(function: str, sizes: Sizes) -> str:
-    """The call as a student would write it: "matmul_flops(2, 3, 4)"."""
+    """Write a call as a student would: "matmul_flops(2, 3, 4)"."""
     return f"{function}({', '.join(map(str, sizes))})"
+
+
+def drawn_by(draw: Callable[[np.random.Generator], list[Sizes]]) -> Callable[[int], Challenge]:
+    """Make a challenge of the sizes that `draw` draws."""
+    return lambda seed: {"sizes": draw(np.random.default_rng(seed))}
+
+
+def one_value_each(challenge: Challenge) -> Evidence:
+    """Declare the form of evidence: one value for each of the challenge's sizes."""
+    return {"values": [NUMBER_OR_WORDS] * len(challenge["sizes"])}
 
 
 def count_check(
     name: str,
     function: str,
-    draw: Callable[[np.random.Generator], list[Sizes]],
+    challenge: Callable[[int], Challenge],
     truth: Callable[..., int],
     question: Callable[[Sizes, float, int], str],
     praise: str,
 ) -> Check:
-    """A check that compares `function(*sizes)` with `truth(*sizes)` for each of the drawn sizes.
+    """Check that `function(*sizes)` equals `truth(*sizes)` for each of the drawn sizes.
 
     A float that is equal to the whole number passes: 36.0 is a right count.
 
     Args:
         name: of the check.
         function: name of the student's function.
-        draw: the sizes, smallest first, so that the first failing case is the smallest.
+        challenge: draws {"sizes": …}, smallest first, so that the first failing case is the smallest.
         truth: the right number.
         question: the last sentence of a failure, for (sizes, the student's number, the right one).
         praise: the message of a pass.
     """
 
-    def challenge(seed: int) -> Challenge:
-        return {"sizes": draw(np.random.default_rng(seed))}
-
     def probe(student: SimpleNamespace, challenge: Challenge) -> Evidence:
         call = getattr(student, function)
         return {"values": [plain(call(*sizes)) for sizes in challenge["sizes"]]}
 
-    def verdict(challenge: Challenge, evidence: Evidence) -> Verdict:
+    def verdict(challenge: Challenge, evidence: Evidence, truth: Callable[..., int]) -> Verdict:
         for sizes, got in zip(challenge["sizes"], evidence["values"], strict=True):
             case, right = call_text(function, sizes), truth(*sizes)
             if isinstance(got, str):
@@ -72,4 +81,4 @@ def count_check(
                 )
         return passed(praise)
 
-    return Check(name, (function,), challenge, probe, verdict)
+    return Check(name, (function,), challenge, probe, verdict, evidence=one_value_each, truth=truth)

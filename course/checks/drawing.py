@@ -1,4 +1,4 @@
-"""What challenges are made of: small random models, tokens, splits; plain arrays and numbers."""
+"""Draw what challenges are made of: small random models, tokens and chunk splits, as plain arrays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ mistake of the museum moves a logit by more than 1e-2 (tests/test_margins.py pri
 
 
 def draw_model(rng: np.random.Generator, **sizes: int) -> dict[str, Any]:
-    """A challenge's model: `config` (sizes) and `state` (float32 arrays named as in state_dict()).
+    """Draw a model: `config` (sizes) and `state` (float32 arrays named as in state_dict()).
 
     No two sizes are equal, so that a mixed-up axis shows; the weights are sharp, so that attention
     looks at few tokens and a wrong position or mask moves the logits by far more than rounding.
@@ -35,13 +35,13 @@ def draw_model(rng: np.random.Generator, **sizes: int) -> dict[str, Any]:
 
 
 def build_model(challenge: dict[str, Any], attention_layer: Any = None) -> MiniGPT:
-    """The drawn model, float32."""
+    """Build the MiniGPT of a challenge, float32."""
     state = {name: torch.from_numpy(array.copy()) for name, array in challenge["state"].items()}
     return MiniGPT.from_state(GPTConfig(**challenge["config"]), state, attention_layer)
 
 
 def draw_tokens(rng: np.random.Generator, batch: int, length: int, vocab_size: int) -> np.ndarray:
-    """(B, T) int64, every row different."""
+    """Draw tokens (B, T) int64, every row different."""
     while True:
         tokens = rng.integers(0, vocab_size, (batch, length))
         if len(np.unique(tokens, axis=0)) == batch:
@@ -49,6 +49,6 @@ def draw_tokens(rng: np.random.Generator, batch: int, length: int, vocab_size: i
 
 
 def draw_split(rng: np.random.Generator, total: int) -> list[int]:
-    """Lengths of chunks, at least 1 each, that add up to `total`."""
+    """Draw lengths of chunks, at least 1 each, that add up to `total`."""
     cuts = np.flatnonzero(rng.random(total - 1) < 0.4) + 1
     return np.diff([0, *cuts, total]).tolist()

@@ -1,25 +1,21 @@
-"""The visible checks of lesson 00. Their truth is counted: one operation, one tensor at a time.
+"""The visible checks of lesson 00. Their truth counts one operation, and makes one tensor, at a time.
 
-The makers are shared with the hidden checks, which bring another truth and larger sizes.
+The hidden checks bring formulas as their truth, and larger sizes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import SimpleNamespace
 
 import numpy as np
 import torch
 
 from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
-from course.checks.counts import Sizes, call_text, count_check, plain
-
-Draw = Callable[[np.random.Generator], list[Sizes]]
-Truth = Callable[..., int]
+from course.checks.counts import Sizes, call_text, count_check, drawn_by, one_value_each, plain
 
 
 def count_operations(m: int, k: int, n: int) -> int:
-    """Multiply (m, k) by (k, n) by hand and count every multiplication and every addition."""
+    """Count every multiplication and every addition of (m, k) times (k, n), one by one."""
     operations = 0
     for _row in range(m):
         for _column in range(n):
@@ -36,96 +32,94 @@ def weigh_tensors(m: int, k: int, n: int, bytes_per_element: int) -> int:
     return sum(torch.empty(shape, dtype=dtype).nbytes for shape in shapes)
 
 
-def draw_shapes(rng: np.random.Generator, largest: int) -> list[Sizes]:
-    """A small product and three random ones, m, k and n all different."""
+# --- matmul_flops --------------------------------------------------------------------------------
+
+
+def draw_dot_products(rng: np.random.Generator, largest: int) -> list[Sizes]:
+    """Draw three products of one row and one column."""
+    return [(1, int(k), 1) for k in np.sort(rng.integers(2, largest, 3))]
+
+
+def draw_products(rng: np.random.Generator, largest: int) -> list[Sizes]:
+    """Draw a small product and three random ones, m, k and n all different."""
     drawn = [rng.choice(np.arange(2, largest), 3, replace=False).tolist() for _ in range(3)]
     return [(2, 3, 4), *map(tuple, sorted(drawn, key=np.prod))]
 
 
-# --- matmul_flops --------------------------------------------------------------------------------
-
-
-def make_one_dot_product(truth: Truth, largest: int) -> Check:
-    """`matmul_flops(1, k, 1)` for a few k."""
-
-    def draw(rng: np.random.Generator) -> list[Sizes]:
-        return [(1, int(k), 1) for k in np.sort(rng.integers(2, largest, 3))]
-
-    def question(sizes: Sizes, got: float, right: int) -> str:
-        k = sizes[1]
-        if got == right / 2:
-            return f"{k} multiply-adds: how many operations is each of them?"
-        if got == right - 1:
-            return (
-                "The first product has nothing to be added to, that is true; but the course, like "
-                "the field, counts multiply-adds. How many are there, and what does each count?"
-            )
-        return "How many products are there, and how often is something added to the sum?"
-
-    return count_check(
-        "flops_of_one_dot_product",
-        "matmul_flops",
-        draw,
-        truth,
-        question,
-        "One row times one column: every multiplication and every addition is counted.",
-    )
-
-
-def make_any_product(truth: Truth, largest: int) -> Check:
-    """`matmul_flops(m, k, n)` for different m, k and n."""
-
-    def question(sizes: Sizes, got: float, right: int) -> str:
-        m, _, n = sizes
-        if got == right / 2:
-            return "How many operations is one multiply-add?"
+def ask_about_a_dot_product(sizes: Sizes, got: float, right: int) -> str:
+    k = sizes[1]
+    if got == right / 2:
+        return f"{k} multiply-adds: how many operations is each of them?"
+    if got == right - 1:
         return (
-            f"The output has {m} rows and {n} columns. How many dot products is that, and how long "
-            f"is each?"
+            "The first product has nothing to be added to, that is true; but the course, like "
+            "the field, counts multiply-adds. How many are there, and what does each count?"
         )
+    return "How many products are there, and how often is something added to the sum?"
 
-    return count_check(
-        "flops_of_any_product",
-        "matmul_flops",
-        lambda rng: draw_shapes(rng, largest),
-        truth,
-        question,
-        "One dot product for every number of the output, whatever the shape.",
+
+def ask_about_a_product(sizes: Sizes, got: float, right: int) -> str:
+    m, _, n = sizes
+    if got == right / 2:
+        return "How many operations is one multiply-add?"
+    return (
+        f"The output has {m} rows and {n} columns. How many dot products is that, and how long "
+        f"is each?"
     )
 
+
+flops_of_one_dot_product = count_check(
+    "flops_of_one_dot_product",
+    "matmul_flops",
+    drawn_by(lambda rng: draw_dot_products(rng, largest=9)),
+    count_operations,
+    ask_about_a_dot_product,
+    "One row times one column: every multiplication and every addition is counted.",
+)
+flops_of_any_product = count_check(
+    "flops_of_any_product",
+    "matmul_flops",
+    drawn_by(lambda rng: draw_products(rng, largest=9)),
+    count_operations,
+    ask_about_a_product,
+    "One dot product for every number of the output, whatever the shape.",
+)
 
 # --- matmul_bytes --------------------------------------------------------------------------------
 
 
-def make_three_matrices(truth: Truth, largest: int) -> Check:
-    """`matmul_bytes(m, k, n, 1)`: which numbers are moved at all."""
-
-    def question(sizes: Sizes, got: float, right: int) -> str:
-        m, k, n, _ = sizes
-        parts = {"the left matrix": m * k, "the right matrix": k * n, "the output": m * n}
-        for name, part in parts.items():
-            if got == right - part:
-                return f"{part:,} are missing. Which of the three matrices has that many numbers?"
-            if got == part:
-                return f"{part:,} is {name} alone. What else must travel?"
-        if got == 8 * right:
-            return "That is 8 times as much. Bits or bytes?"
-        if got > right:
-            return "Each number is read once or written once. Which ones did you count again?"
-        return "Two matrices are read and one is written. How many numbers has each?"
-
-    return count_check(
-        "bytes_of_three_matrices",
-        "matmul_bytes",
-        lambda rng: [(*shape, 1) for shape in draw_shapes(rng, largest)],
-        truth,
-        question,
-        "Two matrices read, one written, each number once.",
-    )
+def draw_products_of_bytes(rng: np.random.Generator, largest: int) -> list[Sizes]:
+    """Draw products whose numbers take one byte each."""
+    return [(*shape, 1) for shape in draw_products(rng, largest)]
 
 
-def draw_odd_shape(rng: np.random.Generator) -> list[Sizes]:
-    """One shape of three odd sizes, in which no rounding can hide, for every element size."""
+def ask_about_the_matrices(sizes: Sizes, got: float, right: int) -> str:
+    m, k, n, _ = sizes
+    parts = {"the left matrix": m * k, "the right matrix": k * n, "the output": m * n}
+    for name, part in parts.items():
+        if got == right - part:
+            return f"{part:,} are missing. Which of the three matrices has that many numbers?"
+        if got == part:
+            return f"{part:,} is {name} alone. What else must travel?"
+    if got == 8 * right:
+        return "That is 8 times as much. Bits or bytes?"
+    if got > right:
+        return "Each number is read once or written once. Which ones did you count again?"
+    return "Two matrices are read and one is written. How many numbers has each?"
+
+
+bytes_of_three_matrices = count_check(
+    "bytes_of_three_matrices",
+    "matmul_bytes",
+    drawn_by(lambda rng: draw_products_of_bytes(rng, largest=9)),
+    weigh_tensors,
+    ask_about_the_matrices,
+    "Two matrices read, one written, each number once.",
+)
+
+
+def draw_element_sizes(rng: np.random.Generator) -> list[Sizes]:
+    """Draw one product of three odd sizes, in which no rounding can hide, for every element size."""
     m, k, n = (int(size) for size in 2 * rng.integers(1, 9, 3) + 1)
     return [(m, k, n, size) for size in (1, 2, 4, 8)]
 
@@ -135,6 +129,7 @@ def probe_element_sizes(student: SimpleNamespace, challenge: Challenge) -> Evide
 
 
 def judge_element_sizes(challenge: Challenge, evidence: Evidence) -> Verdict:
+    """Judge whether bytes grow with the element size, whatever else is counted."""
     first = evidence["values"][0]
     for sizes, got in zip(challenge["sizes"], evidence["values"], strict=True):
         case = call_text("matmul_bytes", sizes)
@@ -151,18 +146,11 @@ def judge_element_sizes(challenge: Challenge, evidence: Evidence) -> Verdict:
     return passed("Elements twice as wide, twice the bytes.")
 
 
-def make_element_sizes() -> Check:
-    """`matmul_bytes` grows with the element size, whatever else it counts."""
-    return Check(
-        "bytes_follow_the_element_size",
-        ("matmul_bytes",),
-        lambda seed: {"sizes": draw_odd_shape(np.random.default_rng(seed))},
-        probe_element_sizes,
-        judge_element_sizes,
-    )
-
-
-flops_of_one_dot_product = make_one_dot_product(count_operations, largest=9)
-flops_of_any_product = make_any_product(count_operations, largest=9)
-bytes_of_three_matrices = make_three_matrices(weigh_tensors, largest=9)
-bytes_follow_the_element_size = make_element_sizes()
+bytes_follow_the_element_size = Check(
+    "bytes_follow_the_element_size",
+    ("matmul_bytes",),
+    drawn_by(draw_element_sizes),
+    probe_element_sizes,
+    judge_element_sizes,
+    evidence=one_value_each,
+)

@@ -6,21 +6,29 @@ import numpy as np
 
 from course.checks import start as visible
 from course.checks.check import by_name
+from course.checks.counts import drawn_by
 
 
 def flops(m: int, k: int, n: int) -> int:
-    """m·n dot products, each of k multiplications and k additions."""
+    """Add up m·n dot products, each of k multiplications and k additions."""
     return sum(k + k for _ in range(m * n))
 
 
 def moved_bytes(m: int, k: int, n: int, bytes_per_element: int) -> int:
-    """Numbers in (m, k), (k, n) and (m, n), and the width of one."""
+    """Multiply the numbers in (m, k), (k, n) and (m, n) by the width of one."""
     return sum(int(np.prod(shape)) for shape in ((m, k), (k, n), (m, n))) * bytes_per_element
 
 
 CHECKS = by_name(
-    visible.make_one_dot_product(flops, largest=5_000),
-    visible.make_any_product(flops, largest=200),
-    visible.make_three_matrices(moved_bytes, largest=3_000),
-    visible.make_element_sizes(),
+    visible.flops_of_one_dot_product.hidden(
+        truth=flops, challenge=drawn_by(lambda rng: visible.draw_dot_products(rng, largest=5_000))
+    ),
+    visible.flops_of_any_product.hidden(
+        truth=flops, challenge=drawn_by(lambda rng: visible.draw_products(rng, largest=200))
+    ),
+    visible.bytes_of_three_matrices.hidden(
+        truth=moved_bytes,
+        challenge=drawn_by(lambda rng: visible.draw_products_of_bytes(rng, largest=3_000)),
+    ),
+    visible.bytes_follow_the_element_size,
 )

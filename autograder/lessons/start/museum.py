@@ -1,13 +1,10 @@
-"""Known wrong answers to lesson 00."""
-
-from __future__ import annotations
+"""Known wrong answers to lesson 00: counts of FLOPs and bytes."""
 
 from autograder.lessons.exhibits import Museum
 
 MUSEUM = Museum("start")
 
-
-bug, patch = MUSEUM.section("matmul_flops", check="flops_of_one_dot_product")
+bug, _ = MUSEUM.section("matmul_flops", check="flops_of_one_dot_product")
 
 
 @bug("formula", "a count in which a multiplication and its addition are one operation")
@@ -34,7 +31,7 @@ def numbers_in_place_of_operations(m, k, n):
     return m * k + k * n + m * n
 
 
-bug, patch = MUSEUM.section("matmul_flops", check="flops_of_any_product")
+bug, _ = MUSEUM.section("matmul_flops", check="flops_of_any_product")
 
 
 @bug("formula", "a count in which the number of rows plays no part")
@@ -55,7 +52,7 @@ def takes_the_matrix_for_square(m, k, n):
     return 2 * m * k * k
 
 
-bug, patch = MUSEUM.section("matmul_bytes", check="bytes_of_three_matrices")
+bug, _ = MUSEUM.section("matmul_bytes", check="bytes_of_three_matrices")
 
 
 @bug("formula", "a count of what is read, without what is written")
@@ -82,7 +79,7 @@ def answers_in_bits(m, k, n, bytes_per_element):
     return (m * k + k * n + m * n) * bytes_per_element * 8
 
 
-bug, patch = MUSEUM.section("matmul_bytes", check="bytes_follow_the_element_size")
+bug, _ = MUSEUM.section("matmul_bytes", check="bytes_follow_the_element_size")
 
 
 @bug("formula", "a count in which every number has two bytes, whatever was asked")

@@ -8,7 +8,7 @@ import os
 
 # In two parts each, for this very cell is a file as well.
 words = ["return 2 * m" + " * k * n", "for _ in range" + "(m * n)", "BEGIN " + "SOLUTION"]
-words += ["BEGIN HIDDEN" + " TESTS", "def for" + "ward(state", "make_any_product" + "(flops, "]
+words += ["BEGIN HIDDEN" + " TESTS", "def for" + "ward(state", "flops_of_any_product" + ".hidden("]
 read = 0
 skipped = ("/proc", "/sys", "/dev", "/usr")
 for folder, folders, files in os.walk("/"):
