@@ -2,316 +2,279 @@
 
 from __future__ import annotations
 
-import dataclasses
-import statistics
 import time
+from types import SimpleNamespace
 
 import torch
 
 from autograder.lessons.exhibits import Museum
-from course.measure.costs import Cost
 from course.minigpt import roofline as right
-from course.minigpt.roofline import attention_flops
 
 MUSEUM = Museum("roofline")
 
-
-def _attention(config, pairs, batch, heads=None, per_pair=4):
-    heads = heads or config.n_heads
-    return batch * config.n_layers * heads * pairs * per_pair * config.head_dim
-
+# --- attention_flops -----------------------------------------------------------------------------
 
 bug, patch = MUSEUM.section("attention_flops", check="attention_is_causal")
 
+patch(
+    "prompt_without_a_mask",
+    "mask",
+    "a count in which new tokens look at tokens that come after them",
+    "T · (P + T) looks: every new token sees those after it as well.",
+    ("(n_new + 1) // 2", "n_new"),
+)
+patch(
+    "past_is_forgotten",
+    "formula",
+    "a count in which nobody looks at what was cached",
+    "Counts the triangle of the new tokens, and not the block of the cached ones.",
+    ("n_new * n_past + ", ""),
+)
+patch(
+    "blind_to_itself",
+    "off by one",
+    "a count in which a token does not look at itself",
+    "T(T-1)/2: a token does not look at itself.",
+    ("n_new + 1", "n_new - 1"),
+)
+patch(
+    "last_token_stands_for_all",
+    "formula",
+    "a count in which only one of the new tokens looks",
+    "P + T looks, right for one new token.",
+    ("n_new * n_past + n_new * (n_new + 1) // 2", "n_past + n_new"),
+)
+patch(
+    "scores_alone",
+    "formula",
+    "a count of the scores without the values",
+    "Counts q · k, and forgets that the values are weighed and added.",
+    ("4 *", "2 *"),
+)
+patch(
+    "key_heads_ask",
+    "formula",
+    "a count in which only as many heads ask as there are key heads",
+    "G heads in place of H: sharing keys saves bytes, not arithmetic.",
+    ("n_heads", "n_kv_heads"),
+)
+patch(
+    "one_layer_of_attention",
+    "formula",
+    "a count of the attention of one layer alone",
+    "Forgets that each layer attends.",
+    ("config.n_layers * ", ""),
+)
 
-@bug("mask", "a count in which new tokens look at tokens that come after them")
-def prompt_without_a_mask(config, n_new, n_past, batch=1):
-    """T · (P + T) looks: every new token sees those after it as well."""
-    return _attention(config, n_new * (n_past + n_new), batch)
-
-
-@bug("formula", "a count in which nobody looks at what was cached")
-def past_is_forgotten(config, n_new, n_past, batch=1):
-    """Counts the triangle of the new tokens, and not the block of the cached ones."""
-    return _attention(config, n_new * (n_new + 1) // 2, batch)
-
-
-@bug("off by one", "a count in which a token does not look at itself")
-def blind_to_itself(config, n_new, n_past, batch=1):
-    """T(T-1)/2: a token does not look at itself."""
-    return _attention(config, n_new * n_past + n_new * (n_new - 1) // 2, batch)
-
-
-@bug("formula", "a count in which only one of the new tokens looks")
-def last_token_stands_for_all(config, n_new, n_past, batch=1):
-    """P + T looks, right for one new token."""
-    return _attention(config, n_past + n_new, batch)
-
-
-@bug("formula", "a count of the scores without the values")
-def scores_alone(config, n_new, n_past, batch=1):
-    """Counts q · k, and forgets that the values are weighed and added."""
-    pairs = n_new * n_past + n_new * (n_new + 1) // 2
-    return _attention(config, pairs, batch, per_pair=2)
-
-
-@bug("formula", "a count in which only as many heads ask as there are key heads")
-def key_heads_ask(config, n_new, n_past, batch=1):
-    """G heads in place of H: sharing keys saves bytes, not arithmetic."""
-    pairs = n_new * n_past + n_new * (n_new + 1) // 2
-    return _attention(config, pairs, batch, heads=config.n_kv_heads)
-
-
-@bug("formula", "a count of the attention of one layer alone")
-def one_layer_of_attention(config, n_new, n_past, batch=1):
-    """Forgets that each layer attends."""
-    return right.attention_flops(config, n_new, n_past, batch) // config.n_layers
-
-
-def _changed(cost: Cost, **fields: int) -> Cost:
-    return dataclasses.replace(cost, **fields)
-
-
-def _right(config, n_new, n_past, batch, bytes_per_element) -> Cost:
-    return right.phase_cost(config, n_new, n_past, batch, bytes_per_element)
-
+# --- phase_cost ----------------------------------------------------------------------------------
 
 bug, patch = MUSEUM.section("phase_cost", check="matrices_match_the_counter")
 
-
-@bug("formula", "a count in which a multiplication and its addition are one operation")
-def multiply_add_as_one(config, n_new, n_past, batch=1, bytes_per_element=2):
-    """Takes one multiply-add for one operation: half of the FLOPs."""
-    cost = _right(config, n_new, n_past, batch, bytes_per_element)
-    looks = attention_flops(config, n_new, n_past, batch)
-    return _changed(cost, flops=looks + (cost.flops - looks) // 2)
-
-
-@bug("cost", "a bill for the logits of every position")
-def logits_of_every_position(config, n_new, n_past, batch=1, bytes_per_element=2):
-    """Bills a prompt for logits that nobody asks for."""
-    cost = _right(config, n_new, n_past, batch, bytes_per_element)
-    more = 2 * batch * (n_new - 1) * config.d_model * config.vocab_size
-    return _changed(cost, flops=cost.flops + more)
-
-
-@bug("formula", "a bill without the matrix that makes the logits")
-def head_is_forgotten(config, n_new, n_past, batch=1, bytes_per_element=2):
-    """Counts the layers; the last matrix stands after them."""
-    cost = _right(config, n_new, n_past, batch, bytes_per_element)
-    return _changed(cost, flops=cost.flops - 2 * batch * config.d_model * config.vocab_size)
-
-
-@bug("formula", "a bill in which looking up an embedding is a matrix product")
-def embedding_is_multiplied(config, n_new, n_past, batch=1, bytes_per_element=2):
-    """Takes looking rows up for a product with one-hot rows."""
-    cost = _right(config, n_new, n_past, batch, bytes_per_element)
-    more = 2 * batch * n_new * config.d_model * config.vocab_size
-    return _changed(cost, flops=cost.flops + more)
-
-
-@bug("formula", "a bill in which the feed-forward part has two matrices")
-def two_matrices_in_the_mlp(config, n_new, n_past, batch=1, bytes_per_element=2):
-    """GPT-2's MLP has two matrices; SwiGLU has three."""
-    cost = _right(config, n_new, n_past, batch, bytes_per_element)
-    less = 2 * batch * n_new * config.n_layers * config.d_model * config.d_ff
-    return _changed(cost, flops=cost.flops - less)
-
-
-@bug("formula", "a bill in which keys are as wide as queries")
-def keys_as_wide_as_queries(config, n_new, n_past, batch=1, bytes_per_element=2):
-    """4·C² for attention: wk and wv have only G·D columns."""
-    wide = dataclasses.replace(config, n_kv_heads=config.n_heads)
-    cost = _right(config, n_new, n_past, batch, bytes_per_element)
-    return _changed(cost, flops=_right(wide, n_new, n_past, batch, bytes_per_element).flops)
-
-
-@bug("formula", "a bill without the FLOPs of attention")
-def attention_left_out(config, n_new, n_past, batch=1, bytes_per_element=2):
-    """2 · parameters · tokens, and nothing for looking back."""
-    cost = _right(config, n_new, n_past, batch, bytes_per_element)
-    return _changed(cost, flops=cost.flops - attention_flops(config, n_new, n_past, batch))
-
-
-@bug("formula", "a bill in which a batch is calculated like one row")
-def batch_shares_the_work(config, n_new, n_past, batch=1, bytes_per_element=2):
-    """A batch shares the weights, but not the arithmetic."""
-    cost = _right(config, n_new, n_past, batch, bytes_per_element)
-    looks = attention_flops(config, n_new, n_past, batch)
-    return _changed(cost, flops=looks + (cost.flops - looks) // batch)
-
+patch(
+    "multiply_add_as_one",
+    "formula",
+    "a count in which a multiplication and its addition are one operation",
+    "Takes one multiply-add for one operation: half of the FLOPs.",
+    ("flops=2 * (", "flops=("),
+)
+patch(
+    "logits_of_every_position",
+    "cost",
+    "a bill for the logits of every position",
+    "Bills a prompt for logits that nobody asks for.",
+    ("batch * C * V", "rows * C * V"),
+)
+patch(
+    "head_is_forgotten",
+    "formula",
+    "a bill without the matrix that makes the logits",
+    "Counts the layers; the last matrix stands after them.",
+    (" + batch * C * V", ""),
+)
+patch(
+    "embedding_is_multiplied",
+    "formula",
+    "a bill in which looking up an embedding is a matrix product",
+    "Takes looking rows up for a product with one-hot rows.",
+    ("batch * C * V", "(batch + rows) * C * V"),
+)
+patch(
+    "two_matrices_in_the_mlp",
+    "formula",
+    "a bill in which the feed-forward part has two matrices",
+    "GPT-2's MLP has two matrices; SwiGLU has three.",
+    ("rows * weights", "rows * (weights - L * C * f)"),
+)
+patch(
+    "keys_as_wide_as_queries",
+    "formula",
+    "a bill in which keys are as wide as queries",
+    "4·C² for attention: wk and wv have only G·D columns.",
+    ("rows * weights", "rows * L * (4 * C * C + 3 * C * f)"),
+)
+patch(
+    "attention_left_out",
+    "formula",
+    "a bill without the FLOPs of attention",
+    "2 · parameters · tokens, and nothing for looking back.",
+    (" + attention_flops(config, n_new, n_past, batch)", ""),
+)
+patch(
+    "batch_shares_the_work",
+    "formula",
+    "a bill in which a batch is calculated like one row",
+    "A batch shares the weights, but not the arithmetic.",
+    ("rows * weights + batch * C * V", "n_new * weights + C * V"),
+)
 
 bug, patch = MUSEUM.section("phase_cost", check="weights_are_read_once")
 
-
-@bug("formula", "a bill in which weights are read again for every token")
-def weights_for_every_token(config, n_new, n_past, batch=1, bytes_per_element=2):
-    """Reads every matrix again for every token: prefill would be decode."""
-    cost = _right(config, n_new, n_past, batch, bytes_per_element)
-    return _changed(cost, weight_bytes=cost.weight_bytes * n_new * batch)
-
-
-@bug("formula", "a bill in which every row of a batch reads the weights anew")
-def weights_for_every_row(config, n_new, n_past, batch=1, bytes_per_element=2):
-    """Multiplies the weights by the batch: batching would gain nothing."""
-    cost = _right(config, n_new, n_past, batch, bytes_per_element)
-    return _changed(cost, weight_bytes=cost.weight_bytes * batch)
-
-
-@bug("formula", "a bill that reads the whole embedding table")
-def whole_table_is_read(config, n_new, n_past, batch=1, bytes_per_element=2):
-    """Bytes of all parameters: but of the embedding table a few rows are looked up."""
-    cost = _right(config, n_new, n_past, batch, bytes_per_element)
-    table = config.d_model * config.vocab_size * bytes_per_element
-    return _changed(cost, weight_bytes=cost.weight_bytes + table * (not config.tie_embeddings))
-
-
-@bug("formula", "a bill in which a tied head need not be read")
-def tied_head_costs_nothing(config, n_new, n_past, batch=1, bytes_per_element=2):
-    """Tied means stored once. The logits still read it."""
-    cost = _right(config, n_new, n_past, batch, bytes_per_element)
-    table = config.d_model * config.vocab_size * bytes_per_element
-    return _changed(cost, weight_bytes=cost.weight_bytes - table * config.tie_embeddings)
-
-
-@bug("formula", "a count of numbers where bytes were asked for")
-def weights_in_numbers(config, n_new, n_past, batch=1, bytes_per_element=2):
-    """Counts parameters and calls them bytes."""
-    cost = _right(config, n_new, n_past, batch, bytes_per_element)
-    return _changed(cost, weight_bytes=cost.weight_bytes // bytes_per_element)
-
-
-def _layer_weights(config) -> int:
-    C, kv = config.d_model, config.n_kv_heads * config.head_dim
-    return config.n_layers * (2 * C * C + 2 * C * kv + 3 * C * config.d_ff)
-
-
-@bug("formula", "a bill of the layers alone")
-def layers_without_the_head(config, n_new, n_past, batch=1, bytes_per_element=2):
-    """Adds the layers up and stops before lm_head."""
-    cost = _right(config, n_new, n_past, batch, bytes_per_element)
-    return _changed(cost, weight_bytes=_layer_weights(config) * bytes_per_element)
-
+patch(
+    "weights_for_every_token",
+    "formula",
+    "a bill in which weights are read again for every token",
+    "Reads every matrix again for every token: prefill would be decode.",
+    ("(weights + C * V)", "rows * (weights + C * V)"),
+)
+patch(
+    "weights_for_every_row",
+    "formula",
+    "a bill in which every row of a batch reads the weights anew",
+    "Multiplies the weights by the batch: batching would gain nothing.",
+    ("(weights + C * V)", "batch * (weights + C * V)"),
+)
+patch(
+    "whole_table_is_read",
+    "formula",
+    "a bill that reads the whole embedding table",
+    "Bytes of all parameters: but of the embedding table a few rows are looked up.",
+    ("(weights + C * V)", "(weights + C * V + (not config.tie_embeddings) * C * V)"),
+)
+patch(
+    "tied_head_costs_nothing",
+    "formula",
+    "a bill in which a tied head need not be read",
+    "Tied means stored once. The logits still read it.",
+    ("(weights + C * V)", "(weights + (not config.tie_embeddings) * C * V)"),
+)
+patch(
+    "weights_in_numbers",
+    "formula",
+    "a count of numbers where bytes were asked for",
+    "Counts parameters and calls them bytes.",
+    ("(weights + C * V) * bytes_per_element", "weights + C * V"),
+)
+patch(
+    "layers_without_the_head",
+    "formula",
+    "a bill of the layers alone",
+    "Adds the layers up and stops before lm_head.",
+    ("(weights + C * V)", "weights"),
+)
 
 bug, patch = MUSEUM.section("phase_cost", check="cache_is_read_and_written")
 
-
-@bug("formula", "a bill without the cache")
-def no_cache_in_the_bill(config, n_new, n_past, batch=1, bytes_per_element=2):
-    """Weights only: fine for a short text and one user."""
-    cost = _right(config, n_new, n_past, batch, bytes_per_element)
-    return _changed(cost, kv_read_bytes=0, kv_written_bytes=0)
-
-
-@bug("formula", "a bill for a cache of as many heads as there are queries")
-def cache_of_query_heads(config, n_new, n_past, batch=1, bytes_per_element=2):
-    """H heads in place of G: what GQA saves is billed."""
-    cost, share = _right(config, n_new, n_past, batch, bytes_per_element), config.n_heads
-    share //= config.n_kv_heads
-    return _changed(
-        cost,
-        kv_read_bytes=cost.kv_read_bytes * share,
-        kv_written_bytes=cost.kv_written_bytes * share,
-    )
-
-
-@bug("off by one", "a bill in which new tokens are written and not read")
-def new_tokens_are_not_read(config, n_new, n_past, batch=1, bytes_per_element=2):
-    """Reads P rows: but a new token looks at itself as well."""
-    cost = _right(config, n_new, n_past, batch, bytes_per_element)
-    return _changed(cost, kv_read_bytes=cost.kv_read_bytes - cost.kv_written_bytes)
-
-
-@bug("formula", "a bill for keys, without values")
-def keys_without_values(config, n_new, n_past, batch=1, bytes_per_element=2):
-    """A cache holds two tensors."""
-    cost = _right(config, n_new, n_past, batch, bytes_per_element)
-    return _changed(
-        cost,
-        kv_read_bytes=cost.kv_read_bytes // 2,
-        kv_written_bytes=cost.kv_written_bytes // 2,
-    )
-
-
-@bug("formula", "a bill in which all rows of a batch share one cache")
-def batch_shares_a_cache(config, n_new, n_past, batch=1, bytes_per_element=2):
-    """The weights are shared, so the cache seems to be."""
-    cost = _right(config, n_new, n_past, batch, bytes_per_element)
-    return _changed(
-        cost,
-        kv_read_bytes=cost.kv_read_bytes // batch,
-        kv_written_bytes=cost.kv_written_bytes // batch,
-    )
-
-
-@bug("formula", "a bill in which each token of a chunk reads the cache anew")
-def cache_is_read_by_every_token(config, n_new, n_past, batch=1, bytes_per_element=2):
-    """Reads the cache once a token: but attention of a chunk reads it once."""
-    cost = _right(config, n_new, n_past, batch, bytes_per_element)
-    return _changed(cost, kv_read_bytes=cost.kv_read_bytes * n_new)
-
-
-@bug("writes", "a bill in which the whole cache is written in every pass")
-def cache_is_written_anew(config, n_new, n_past, batch=1, bytes_per_element=2):
-    """As with torch.cat, every old row is written again."""
-    cost = _right(config, n_new, n_past, batch, bytes_per_element)
-    return _changed(cost, kv_written_bytes=cost.kv_read_bytes)
-
-
-@bug("formula", "a count of the numbers in a cache, not of their bytes")
-def cache_in_numbers(config, n_new, n_past, batch=1, bytes_per_element=2):
-    """Leaves the element size out."""
-    cost = _right(config, n_new, n_past, batch, bytes_per_element)
-    return _changed(
-        cost,
-        kv_read_bytes=cost.kv_read_bytes // bytes_per_element,
-        kv_written_bytes=cost.kv_written_bytes // bytes_per_element,
-    )
-
+patch(
+    "no_cache_in_the_bill",
+    "formula",
+    "a bill without the cache",
+    "Weights only: fine for a short text and one user.",
+    ("2 * L * GD * bytes_per_element", "0"),
+)
+patch(
+    "cache_of_query_heads",
+    "formula",
+    "a bill for a cache of as many heads as there are queries",
+    "H heads in place of G: what GQA saves is billed.",
+    ("2 * L * GD", "2 * L * C"),
+)
+patch(
+    "new_tokens_are_not_read",
+    "off by one",
+    "a bill in which new tokens are written and not read",
+    "Reads P rows: but a new token looks at itself as well.",
+    ("(n_past + n_new)", "n_past"),
+)
+patch(
+    "keys_without_values",
+    "formula",
+    "a bill for keys, without values",
+    "A cache holds two tensors.",
+    ("2 * L * GD", "L * GD"),
+)
+patch(
+    "batch_shares_a_cache",
+    "formula",
+    "a bill in which all rows of a batch share one cache",
+    "The weights are shared, so the cache seems to be.",
+    ("batch * (n_past + n_new)", "(n_past + n_new)"),
+    ("rows * token_bytes", "n_new * token_bytes"),
+)
+patch(
+    "cache_is_read_by_every_token",
+    "formula",
+    "a bill in which each token of a chunk reads the cache anew",
+    "Reads the cache once a token: but attention of a chunk reads it once.",
+    ("batch * (n_past", "rows * (n_past"),
+)
+patch(
+    "cache_is_written_anew",
+    "writes",
+    "a bill in which the whole cache is written in every pass",
+    "As with torch.cat, every old row is written again.",
+    ("rows * token_bytes", "batch * (n_past + n_new) * token_bytes"),
+)
+patch(
+    "cache_in_numbers",
+    "formula",
+    "a count of the numbers in a cache, not of their bytes",
+    "Leaves the element size out.",
+    ("GD * bytes_per_element", "GD"),
+)
 
 bug, patch = MUSEUM.section("phase_cost", check="activations_go_in_and_out")
 
+patch(
+    "activations_of_one_row",
+    "formula",
+    "a bill in which one row goes through, however many there are",
+    "Decode of one user, for ever.",
+    ("rows * widths + batch * (C + V)", "widths + C + V"),
+)
+patch(
+    "activations_of_all_logits",
+    "cost",
+    "a bill for activations of logits that nobody asked for",
+    "Lets every position go through lm_head.",
+    ("batch * (C + V)", "rows * (C + V)"),
+)
+patch(
+    "activations_go_in_only",
+    "formula",
+    "a bill for what goes into the matrices, without what comes out",
+    "Counts what is read and not what is written.",
+    ("k + n for", "k for"),
+    ("batch * (C + V)", "batch * C"),
+)
+patch(
+    "activations_in_numbers",
+    "formula",
+    "a count of activations, not of their bytes",
+    "Leaves the element size out.",
+    ("(rows * widths + batch * (C + V)) * bytes_per_element", "rows * widths + batch * (C + V)"),
+)
 
-@bug("formula", "a bill in which one row goes through, however many there are")
-def activations_of_one_row(config, n_new, n_past, batch=1, bytes_per_element=2):
-    """Decode of one user, for ever."""
-    cost = _right(config, n_new, n_past, batch, bytes_per_element)
-    one = _right(config, 1, 0, 1, bytes_per_element)
-    return _changed(cost, activation_bytes=one.activation_bytes)
-
-
-@bug("cost", "a bill for activations of logits that nobody asked for")
-def activations_of_all_logits(config, n_new, n_past, batch=1, bytes_per_element=2):
-    """Lets every position go through lm_head."""
-    cost = _right(config, n_new, n_past, batch, bytes_per_element)
-    more = batch * (n_new - 1) * (config.d_model + config.vocab_size) * bytes_per_element
-    return _changed(cost, activation_bytes=cost.activation_bytes + more)
-
-
-@bug("formula", "a bill for what goes into the matrices, without what comes out")
-def activations_go_in_only(config, n_new, n_past, batch=1, bytes_per_element=2):
-    """Counts what is read and not what is written."""
-    cost = _right(config, n_new, n_past, batch, bytes_per_element)
-    kv = config.n_kv_heads * config.head_dim
-    out = 3 * config.d_model + 2 * kv + 2 * config.d_ff
-    less = batch * (n_new * config.n_layers * out + config.vocab_size)
-    return _changed(cost, activation_bytes=cost.activation_bytes - less * bytes_per_element)
-
-
-@bug("formula", "a count of activations, not of their bytes")
-def activations_in_numbers(config, n_new, n_past, batch=1, bytes_per_element=2):
-    """Leaves the element size out."""
-    cost = _right(config, n_new, n_past, batch, bytes_per_element)
-    return _changed(cost, activation_bytes=cost.activation_bytes // bytes_per_element)
-
+# --- attainable and bound_by ---------------------------------------------------------------------
 
 bug, patch = MUSEUM.section("attainable", check="roof_has_two_parts")
 
-
-@bug("formula", "a roof that is made of the higher of the two limits")
-def higher_roof(intensity, machine):
-    """max in place of min: the roofs are turned upside down."""
-    return max(machine.flops_per_second, intensity * machine.bytes_per_second)
+patch(
+    "higher_roof",
+    "formula",
+    "a roof that is made of the higher of the two limits",
+    "max in place of min: the roofs are turned upside down.",
+    ("min(", "max("),
+)
 
 
 @bug("formula", "a roof that rises for ever")
@@ -326,10 +289,13 @@ def flat_everywhere(intensity, machine):
     return machine.flops_per_second
 
 
-@bug("formula", "a rate of bytes where one of FLOPs was asked for")
-def bytes_for_flops(intensity, machine):
-    """Compares FLOP/s with byte/s."""
-    return min(machine.flops_per_second, machine.bytes_per_second)
+patch(
+    "bytes_for_flops",
+    "formula",
+    "a rate of bytes where one of FLOPs was asked for",
+    "Compares FLOP/s with byte/s.",
+    ("intensity * ", ""),
+)
 
 
 @bug("formula", "a machine that does not read while it calculates")
@@ -339,45 +305,51 @@ def one_after_the_other(intensity, machine):
     return 1 / (1 / machine.flops_per_second + 1 / slope)
 
 
-@bug("formula", "a rate that falls as the intensity rises")
-def divides_by_the_intensity(intensity, machine):
-    """Turns the unit round: byte/s over FLOP/byte."""
-    return min(machine.flops_per_second, machine.bytes_per_second / intensity)
-
+patch(
+    "divides_by_the_intensity",
+    "formula",
+    "a rate that falls as the intensity rises",
+    "Turns the unit round: byte/s over FLOP/byte.",
+    ("intensity * machine.bytes_per_second", "machine.bytes_per_second / intensity"),
+)
 
 bug, patch = MUSEUM.section("bound_by", check="bound_is_the_lower_roof")
 
-
-@bug("choice", "a ridge whose two sides are exchanged")
-def ridge_the_wrong_way_round(cost, machine):
-    """> in place of <: decode would be compute-bound."""
-    return "memory" if cost.intensity > machine.balance else "compute"
-
-
-@bug("formula", "a ridge that is the same on every machine")
-def ridge_at_one(cost, machine):
-    """Compares FLOPs with bytes, on every machine alike."""
-    return "memory" if cost.intensity < 1 else "compute"
-
-
-@bug("formula", "a bound that looks at the weights alone")
-def weights_decide(cost, machine):
-    """Forgets that a large batch reads more cache than weights."""
-    return "memory" if cost.flops < cost.weight_bytes * machine.balance else "compute"
-
-
-@bug("formula", "a bound that leaves the activations out")
-def activations_do_not_count(cost, machine):
-    """Adds up weights and cache."""
-    moved = cost.bytes - cost.activation_bytes
-    return "memory" if cost.flops < moved * machine.balance else "compute"
-
-
-@bug("formula", "a bound that leaves out what is written")
-def written_bytes_are_free(cost, machine):
-    """Adds up what is read, and not what is written."""
-    moved = cost.bytes - cost.kv_written_bytes
-    return "memory" if cost.flops < moved * machine.balance else "compute"
+patch(
+    "ridge_the_wrong_way_round",
+    "choice",
+    "a ridge whose two sides are exchanged",
+    "> in place of <: decode would be compute-bound.",
+    (" < ", " > "),
+)
+patch(
+    "ridge_at_one",
+    "formula",
+    "a ridge that is the same on every machine",
+    "Compares FLOPs with bytes, on every machine alike.",
+    ("machine.balance", "1"),
+)
+patch(
+    "weights_decide",
+    "formula",
+    "a bound that looks at the weights alone",
+    "Forgets that a large batch reads more cache than weights.",
+    ("cost.intensity", "cost.flops / cost.weight_bytes"),
+)
+patch(
+    "activations_do_not_count",
+    "formula",
+    "a bound that leaves the activations out",
+    "Adds up weights and cache.",
+    ("cost.intensity", "cost.flops / (cost.bytes - cost.activation_bytes)"),
+)
+patch(
+    "written_bytes_are_free",
+    "formula",
+    "a bound that leaves out what is written",
+    "Adds up what is read, and not what is written.",
+    ("cost.intensity", "cost.flops / (cost.bytes - cost.kv_written_bytes)"),
+)
 
 
 @bug("form", "a bool in the place of a word")
@@ -386,54 +358,41 @@ def says_whether(cost, machine):
     return cost.intensity < machine.balance
 
 
+# --- time_on_device ------------------------------------------------------------------------------
+
+WARM_UP = "    for _ in range(warmup):\n        fn()\n"
+WAIT = "device.synchronize()\n        "
+START = "start = device.now()\n        "
+STOP = "seconds.append(device.now() - start)\n"
+
 bug, patch = MUSEUM.section("time_on_device", check="clock_waits_for_the_work")
 
-
-@bug("timing", "a clock that never waits for the work")
-def never_waits(fn, device, warmup=2, repeats=5):
-    """No synchronize around the repeats: microseconds for anything."""
-    for _ in range(warmup):
-        fn()
-    device.synchronize()
-    seconds = []
-    for _ in range(repeats):
-        start = device.now()
-        fn()
-        seconds.append(device.now() - start)
-    return statistics.median(seconds)
+patch(
+    "never_waits",
+    "timing",
+    "a clock that never waits for the work",
+    "No synchronize around the repeats: microseconds for anything.",
+    (WAIT + START, START),
+    (WAIT + STOP, STOP),
+    ("    seconds = []", "    device.synchronize()\n    seconds = []"),
+)
 
 
 @bug("timing", "readings that are kept in too few digits for this clock")
 def keeps_readings_in_float32(fn, device, warmup=2, repeats=5):
     """torch.tensor makes float32 of the readings: a clock that has run for months loses its
     digits."""
-    for _ in range(warmup):
-        fn()
-    readings = []
-    for _ in range(repeats):
-        device.synchronize()
-        start = device.now()
-        fn()
-        device.synchronize()
-        readings.append([start, device.now()])
-    start, end = torch.tensor(readings).unbind(dim=1)  # (repeats,) each
-    return float((end - start).median())
+    clock = SimpleNamespace(now=lambda: torch.tensor(device.now()), synchronize=device.synchronize)
+    return right.time_on_device(fn, clock, warmup, repeats).item()
 
 
-@bug("timing", "a clock that is stopped before the work is waited for")
-def stops_the_clock_first(fn, device, warmup=2, repeats=5):
-    """Reads the clock, then synchronizes."""
-    for _ in range(warmup):
-        fn()
-    seconds = []
-    for _ in range(repeats):
-        device.synchronize()
-        start = device.now()
-        fn()
-        end = device.now()
-        device.synchronize()
-        seconds.append(end - start)
-    return statistics.median(seconds)
+patch(
+    "stops_the_clock_first",
+    "timing",
+    "a clock that is stopped before the work is waited for",
+    "Reads the clock, then synchronizes.",
+    (WAIT + STOP, STOP + "        device.synchronize()\n"),
+)
 
 
 @bug("timing", "a clock that is read once for all repeats, whose calls overlap")
@@ -466,176 +425,115 @@ def all_repeats_together(fn, device, warmup=2, repeats=5):
 @bug("timing", "a clock that is not the device's")
 def another_clock(fn, device, warmup=2, repeats=5):
     """time.perf_counter: the wall's clock, where the device has its own."""
-    for _ in range(warmup):
-        fn()
-    seconds = []
-    for _ in range(repeats):
-        device.synchronize()
-        start = time.perf_counter()
-        fn()
-        device.synchronize()
-        seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds)
+    clock = SimpleNamespace(now=time.perf_counter, synchronize=device.synchronize)
+    return right.time_on_device(fn, clock, warmup, repeats)
 
 
-@bug("timing", "repeats that are all measured from one start")
-def one_start_for_all(fn, device, warmup=2, repeats=5):
-    """Starts the clock before the loop: each repeat carries all before it."""
-    for _ in range(warmup):
-        fn()
-    device.synchronize()
-    start, seconds = device.now(), []
-    for _ in range(repeats):
-        fn()
-        device.synchronize()
-        seconds.append(device.now() - start)
-    return statistics.median(seconds)
-
+patch(
+    "one_start_for_all",
+    "timing",
+    "repeats that are all measured from one start",
+    "Starts the clock before the loop: each repeat carries all before it.",
+    (WAIT + START, ""),
+    ("    seconds = []", "    device.synchronize()\n    start, seconds = device.now(), []"),
+)
 
 bug, patch = MUSEUM.section("time_on_device", check="warm_up_is_not_timed")
 
-
-@bug("timing", "a clock that starts while earlier work is still queued")
-def starts_while_busy(fn, device, warmup=2, repeats=5):
-    """No synchronize before the loop: the first repeat pays for the warm-up's queue."""
-    for _ in range(warmup):
-        fn()
-    seconds = []
-    for _ in range(repeats):
-        start = device.now()
-        fn()
-        device.synchronize()
-        seconds.append(device.now() - start)
-    return statistics.median(seconds)
-
-
-@bug("timing", "a wait that comes before the warm-up and not after it")
-def waits_before_the_warm_up(fn, device, warmup=2, repeats=5):
-    """Synchronizes first and warms up then."""
-    device.synchronize()
-    for _ in range(warmup):
-        fn()
-    seconds = []
-    for _ in range(repeats):
-        start = device.now()
-        fn()
-        device.synchronize()
-        seconds.append(device.now() - start)
-    return statistics.median(seconds)
-
-
-@bug("timing", "a clock that runs while old work is waited for")
-def clock_before_the_wait(fn, device, warmup=2, repeats=5):
-    """Reads the clock, then synchronizes, then calls."""
-    for _ in range(warmup):
-        fn()
-    seconds = []
-    for _ in range(repeats):
-        start = device.now()
-        device.synchronize()
-        fn()
-        device.synchronize()
-        seconds.append(device.now() - start)
-    return statistics.median(seconds)
-
-
-@bug("timing", "a result in which the warm-up calls count")
-def warm_up_counts(fn, device, warmup=2, repeats=5):
-    """One loop over warmup + repeats: compiling is measured."""
-    seconds = []
-    for _ in range(warmup + repeats):
-        device.synchronize()
-        start = device.now()
-        fn()
-        device.synchronize()
-        seconds.append(device.now() - start)
-    return statistics.median(seconds)
-
-
-@bug("timing", "a timer that never warms up")
-def no_warm_up(fn, device, warmup=2, repeats=5):
-    """Ignores warmup."""
-    seconds = []
-    for _ in range(repeats):
-        device.synchronize()
-        start = device.now()
-        fn()
-        device.synchronize()
-        seconds.append(device.now() - start)
-    return statistics.median(seconds)
-
-
-@bug("timing", "a timer that warms up once, whatever was asked")
-def always_one_warm_up(fn, device, warmup=2, repeats=5):
-    """Warms up once, whatever was asked."""
-    fn()
-    return no_warm_up(fn, device, 0, repeats)
-
-
-@bug("timing", "a timer that warms up once more than asked")
-def one_warm_up_more(fn, device, warmup=2, repeats=5):
-    """range(warmup + 1): a call that nobody asked for."""
-    for _ in range(warmup + 1):
-        fn()
-    return no_warm_up(fn, device, 0, repeats)
-
-
-@bug("timing", "a wait that is left out when there is no warm-up")
-def waits_only_after_a_warm_up(fn, device, warmup=2, repeats=5):
-    """synchronize stands in the warm-up's loop: with warmup=0 it never runs."""
-    for _ in range(warmup):
-        fn()
-        device.synchronize()
-    seconds = []
-    for _ in range(repeats):
-        start = device.now()
-        fn()
-        device.synchronize()
-        seconds.append(device.now() - start)
-    return statistics.median(seconds)
-
-
-def _times(fn, device, warmup, repeats):
-    for _ in range(warmup):
-        fn()
-    seconds = []
-    for _ in range(repeats):
-        device.synchronize()
-        start = device.now()
-        fn()
-        device.synchronize()
-        seconds.append(device.now() - start)
-    return seconds
-
+patch(
+    "starts_while_busy",
+    "timing",
+    "a clock that starts while earlier work is still queued",
+    "No synchronize before the loop: the first repeat pays for the warm-up's queue.",
+    (WAIT + START, START),
+)
+patch(
+    "waits_before_the_warm_up",
+    "timing",
+    "a wait that comes before the warm-up and not after it",
+    "Synchronizes first and warms up then.",
+    (WARM_UP, "    device.synchronize()\n" + WARM_UP),
+    (WAIT + START, START),
+)
+patch(
+    "clock_before_the_wait",
+    "timing",
+    "a clock that runs while old work is waited for",
+    "Reads the clock, then synchronizes, then calls.",
+    (WAIT + START, START + WAIT),
+)
+patch(
+    "warm_up_counts",
+    "timing",
+    "a result in which the warm-up calls count",
+    "One loop over warmup + repeats: compiling is measured.",
+    (WARM_UP, ""),
+    ("range(repeats)", "range(warmup + repeats)"),
+)
+patch(
+    "no_warm_up",
+    "timing",
+    "a timer that never warms up",
+    "Ignores warmup.",
+    (WARM_UP, ""),
+)
+patch(
+    "always_one_warm_up",
+    "timing",
+    "a timer that warms up once, whatever was asked",
+    "Warms up once, whatever was asked.",
+    (WARM_UP, "    fn()\n"),
+)
+patch(
+    "one_warm_up_more",
+    "timing",
+    "a timer that warms up once more than asked",
+    "range(warmup + 1): a call that nobody asked for.",
+    ("range(warmup)", "range(warmup + 1)"),
+)
+patch(
+    "waits_only_after_a_warm_up",
+    "timing",
+    "a wait that is left out when there is no warm-up",
+    "synchronize stands in the warm-up's loop: with warmup=0 it never runs.",
+    (WARM_UP, WARM_UP + "        device.synchronize()\n"),
+    (WAIT + START, START),
+)
 
 bug, patch = MUSEUM.section("time_on_device", check="one_slow_repeat_changes_nothing")
 
-
-@bug("timing", "a mean in the place of a median")
-def takes_the_mean(fn, device, warmup=2, repeats=5):
-    """One disturbed call drags the mean along."""
-    return statistics.mean(_times(fn, device, warmup, repeats))
-
-
-@bug("timing", "the shortest of all repeats")
-def takes_the_best(fn, device, warmup=2, repeats=5):
-    """The luckiest call."""
-    return min(_times(fn, device, warmup, repeats))
-
-
-@bug("timing", "the longest of all repeats")
-def takes_the_worst(fn, device, warmup=2, repeats=5):
-    """The unluckiest call."""
-    return max(_times(fn, device, warmup, repeats))
-
-
-@bug("timing", "the time of the last repeat alone")
-def takes_the_last(fn, device, warmup=2, repeats=5):
-    """Overwrites the time in each turn of the loop."""
-    return _times(fn, device, warmup, repeats)[-1]
-
-
-@bug("timing", "the middle of a list that nobody sorted")
-def middle_of_an_unsorted_list(fn, device, warmup=2, repeats=5):
-    """Takes the middle of the list without sorting it."""
-    return _times(fn, device, warmup, repeats)[repeats // 2]
+patch(
+    "takes_the_mean",
+    "timing",
+    "a mean in the place of a median",
+    "One disturbed call drags the mean along.",
+    ("statistics.median", "statistics.mean"),
+)
+patch(
+    "takes_the_best",
+    "timing",
+    "the shortest of all repeats",
+    "The luckiest call.",
+    ("statistics.median", "min"),
+)
+patch(
+    "takes_the_worst",
+    "timing",
+    "the longest of all repeats",
+    "The unluckiest call.",
+    ("statistics.median", "max"),
+)
+patch(
+    "takes_the_last",
+    "timing",
+    "the time of the last repeat alone",
+    "Overwrites the time in each turn of the loop.",
+    ("statistics.median(seconds)", "seconds[-1]"),
+)
+patch(
+    "middle_of_an_unsorted_list",
+    "timing",
+    "the middle of a list that nobody sorted",
+    "Takes the middle of the list without sorting it.",
+    ("statistics.median(seconds)", "seconds[repeats // 2]"),
+)

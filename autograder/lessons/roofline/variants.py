@@ -17,15 +17,13 @@ from course.minigpt.kv_cache import kv_cache_bytes
 from course.minigpt.roofline import attainable, attention_flops
 
 
-def attention_token_by_token(config, n_new: int, n_past: int, batch: int = 1) -> int:
+def attention_token_by_token(config, n_new, n_past, batch=1):
     looks = sum(n_past + own + 1 for own in range(n_new))
     flops_of_a_look = 2 * config.head_dim + 2 * config.head_dim
     return flops_of_a_look * config.n_heads * config.n_layers * batch * looks
 
 
-def cost_in_one_formula(
-    config, n_new: int, n_past: int, batch: int = 1, bytes_per_element: int = 2
-) -> Cost:
+def cost_in_one_formula(config, n_new, n_past, batch=1, bytes_per_element=2):
     """By the closed formula for all parameters."""
     L, C, f, V = config.n_layers, config.d_model, config.d_ff, config.vocab_size
     GD = config.n_kv_heads * config.head_dim
@@ -44,19 +42,19 @@ def cost_in_one_formula(
     )
 
 
-def attainable_by_branches(intensity: float, machine) -> float:
+def attainable_by_branches(intensity, machine):
     if intensity >= machine.balance:
         return machine.flops_per_second
     return machine.bytes_per_second * intensity
 
 
-def bound_by_time(cost: Cost, machine) -> str:
+def bound_by_time(cost, machine):
     moving = cost.bytes / machine.bytes_per_second
     return "compute" if cost.flops / machine.flops_per_second > moving else "memory"
 
 
-def timer_that_waits_often(fn, device, warmup: int = 2, repeats: int = 5) -> float:
-    def waited() -> float:
+def timer_that_waits_often(fn, device, warmup=2, repeats=5):
+    def waited():
         device.synchronize()
         return device.now()
 
@@ -71,9 +69,7 @@ def timer_that_waits_often(fn, device, warmup: int = 2, repeats: int = 5) -> flo
     return float(np.median(times))
 
 
-def cost_product_by_product(
-    config, n_new: int, n_past: int, batch: int = 1, bytes_per_element: int = 2
-) -> Cost:
+def cost_product_by_product(config, n_new, n_past, batch=1, bytes_per_element=2):
     """A list of all products, each as (rows, in, out), layer after layer."""
     C, D = config.d_model, config.head_dim
     outs = {"q": config.n_heads * D, "k": config.n_kv_heads * D, "v": config.n_kv_heads * D}
@@ -98,17 +94,17 @@ def cost_product_by_product(
     )
 
 
-def attainable_by_time(intensity: float, machine) -> float:
+def attainable_by_time(intensity, machine):
     seconds_a_byte = max(1 / machine.bytes_per_second, intensity / machine.flops_per_second)
     return intensity / seconds_a_byte
 
 
-def bound_by_the_roof(cost: Cost, machine) -> str:
+def bound_by_the_roof(cost, machine):
     slope = cost.intensity * machine.bytes_per_second
     return "memory" if math.isclose(attainable(cost.intensity, machine), slope) else "compute"
 
 
-def timer_that_waits_once_between(fn, device, warmup: int = 2, repeats: int = 5) -> float:
+def timer_that_waits_once_between(fn, device, warmup=2, repeats=5):
     """One wait ends a repeat and begins the next."""
     for _ in range(warmup):
         fn()
@@ -122,14 +118,12 @@ def timer_that_waits_once_between(fn, device, warmup: int = 2, repeats: int = 5)
     return times[len(times) // 2]
 
 
-def attention_on_average(config, n_new: int, n_past: int, batch: int = 1) -> float:
+def attention_on_average(config, n_new, n_past, batch=1):
     average = n_past + (n_new + 1) / 2
     return 4.0 * batch * config.n_layers * config.d_model * n_new * average
 
 
-def cost_with_attention_inside(
-    config, n_new: int, n_past: int, batch: int = 1, bytes_per_element: int = 2
-) -> Cost:
+def cost_with_attention_inside(config, n_new, n_past, batch=1, bytes_per_element=2):
     """Calls nothing, and counts in floats."""
     L, C, f, V = config.n_layers, config.d_model, config.d_ff, config.vocab_size
     kv = float(config.n_kv_heads * config.head_dim)
@@ -148,16 +142,16 @@ def cost_with_attention_inside(
     )
 
 
-def attainable_as_a_share(intensity: float, machine) -> float:
+def attainable_as_a_share(intensity, machine):
     return machine.flops_per_second * min(1.0, intensity / machine.balance)
 
 
-def bound_by_an_index(cost: Cost, machine) -> str:
+def bound_by_an_index(cost, machine):
     parts = cost.weight_bytes + cost.kv_read_bytes + cost.kv_written_bytes + cost.activation_bytes
     return ("memory", "compute")[bool(cost.flops / parts >= machine.balance)]
 
 
-def timer_of_all_calls(fn, device, warmup: int = 2, repeats: int = 5) -> float:
+def timer_of_all_calls(fn, device, warmup=2, repeats=5):
     """Times the warm-up as well, and throws it away."""
     device.synchronize()
     times = []
@@ -169,24 +163,22 @@ def timer_of_all_calls(fn, device, warmup: int = 2, repeats: int = 5) -> float:
     return statistics.median(times[warmup:])
 
 
-def cost_as_a_record(
-    config, n_new: int, n_past: int, batch: int = 1, bytes_per_element: int = 2
-) -> SimpleNamespace:
+def cost_as_a_record(config, n_new, n_past, batch=1, bytes_per_element=2):
     """Any object with the five fields."""
     cost = cost_product_by_product(config, n_new, n_past, batch, bytes_per_element)
     return SimpleNamespace(**dataclasses.asdict(cost))
 
 
-def attainable_in_numpy(intensity: float, machine) -> np.floating:
+def attainable_in_numpy(intensity, machine):
     return np.minimum(machine.flops_per_second, np.float64(intensity) * machine.bytes_per_second)
 
 
-def bound_in_numpy(cost: Cost, machine) -> str:
+def bound_in_numpy(cost, machine):
     times = [cost.bytes / machine.bytes_per_second, cost.flops / machine.flops_per_second]
     return np.array(["memory", "compute"])[np.argmax(times)]
 
 
-def timer_in_torch(fn, device, warmup: int = 2, repeats: int = 5) -> float:
+def timer_in_torch(fn, device, warmup=2, repeats=5):
     times = []
     for call in range(warmup + repeats):
         device.synchronize()
@@ -198,12 +190,12 @@ def timer_in_torch(fn, device, warmup: int = 2, repeats: int = 5) -> float:
     return torch.tensor(times).median().item()
 
 
-def attention_by_a_mask(config, n_new: int, n_past: int, batch: int = 1) -> int:
+def attention_by_a_mask(config, n_new, n_past, batch=1):
     mask = torch.ones(n_new, n_past + n_new).tril(diagonal=n_past)
     return int(mask.sum()) * 4 * config.d_model * config.n_layers * batch
 
 
-def attention_as_an_array(config, n_new: int, n_past: int, batch: int = 1):
+def attention_as_an_array(config, n_new, n_past, batch=1):
     visible = np.arange(n_past + 1, n_past + n_new + 1)
     return 4 * batch * config.n_layers * config.d_model * visible.sum()
 
