@@ -12,6 +12,10 @@ COMMANDS = {
         "build notebooks and modules whose lesson text changed",
     ),
     "doctor": ("autograder.sandbox.doctor", "try every barrier of the sandbox on this machine"),
+    "mutants": (
+        "autograder.authoring.mutants",
+        "find wrong answers that no hidden check catches",
+    ),
     "museum": ("autograder.diagnosis.museum_page", "write which check catches which known mistake"),
 }
 """Each command's module, which has a `main(arguments)` that returns the exit code, and its purpose."""

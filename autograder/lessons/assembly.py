@@ -12,7 +12,7 @@ import ast
 import inspect
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -31,8 +31,13 @@ def assemble(lesson: str, answer: Answer) -> dict[str, Any]:
         lesson: the module's name, such as "kv_cache".
         answer: what differs from the reference, by name; {} for the solved notebook.
     """
+    return run_cells(lesson, answer_cells(lesson, answer))
+
+
+def run_cells(lesson: str, sources: Iterable[str]) -> dict[str, Any]:
+    """The names of a notebook of that lesson whose answer cells are these."""
     names: dict[str, Any] = {"__name__": "__main__"}
-    for number, source in enumerate(answer_cells(lesson, answer)):
+    for number, source in enumerate(sources):
         exec(_compiled(source, f"<{lesson}, answer cell {number}>"), names)
     return names
 
