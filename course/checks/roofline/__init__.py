@@ -1,7 +1,4 @@
-"""The visible checks of lesson 05. Their truth is a model that is weighed, and a clock that is known.
-
-The makers (`make_…`) are shared with the hidden checks, which bring another truth.
-"""
+"""The visible checks of lesson 05: bills, roofs, and a timer on a fake device."""
 
 from course.checks.roofline.counting import (
     activations_go_in_and_out,

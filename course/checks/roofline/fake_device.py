@@ -1,4 +1,4 @@
-"""A device that only pretends, with a clock of its own: what a timer reads on it is known exactly.
+"""A fake device with a clock of its own: what a timer should read on it is known exactly.
 
 Like a GPU it is asynchronous. To queue work takes the caller a moment; the work itself is done later,
 while the caller goes on; `synchronize` lets the caller wait until all of it is finished.
@@ -32,7 +32,7 @@ class FakeDevice:
         self._clock, self._busy_until = start, start + queued_before
 
     def now(self) -> float:
-        """What the clock shows, in seconds."""
+        """Read the clock, in seconds."""
         return self._clock
 
     def synchronize(self) -> None:
@@ -40,7 +40,7 @@ class FakeDevice:
         self._clock = max(self._clock, self._busy_until)
 
     def launch(self) -> None:
-        """Queue the next piece of work: what a lesson's function does when it is called."""
+        """Queue the next piece of work. This is the `fn` that a timer is given."""
         work = self._works[min(self.calls, len(self._works) - 1)]
         self.calls += 1
         self._clock += self._queueing

@@ -17,12 +17,12 @@ Attainable = Callable[[float, dict[str, Any]], float]
 """FLOP/s at an intensity, on a machine given as a dict of its fields."""
 Bound = Callable[[dict[str, int], dict[str, Any]], str]
 """The name of the lower roof, for a cost given as a dict of its fields."""
-TOLERANCE = 1e-6
-"""Of the right rate: rounding of a few float64 operations, or of one float32."""
+ROUNDING = 1e-6
+"""Of the right rate: what a few float64 operations, or one of float32, may be off by."""
 
 
 def draw_machine(rng: np.random.Generator) -> dict[str, Any]:
-    """A machine of 2 to 400 FLOP/byte."""
+    """Draw a machine of 2 to 400 FLOP/byte."""
     bytes_per_second = float(rng.uniform(10, 3000)) * 1e9
     balance = float(np.exp(rng.uniform(np.log(2), np.log(400))))
     return {
@@ -33,7 +33,7 @@ def draw_machine(rng: np.random.Generator) -> dict[str, Any]:
 
 
 def balance_of(machine: dict[str, Any]) -> float:
-    """FLOP/byte at the ridge."""
+    """Divide FLOP/s by bytes/s: where the ridge lies."""
     return machine["flops_per_second"] / machine["bytes_per_second"]
 
 
@@ -41,7 +41,7 @@ def balance_of(machine: dict[str, Any]) -> float:
 
 
 def draw_intensities(seed: int) -> Challenge:
-    """Machines, each with intensities left of its ridge, near it on both sides, and right of it."""
+    """Draw machines, each with intensities left of its ridge, near it on both sides, and right of it."""
     rng = np.random.default_rng(seed)
     drawn = []
     for _ in range(3):
@@ -64,50 +64,69 @@ def probe_attainable(student: SimpleNamespace, challenge: Challenge) -> Evidence
     }
 
 
-def make_attainable(truth: Attainable) -> Check:
-    """`attainable(intensity, machine)` on both sides of the ridge."""
-
-    def verdict(challenge: Challenge, evidence: Evidence) -> Verdict:
-        for case, rates in zip(challenge["cases"], evidence["rates"], strict=True):
-            machine = case["machine"]
-            for intensity, got in zip(case["intensities"], rates, strict=True):
-                right = truth(intensity, machine)
-                told = (
-                    f"A machine of {machine['flops_per_second']:.4g} FLOP/s and "
-                    f"{machine['bytes_per_second']:.4g} bytes/s, work of {intensity:.4g} FLOP/byte"
-                )
-                if isinstance(got, str):
-                    return failed(f"{told}: attainable gave {got}; wanted is one number. Which?")
-                if not abs(got - right) <= TOLERANCE * right:
-                    question = ask_about_the_roof(intensity, machine, got)
-                    return failed(f"{told}: {got:.4g}; it can reach {right:.4g}. {question}")
-        return passed(
-            "Under the slope where bytes are short, under the flat roof where they are not."
-        )
-
-    return Check("roof_has_two_parts", ("attainable",), draw_intensities, probe_attainable, verdict)
+def judge_attainable(
+    challenge: Challenge, evidence: Evidence, truth: Attainable, tolerance: float
+) -> Verdict:
+    for case, rates in zip(challenge["cases"], evidence["rates"], strict=True):
+        machine = case["machine"]
+        for intensity, got in zip(case["intensities"], rates, strict=True):
+            right = truth(intensity, machine)
+            given = (
+                f"A machine of {machine['flops_per_second']:.4g} FLOP/s and "
+                f"{machine['bytes_per_second']:.4g} bytes/s, work of {intensity:.4g} FLOP/byte"
+            )
+            if isinstance(got, str):
+                return failed(f"{given}: attainable gave {got}; wanted is one number. Which?")
+            if not abs(got - right) <= tolerance * right:
+                question = ask_about_the_roof(intensity, machine, got)
+                return failed(f"{given}: {got:.4g}; it can reach {right:.4g}. {question}")
+    return passed("Under the slope where bytes are short, under the flat roof where they are not.")
 
 
 def ask_about_the_roof(intensity: float, machine: dict[str, Any], got: float) -> str:
-    """The question of a failure, by what the number looks like."""
+    """Choose a question by what the number looks like."""
     peak, slope = machine["flops_per_second"], machine["bytes_per_second"] * intensity
-    if abs(got - max(peak, slope)) <= TOLERANCE * max(peak, slope):
+    if abs(got - max(peak, slope)) <= ROUNDING * max(peak, slope):
         if peak < slope:
             return "Can it calculate faster than it calculates when nothing keeps it waiting?"
         return f"How many FLOPs do the bytes of one second bring, at {intensity:.4g} for each byte?"
-    if abs(got - machine["bytes_per_second"]) <= TOLERANCE * machine["bytes_per_second"]:
+    if abs(got - machine["bytes_per_second"]) <= ROUNDING * machine["bytes_per_second"]:
         return "Are these FLOPs a second, or bytes?"
     if got < min(peak, slope):
         return "Must a machine stop reading while it calculates?"
     return "What can it calculate in a second, and what can it be given to calculate?"
 
 
+def lower_roof(intensity: float, machine: dict[str, Any]) -> float:
+    """Turn the seconds for one byte and its FLOPs, whichever takes longer, into a rate."""
+    to_move = 1 / machine["bytes_per_second"]
+    to_calculate = intensity / machine["flops_per_second"]
+    return intensity / max(to_move, to_calculate)
+
+
+roof_has_two_parts = Check(
+    "roof_has_two_parts",
+    ("attainable",),
+    draw_intensities,
+    probe_attainable,
+    judge_attainable,
+    evidence=lambda challenge: {
+        "rates": [[(int, float, str)] * len(case["intensities"]) for case in challenge["cases"]]
+    },
+    truth=lower_roof,
+    tolerance=ROUNDING,
+)
+
+
 # --- bound_by ------------------------------------------------------------------------------------
 
 
 def draw_costs(seed: int) -> Challenge:
-    """Costs left and right of a machine's ridge. In some the weights alone lie right of it, and the
-    cache, or the activations, pull the whole to the left."""
+    """Draw costs left and right of a machine's ridge.
+
+    In some the weights alone lie right of it, and the cache, or the activations, pull the whole to
+    the left.
+    """
     rng = np.random.default_rng(seed)
     drawn = []
     for heavy, side in (
@@ -135,46 +154,32 @@ def probe_bound(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {"answers": answers}
 
 
-def make_bound(truth: Bound) -> Check:
-    """`bound_by(cost, machine)`: "memory" or "compute"."""
-
-    def verdict(challenge: Challenge, evidence: Evidence) -> Verdict:
-        for case, got in zip(challenge["cases"], evidence["answers"], strict=True):
-            cost, machine = case["cost"], case["machine"]
-            moved = sum(cost.values()) - cost["flops"]
-            right = truth(cost, machine)
-            told = (
-                f"{cost['flops']:,} FLOPs and {moved:,} bytes "
-                f"({', '.join(f'{name} {n:,}' for name, n in cost.items() if name != 'flops')}) on a "
-                f"machine of {balance_of(machine):.4g} FLOP/byte"
+def judge_bound(challenge: Challenge, evidence: Evidence, truth: Bound) -> Verdict:
+    for case, got in zip(challenge["cases"], evidence["answers"], strict=True):
+        cost, machine = case["cost"], case["machine"]
+        parts = {name: n for name, n in cost.items() if name != "flops"}
+        moved, right = sum(parts.values()), truth(cost, machine)
+        given = (
+            f"{cost['flops']:,} FLOPs and {moved:,} bytes "
+            f"({', '.join(f'{name} {n:,}' for name, n in parts.items())}) on a "
+            f"machine of {balance_of(machine):.4g} FLOP/byte"
+        )
+        if got not in ("memory", "compute"):
+            return failed(
+                f'{given}: bound_by gave {got!r}; wanted is "memory" or "compute". Which of the '
+                f"two words do you return?"
             )
-            if got not in ("memory", "compute"):
-                return failed(
-                    f'{told}: bound_by gave {got!r}; wanted is "memory" or "compute". Which of the '
-                    f"two words do you return?"
-                )
-            if got != right:
-                both = (
-                    f"calculating takes {cost['flops'] / machine['flops_per_second']:.3g} s, moving "
-                    f"the bytes {moved / machine['bytes_per_second']:.3g} s"
-                )
-                return failed(
-                    f"{told}: you say {got!r}, but {both}. Which of the two is waited for?"
-                )
-        return passed("What takes longer is what is waited for.")
-
-    return Check("bound_is_the_lower_roof", ("bound_by",), draw_costs, probe_bound, verdict)
-
-
-def lower_roof(intensity: float, machine: dict[str, Any]) -> float:
-    """Seconds for one byte and its FLOPs, whichever takes longer, turned into a rate."""
-    to_move = 1 / machine["bytes_per_second"]
-    to_calculate = intensity / machine["flops_per_second"]
-    return intensity / max(to_move, to_calculate)
+        if got != right:
+            both = (
+                f"calculating takes {cost['flops'] / machine['flops_per_second']:.3g} s, moving "
+                f"the bytes {moved / machine['bytes_per_second']:.3g} s"
+            )
+            return failed(f"{given}: you say {got!r}, but {both}. Which of the two is waited for?")
+    return passed("What takes longer is what is waited for.")
 
 
 def slower_part(cost: dict[str, int], machine: dict[str, Any]) -> str:
-    """Which takes longer: to move the bytes, or to calculate."""
+    """Name what takes longer: to move the bytes, or to calculate."""
     flops = cost["flops"]
     seconds = {
         "memory": (sum(cost.values()) - flops) / machine["bytes_per_second"],
@@ -183,5 +188,12 @@ def slower_part(cost: dict[str, int], machine: dict[str, Any]) -> str:
     return max(seconds, key=seconds.get)
 
 
-roof_has_two_parts = make_attainable(lower_roof)
-bound_is_the_lower_roof = make_bound(slower_part)
+bound_is_the_lower_roof = Check(
+    "bound_is_the_lower_roof",
+    ("bound_by",),
+    draw_costs,
+    probe_bound,
+    judge_bound,
+    evidence=lambda challenge: {"answers": [str] * len(challenge["cases"])},
+    truth=slower_part,
+)

@@ -1,4 +1,4 @@
-"""A timer on devices that only pretend: what it must read is known, so no stopwatch decides."""
+"""A timer is asked on fake devices, for which the right reading is known: no stopwatch decides."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from course.checks.check import Challenge, Check, Evidence, Verdict, failed, pas
 from course.checks.counts import plain
 from course.checks.roofline.fake_device import FakeDevice
 
-NEEDS = ("time_on_device",)
-TOLERANCE = 1e-3
-"""Of the right number of seconds. The clock is exact; the mildest mistake of the museum is off by
-more than a hundredth (tests/test_margins_of_timers.py)."""
+READING = 1e-3
+"""Of the right number of seconds: how far a reading may be off. The clock is exact; the mildest
+mistake of the museum is off by more than a hundredth (tests/test_margins_of_timers.py)."""
 
 Median = Callable[[list[float]], float]
 
@@ -24,24 +23,27 @@ Median = Callable[[list[float]], float]
 
 
 def draw_even_work(seed: int) -> Challenge:
-    """Every call queues the same work, on a device whose clock has run for months: nothing matters but
-    when, and how precisely, the clock is read."""
+    """Draw devices on which every call queues the same work, and whose clock has run for months: what
+    matters is when, and how precisely, it is read."""
     rng = np.random.default_rng(seed)
     drawn = []
     for warmup, repeats in ((0, 1), (1, 3), (2, 5)):
         work = float(rng.uniform(1, 3))
         drawn.append(
             {
-                **{"warmup": warmup, "repeats": repeats},
-                **{"works": [work], "queueing": work * float(rng.uniform(0.1, 0.3))},
-                **{"queued_before": 0.0, "start": float(rng.uniform(1e7, 2e7))},
+                "warmup": warmup,
+                "repeats": repeats,
+                "works": [work],
+                "queueing": work * float(rng.uniform(0.1, 0.3)),
+                "queued_before": 0.0,
+                "start": float(rng.uniform(1e7, 2e7)),
             }
         )
     return {"cases": drawn}
 
 
 def draw_slow_start(seed: int) -> Challenge:
-    """A device that is busy already, or calls of which the first are slow."""
+    """Draw a device that is busy already, and calls of which the first are slow."""
     rng = np.random.default_rng(seed)
     drawn = []
     for warmup, repeats in ((0, 1), (1, 1), (3, 1), (4, 3)):
@@ -49,16 +51,19 @@ def draw_slow_start(seed: int) -> Challenge:
         slow = (work * rng.uniform(10, 30, warmup)).tolist()
         drawn.append(
             {
-                **{"warmup": warmup, "repeats": repeats},
-                **{"works": [*slow, work], "queueing": work * float(rng.uniform(0.1, 0.3))},
-                **{"queued_before": 0.0 if warmup else 12 * work, "start": 0.0},
+                "warmup": warmup,
+                "repeats": repeats,
+                "works": [*slow, work],
+                "queueing": work * float(rng.uniform(0.1, 0.3)),
+                "queued_before": 0.0 if warmup else 12 * work,
+                "start": 0.0,
             }
         )
     return {"cases": drawn}
 
 
 def draw_outlier(seed: int) -> Challenge:
-    """Repeats that differ by a little, and one that something else got in the way of."""
+    """Draw repeats that differ by a little, one of which was disturbed."""
     rng = np.random.default_rng(seed)
     drawn = []
     for repeats in (5, 7):
@@ -70,9 +75,12 @@ def draw_outlier(seed: int) -> Challenge:
             works = rng.permutation(works)
         drawn.append(
             {
-                **{"warmup": 0, "repeats": repeats, "works": works.tolist()},
-                **{"queueing": base * float(rng.uniform(0.02, 0.05))},
-                **{"queued_before": 0.0, "start": 0.0},
+                "warmup": 0,
+                "repeats": repeats,
+                "works": works.tolist(),
+                "queueing": base * float(rng.uniform(0.02, 0.05)),
+                "queued_before": 0.0,
+                "start": 0.0,
             }
         )
     return {"cases": drawn}
@@ -95,47 +103,55 @@ def probe_timer(student: SimpleNamespace, challenge: Challenge) -> Evidence:
 
 
 def measured_works(case: dict[str, Any]) -> list[float]:
-    """Seconds of work of each call that is to be measured."""
+    """List the seconds of work of each call that counts."""
     works, warmup = case["works"], case["warmup"]
     calls = range(warmup, warmup + case["repeats"])
     return [works[min(call, len(works) - 1)] for call in calls]
 
 
-def make_timer(
-    name: str,
-    draw: Callable[[int], Challenge],
+def wrong_reading(
+    challenge: Challenge,
+    evidence: Evidence,
     median: Median,
+    tolerance: float,
     ask: Callable[[dict[str, Any], float, float], str],
-    praise: str,
-) -> Check:
-    """A check of `time_on_device` on the devices that `draw` draws."""
+) -> str | None:
+    """Tell the first case in which a timer calls too often or reads another time; None for none."""
+    for case, seen in zip(challenge["cases"], evidence["readings"], strict=True):
+        warmup, repeats, got = case["warmup"], case["repeats"], seen["seconds"]
+        asked = f"warmup={warmup}, repeats={repeats}"
+        if isinstance(got, str):
+            return f"{asked}: the timer gave {got}; wanted are seconds. What do you return?"
+        if seen["calls"] != warmup + repeats:
+            return (
+                f"{asked}: fn was called {seen['calls']} times; wanted is {warmup + repeats}. "
+                f"How often before the clock, and how often beside it?"
+            )
+        right = right_seconds(case, median)
+        if not abs(got - right) <= tolerance * right:
+            return (
+                f"{asked}, on a pretended device: {describe(case)} Your timer says {got:.4g} s; "
+                f"right is {right:.4g} s. {ask_about_the_clock(case, got) or ask(case, got, right)}"
+            )
+    return None
 
-    def verdict(challenge: Challenge, evidence: Evidence) -> Verdict:
-        for case, seen in zip(challenge["cases"], evidence["readings"], strict=True):
-            warmup, repeats, got = case["warmup"], case["repeats"], seen["seconds"]
-            told = f"warmup={warmup}, repeats={repeats}"
-            if isinstance(got, str):
-                return failed(
-                    f"{told}: the timer gave {got}; wanted are seconds. What do you return?"
-                )
-            if seen["calls"] != warmup + repeats:
-                return failed(
-                    f"{told}: fn was called {seen['calls']} times; wanted is {warmup + repeats}. "
-                    f"How often before the clock, and how often beside it?"
-                )
-            right = median(measured_works(case)) + case["queueing"]
-            if not abs(got - right) <= TOLERANCE * right:
-                return failed(
-                    f"{told}, on a pretended device: {describe(case)} Your timer says {got:.4g} s; "
-                    f"right is {right:.4g} s. {ask_about_the_clock(case, got) or ask(case, got, right)}"
-                )
-        return passed(praise)
 
-    return Check(name, NEEDS, draw, probe_timer, verdict)
+def right_seconds(case: dict[str, Any], median: Median) -> float:
+    """Add up what a timer should read: queueing, and the work of the middle repeat."""
+    return median(measured_works(case)) + case["queueing"]
+
+
+def middle(seconds: list[float]) -> float:
+    """Find the middle one of an odd number of times by taking the outermost pairs away."""
+    left = list(seconds)
+    while len(left) > 1:
+        left.remove(max(left))
+        left.remove(min(left))
+    return left[0]
 
 
 def describe(case: dict[str, Any]) -> str:
-    """What the device does, in seconds."""
+    """Tell what the device does, in seconds."""
     text = f"to queue a call takes {case['queueing']:.3g} s, and its work then takes "
     works, warmup = case["works"], case["warmup"]
     if len(works) == 1:
@@ -153,7 +169,7 @@ def describe(case: dict[str, Any]) -> str:
 
 
 def ask_about_the_clock(case: dict[str, Any], got: float) -> str:
-    """A question about how the clock is read at all; "" when that looks right."""
+    """Ask how the clock is read at all; "" when that looks right."""
     if abs(got - case["queueing"]) < 0.01 * case["queueing"]:
         return "When fn returns, is its work done, or has it only been queued?"
     if got <= 0.5 * case["queueing"]:
@@ -193,48 +209,55 @@ def ask_about_the_median(case: dict[str, Any], got: float, right: float) -> str:
     return "Which one stands in the middle, when they stand in order?"
 
 
-def make_waiting(median: Median) -> Check:
-    """Equal work: the clock is read when the work is done, and for each call anew."""
-    return make_timer(
-        "clock_waits_for_the_work",
-        draw_even_work,
-        median,
-        ask_about_waiting,
-        "The clock stops when the work is done, for each call on its own.",
+# --- the checks ----------------------------------------------------------------------------------
+
+
+def judge_waiting(
+    challenge: Challenge, evidence: Evidence, truth: Median, tolerance: float
+) -> Verdict:
+    if wrong := wrong_reading(challenge, evidence, truth, tolerance, ask_about_waiting):
+        return failed(wrong)
+    return passed("The clock stops when the work is done, for each call on its own.")
+
+
+def judge_warming_up(
+    challenge: Challenge, evidence: Evidence, truth: Median, tolerance: float
+) -> Verdict:
+    if wrong := wrong_reading(challenge, evidence, truth, tolerance, ask_about_warming_up):
+        return failed(wrong)
+    return passed("Whatever was queued before is finished when the clock starts.")
+
+
+def judge_outlier(
+    challenge: Challenge, evidence: Evidence, truth: Median, tolerance: float
+) -> Verdict:
+    if wrong := wrong_reading(challenge, evidence, truth, tolerance, ask_about_the_median):
+        return failed(wrong)
+    return passed("One disturbed repeat hardly moves the result.")
+
+
+def form_of_readings(challenge: Challenge) -> Any:
+    reading = {"seconds": (int, float, str), "calls": int}
+    return {"readings": [reading] * len(challenge["cases"])}
+
+
+def timer_check(
+    name: str, draw: Callable[[int], Challenge], verdict: Callable[..., Verdict]
+) -> Check:
+    return Check(
+        name,
+        ("time_on_device",),
+        draw,
+        probe_timer,
+        verdict,
+        evidence=form_of_readings,
+        truth=middle,
+        tolerance=READING,
     )
 
 
-def make_warming_up(median: Median) -> Check:
-    """Slow first calls and a busy device: nothing of it is in the result."""
-    return make_timer(
-        "warm_up_is_not_timed",
-        draw_slow_start,
-        median,
-        ask_about_warming_up,
-        "Whatever was queued before is finished when the clock starts.",
-    )
-
-
-def make_outlier(median: Median) -> Check:
-    """One disturbed repeat: the result is that of the others."""
-    return make_timer(
-        "one_slow_repeat_changes_nothing",
-        draw_outlier,
-        median,
-        ask_about_the_median,
-        "One disturbed repeat hardly moves the result.",
-    )
-
-
-def middle(seconds: list[float]) -> float:
-    """The middle one of an odd number of times, found by taking away the outermost pairs."""
-    left = list(seconds)
-    while len(left) > 1:
-        left.remove(max(left))
-        left.remove(min(left))
-    return left[0]
-
-
-clock_waits_for_the_work = make_waiting(middle)
-warm_up_is_not_timed = make_warming_up(middle)
-one_slow_repeat_changes_nothing = make_outlier(middle)
+clock_waits_for_the_work = timer_check("clock_waits_for_the_work", draw_even_work, judge_waiting)
+warm_up_is_not_timed = timer_check("warm_up_is_not_timed", draw_slow_start, judge_warming_up)
+one_slow_repeat_changes_nothing = timer_check(
+    "one_slow_repeat_changes_nothing", draw_outlier, judge_outlier
+)
