@@ -16,6 +16,7 @@ COMMANDS = {
         "autograder.authoring.mutants",
         "find wrong answers that no hidden check catches",
     ),
+    "new": ("autograder.authoring.new", "lay out a new lesson with all its files"),
     "museum": ("autograder.diagnosis.museum_page", "write which check catches which known mistake"),
 }
 """Each command's module, which has a `main(arguments)` that returns the exit code, and its purpose."""

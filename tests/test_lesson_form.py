@@ -1,38 +1,15 @@
 """What every lesson has in common: its size, how it opens and ends, what it asks for."""
 
 import ast
+import importlib
 import re
 
 import pytest
 
 from autograder.authoring.source import Lesson, headings
+from course.checks.check import checks_in
 from lessons import COURSE, FOLDERS
 
-# What students write, lesson by lesson.
-ASKED = {
-    "00-start": {"matmul_flops", "matmul_bytes"},
-    "01-mini-gpt": {
-        *("split_heads", "merge_heads", "causal_attention"),
-        *("attention_layer", "greedy_next", "sample_next"),
-    },
-    "02-naive-decode": {"generate_naive", "kv_rows_naive", "kv_rows_needed", "attention_visits"},
-    "03-kv-cache": {
-        *("KVCache", "causal_mask", "attention_layer_cached"),
-        *("forward_cached", "generate_cached", "kv_cache_bytes"),
-    },
-    "04-prefill-and-decode": {
-        *("prefill", "stream", "latency_metrics"),
-        *("pad_prompts", "ragged_mask", "ragged_positions"),
-    },
-    "05-roofline": {
-        *("attention_flops", "phase_cost", "attainable", "bound_by", "time_on_device"),
-    },
-    "06-gqa": {"repeat_kv", "grouped_attention", "mean_pool_kv_heads", "max_batch_that_fits"},
-    "07-quantized-cache": {
-        *("quantize", "dequantize", "pack_int4", "unpack_int4"),
-        *("QuantizedKVCache", "quantized_cache_bytes"),
-    },
-}
 MOST_WORDS, CELLS = 1500, range(25, 46)
 
 
@@ -47,6 +24,7 @@ def markdown(lesson: Lesson) -> list[str]:
 
 def words(text: str) -> list[str]:
     """What is read: no tags, no addresses, no table rules, no formula's punctuation."""
+    text = re.sub(r"\{\{([^={}]+)=[^{}]*\}\}", r"\1", text)
     text = re.sub(r"<[^>]+>|\]\([^)]*\)|\{\{\w+\}\}", " ", text)
     return [word for word in text.split() if re.search(r"\w", word)]
 
@@ -71,11 +49,12 @@ def test_it_has_one_title(lesson):
     assert len([heading for cell in lesson.cells for heading in headings(cell)]) == 1
 
 
-def test_it_asks_for_what_the_course_promises(lesson):
+def test_its_checks_ask_for_all_that_students_write_and_for_nothing_else(lesson):
     answers = [ast.parse(cell.source).body for cell in lesson.cells if cell.solution]
     kinds = ast.FunctionDef | ast.ClassDef
     names = {node.name for body in answers for node in body if isinstance(node, kinds)}
-    assert names == ASKED[lesson.folder]
+    checks = checks_in(importlib.import_module(f"course.checks.{lesson.module}")).values()
+    assert names == {name for check in checks for name in check.needs}
 
 
 def test_it_opens_with_the_time_it_takes_and_a_question_to_predict(lesson):

@@ -1,6 +1,5 @@
 """Every built file is what its lesson's text says: the tests build again, in memory."""
 
-import re
 import shutil
 from pathlib import Path
 
@@ -9,11 +8,12 @@ import pytest
 
 from autograder.authoring.build import write_atomically
 from autograder.authoring.export import module_text
-from autograder.authoring.notebook import badge, to_text, without_execution, write_notebook
+from autograder.authoring.notebook import to_text, without_execution, write_notebook
 from autograder.authoring.picture import readme_picture
+from autograder.authoring.readme import with_lesson_table
 from autograder.authoring.release import student_notebook
-from autograder.authoring.source import Course
-from lessons import COURSE, FOLDERS, ROOT, lay_out_fixture_course
+from autograder.authoring.source import Course, LessonError
+from lessons import COURSE, FOLDERS, lay_out_fixture_course
 
 
 def out_of_sync(course: Course, folder: str) -> list[str]:
@@ -74,11 +74,18 @@ def test_no_built_file_is_without_a_text():
     assert built_from_nothing(COURSE) == []
 
 
-def test_the_readme_has_the_badge_of_every_lesson_and_no_other():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    target = r"\]\((https://colab\.research\.google\.com/github/[^)]*)\)"
-    found = sorted(re.findall(target, readme))
-    assert found == [re.findall(target, badge(COURSE, folder))[0] for folder in FOLDERS]
+def test_the_readme_s_table_is_what_the_lessons_say():
+    readme = COURSE.readme.read_text(encoding="utf-8")
+    assert readme == with_lesson_table(readme, COURSE), (
+        "run `make build` and commit what it changed"
+    )
+
+
+def test_a_lesson_that_does_not_say_its_time_is_refused(small_course):
+    text = small_course.root / "solutions/00-tiny/tiny.py"
+    text.write_text(text.read_text().replace("**Time:**", "**Lasts:**"))
+    with pytest.raises(LessonError, match=r"00-tiny, cell 1: it does not say '\*\*Time:"):
+        with_lesson_table(small_course.readme.read_text(), small_course)
 
 
 @pytest.fixture

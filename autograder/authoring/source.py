@@ -50,6 +50,10 @@ class Course:
         """The picture on the README."""
         return self.root / "docs" / "second-token.svg"
 
+    @property
+    def readme(self) -> Path:
+        return self.root / "README.md"
+
     @cached_property
     def repository(self) -> str:
         """The repository's address, from the one place where it stands."""

@@ -1,0 +1,44 @@
+"""The README's table of lessons, written from the lessons' own first cells."""
+
+from __future__ import annotations
+
+import re
+
+from autograder.authoring.notebook import badge
+from autograder.authoring.source import Course, Lesson, LessonError
+
+BEGIN, END = "<!-- lessons: `make build` writes this table -->\n", "<!-- end of lessons -->\n"
+
+
+def with_lesson_table(readme: str, course: Course) -> str:
+    """The README with the table of the lessons that there are.
+
+    Raises:
+        LessonError: a lesson does not say its time, or what is built in it.
+        ValueError: the README has no place for the table.
+    """
+    before, begun, rest = readme.partition(BEGIN)
+    _, ended, after = rest.partition(END)
+    if not (begun and ended):
+        raise ValueError(f"README.md needs the lines {BEGIN.strip()!r} and {END.strip()!r}")
+    rows = [row(course.read(folder)) for folder in course.folders()]
+    table = "\n".join(["| lesson | you build | time | |", "|---|---|---|---|", *rows])
+    return f"{before}{BEGIN}\n{table}\n\n{END}{after}"
+
+
+def row(lesson: Lesson) -> str:
+    """One lesson's row: title, what is built, minutes, badge."""
+    page = lesson.student.relative_to(lesson.course.root).as_posix()
+    title = f"[{lesson.number} · {lesson.title}]({page})"
+    build, time = said(lesson, "You build"), said(lesson, "Time")
+    minutes = time.replace(" minutes", " min")
+    return f"| {title} | {build} | {minutes} | {badge(lesson.course, lesson.folder)} |"
+
+
+def said(lesson: Lesson, name: str) -> str:
+    """What a lesson's opening says of itself: "75 minutes" of "**Time:** 75 minutes."."""
+    opening = " ".join(lesson.cells[0].source.split())
+    found = re.search(rf"\*\*{name}:\*\* (.+?)\.( |$)", opening)
+    if not found:
+        raise LessonError(f"{lesson.folder}, cell 1: it does not say '**{name}:** …'")
+    return found[1]
