@@ -1,7 +1,7 @@
-"""The probes of lesson 03: those of its visible checks, and more where a count could be made up.
+"""The probes of lesson 03: those of its visible checks, and more where a count could be forged.
 
-A number that is counted in the student's process is a claim. So what is claimed is also asked for
-in a way that has no short cut: a drawn series of operations instead of a known one, and generation
+The student's process counts its own work, and could lie. So the same is asked once more in a way that
+only the work itself can answer: a drawn series of operations instead of a known one, and generation
 from a past that is exchanged before every step.
 """
 
@@ -23,9 +23,9 @@ from course.checks.kv_cache.generation import probe_generation
 
 
 def run_operations(student: SimpleNamespace, challenge: Challenge) -> list[Evidence]:
-    """What each of the drawn operations came to, on one cache of 9 places."""
+    """Do the drawn operations on one cache of 9 places, and record what each came to."""
     cache, blocks = new_cache(student, challenge, 9), challenge["blocks"]
-    seen = []
+    records = []
     for name, first, n in challenge["operations"]:
         returned: list[np.ndarray] = []
 
@@ -38,23 +38,27 @@ def run_operations(student: SimpleNamespace, challenge: Challenge) -> list[Evide
                 cache.reset()
 
         came = outcome(operate)
-        seen.append({"came": came, "length": len(cache), "returned": returned})
-    return seen
+        records.append({"came": came, "length": len(cache), "returned": returned})
+    return records
 
 
 def full_cache_changes_nothing(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Run the visible probe, then the drawn operations."""
     evidence = visible.full_cache_changes_nothing.probe(student, challenge)
     return {**evidence, "operations": run_operations(student, challenge)}
 
 
 def cache_can_go_back(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Run the visible probe, then the drawn operations."""
     evidence = visible.cache_can_go_back.probe(student, challenge)
     return {**evidence, "operations": run_operations(student, challenge)}
 
 
 def exchange_before_each_pass(model: Any, cache: Any, contents: np.ndarray) -> None:
-    """Whenever tokens enter the model while the cache holds n tokens, put contents[n] in their
-    place. What was computed before is then of no use: only what the cache holds is."""
+    """Before each forward pass, replace the n tokens that the cache holds by contents[n].
+
+    Whatever was computed from the tokens before is then of no use.
+    """
 
     def exchange(*_: object) -> None:
         n = len(cache)
@@ -65,8 +69,8 @@ def exchange_before_each_pass(model: Any, cache: Any, contents: np.ndarray) -> N
 
 
 def no_row_is_computed_twice(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """The visible probe; every FLOP of one more generation, whatever it was called through; and a
-    generation from one token, before each step of which all that is cached is exchanged."""
+    """Run the visible probe; count every FLOP of one more generation, whatever it was called through;
+    and generate from one token while all that is cached is exchanged before each pass."""
     evidence = probe_generation(student, challenge)
     model, prompt = build_model(challenge), torch.from_numpy(challenge["prompt"].copy())
     n_new, contents = challenge["n_new"], challenge["contents"]

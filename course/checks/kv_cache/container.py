@@ -1,4 +1,4 @@
-"""The cache as a container: what goes in comes back, a full one refuses, it can go back, its bytes."""
+"""Check the cache as a container: what goes in comes back, a full one refuses, it can go back."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from course.cache import CacheFull
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
 from course.checks.comparing import outcome
 from course.checks.drawing import draw_split
 from course.config import GPTConfig
 
 
 def draw_blocks(seed: int) -> Challenge:
-    """Random keys and values, (2, L, B, G, 9, D), for a cache of 9 places, and a split of them."""
+    """Draw keys and values, (2, L, B, G, 9, D), for a cache of 9 places, and a split of them."""
     rng = np.random.default_rng(seed)
     config = GPTConfig(30, 3, 24, 4, 2, 40, max_seq_len=32)
     blocks = rng.normal(size=(2, 3, 3, 2, 9, 6)).astype(np.float32)
@@ -31,13 +31,16 @@ def draw_blocks(seed: int) -> Challenge:
 
 
 def new_cache(student: SimpleNamespace, challenge: Challenge, max_len: int, **options: Any) -> Any:
-    """The student's cache for the challenge's config and a batch of 3."""
+    """Make the student's cache for the challenge's config and a batch of 3."""
     return student.KVCache(GPTConfig(**challenge["config"]), batch=3, max_len=max_len, **options)
 
 
 def feed(cache: Any, blocks: np.ndarray, dtype: torch.dtype = torch.float32) -> list[np.ndarray]:
-    """Append blocks (2, L, B, G, T, D) to every layer and advance; what each layer returned,
-    (2, B, G, S, D)."""
+    """Append blocks (2, L, B, G, T, D) to every layer and advance.
+
+    Returns:
+        What each layer returned, (2, B, G, S, D), at its time.
+    """
     k, v = torch.from_numpy(blocks.copy()).to(dtype)
     returned = [cache.append(layer, k[layer], v[layer]) for layer in range(len(k))]
     cache.advance(k.shape[3])
@@ -45,40 +48,48 @@ def feed(cache: Any, blocks: np.ndarray, dtype: torch.dtype = torch.float32) -> 
 
 
 def probe_returns(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Append block after block, until one is refused."""
     dtype = getattr(torch, challenge["dtype"])
     cache = new_cache(student, challenge, 9, dtype=dtype)
-    lengths, returned, done, stopped = [len(cache)], [], 0, ""
+    at_first, blocks, done, refusal = len(cache), [], 0, ""
     for n in challenge["split"]:
         try:
-            returned.append(feed(cache, challenge["blocks"][..., done : done + n, :], dtype))
+            returned = feed(cache, challenge["blocks"][..., done : done + n, :], dtype)
         except CacheFull as error:
-            stopped = str(error)
+            refusal = str(error)
             break
-        lengths.append(len(cache))
+        blocks.append({"returned": returned, "length": len(cache)})
         done += n
-    return {"lengths": lengths, "returned": returned, "stopped": stopped}
+    return {"length": at_first, "blocks": blocks, "refusal": refusal}
+
+
+def returns_form(challenge: Challenge) -> Evidence:
+    n_layers = challenge["blocks"].shape[1]
+    block = {"returned": [np.ndarray] * n_layers, "length": int}
+    return {"length": int, "blocks": Each(block), "refusal": str}
 
 
 def judge_returns(challenge: Challenge, evidence: Evidence) -> Verdict:
     split, done = challenge["split"], 0
-    blocks = challenge["blocks"].astype(challenge["dtype"])
-    if evidence["lengths"][0] != 0:
-        return failed(f"A new cache holds {evidence['lengths'][0]} tokens. What was put into it?")
+    stored = challenge["blocks"].astype(challenge["dtype"])
+    if evidence["length"] != 0:
+        return failed(f"A new cache holds {evidence['length']} tokens. What was put into it?")
     for call, n in enumerate(split):
         done += n
-        if call == len(evidence["returned"]):
+        if call == len(evidence["blocks"]):
             return failed(
                 f"A cache of 9 places refused block {call + 1} of {split}, which fits: "
-                f"CacheFull: {evidence['stopped']}. Which method counts, and how often is it called?"
+                f"CacheFull: {evidence['refusal']}. Which method counts, and how often is it called?"
             )
-        for layer, got in enumerate(evidence["returned"][call]):
-            verdict = _compare_block(got, blocks[:, layer, :, :, :done], split[: call + 1], layer)
+        block = evidence["blocks"][call]
+        for layer, got in enumerate(block["returned"]):
+            verdict = _compare_block(got, stored[:, layer, :, :, :done], split[: call + 1], layer)
             if verdict:
                 return verdict
-        if evidence["lengths"][call + 1] != done:
+        if block["length"] != done:
             return failed(
                 f"After appending {split[: call + 1]} tokens to each of 3 layers and advancing, "
-                f"len(cache) is {evidence['lengths'][call + 1]}, not {done}. "
+                f"len(cache) is {block['length']}, not {done}. "
                 f"Which method counts, and how often is it called?"
             )
     return passed(f"Blocks of {split} tokens come back whole and in order, in every layer.")
@@ -109,31 +120,42 @@ def _compare_block(
 
 
 cache_returns_what_it_was_given = Check(
-    "cache_returns_what_it_was_given", ("KVCache",), draw_blocks, probe_returns, judge_returns
+    "cache_returns_what_it_was_given",
+    ("KVCache",),
+    draw_blocks,
+    probe_returns,
+    judge_returns,
+    evidence=returns_form,
 )
 
 
 def probe_full(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Append more than fits to a cache that is nearly full, fill it, and append one token more."""
     blocks = challenge["blocks"]
     cache = new_cache(student, challenge, 9)
     feed(cache, blocks[..., :7, :])
     k, v = torch.from_numpy(blocks[:, 0] + 1)
-    too_many = outcome(lambda: cache.append(0, k[:, :, :3], v[:, :, :3]))
-    length = len(cache)
-    filled = outcome(lambda: feed(cache, blocks[..., 7:, :]))
-    if filled != "returned":
-        return {"too_many": too_many, "length": length, "filled": filled}
-    after_full = outcome(lambda: cache.append(0, k[:, :, :1], v[:, :, :1]))
-    full_length = len(cache)
+    evidence: Evidence = {
+        "too_many": outcome(lambda: cache.append(0, k[:, :, :3], v[:, :, :3])),
+        "length": len(cache),
+        "filled": outcome(lambda: feed(cache, blocks[..., 7:, :])),
+    }
+    if evidence["filled"] != "returned":
+        return {**evidence, "after_full": "", "full_length": len(cache), "held": []}
+    evidence["after_full"] = outcome(lambda: cache.append(0, k[:, :, :1], v[:, :, :1]))
+    evidence["full_length"] = len(cache)
     cache.truncate(8)
-    held = feed(cache, blocks[..., 8:, :])
+    return {**evidence, "held": feed(cache, blocks[..., 8:, :])}
+
+
+def full_form(challenge: Challenge) -> Evidence:
     return {
-        "too_many": too_many,
-        "length": length,
-        "filled": filled,
-        "after_full": after_full,
-        "full_length": full_length,
-        "held": held,
+        "too_many": str,
+        "length": int,
+        "filled": str,
+        "after_full": str,
+        "full_length": int,
+        "held": Each(np.ndarray),
     }
 
 
@@ -162,8 +184,9 @@ def judge_full(challenge: Challenge, evidence: Evidence) -> Verdict:
         return failed(
             f"A full cache of 9 refused a token; now it holds {evidence['full_length']} tokens."
         )
-    for layer, held in enumerate(evidence["held"]):
-        if held.shape[3] != 9 or (held != challenge["blocks"][:, layer]).any():
+    stored = challenge["blocks"].swapaxes(0, 1)  # (L, 2, B, G, 9, D)
+    for layer, (held, wanted) in enumerate(zip(evidence["held"], stored, strict=True)):
+        if held.shape != wanted.shape or (held != wanted).any():
             return failed(
                 f"A refused append left other keys or values behind in layer {layer}. "
                 f"Was something written before the room was looked at?"
@@ -172,27 +195,37 @@ def judge_full(challenge: Challenge, evidence: Evidence) -> Verdict:
 
 
 full_cache_changes_nothing = Check(
-    "full_cache_changes_nothing", ("KVCache",), draw_blocks, probe_full, judge_full
+    "full_cache_changes_nothing",
+    ("KVCache",),
+    draw_blocks,
+    probe_full,
+    judge_full,
+    evidence=full_form,
 )
 
 
 def probe_back(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Truncate a cache to impossible lengths and to a possible one, then reset it; append after each."""
     blocks, keep = challenge["blocks"], challenge["keep"]
     cache = new_cache(student, challenge, 9)
     feed(cache, blocks[..., :6, :])
     refused = {str(n): outcome(lambda n=n: cache.truncate(n)) for n in (7, -1)}
-    length_refused = len(cache)
+    lengths = [len(cache)]
     cache.truncate(keep)
-    length_back = len(cache)
-    again = feed(cache, blocks[..., 6:, :]) if length_back == challenge["keep"] else []
+    lengths.append(len(cache))
+    again = feed(cache, blocks[..., 6:, :]) if len(cache) == keep else []
     cache.reset()
-    length_reset = len(cache)
-    fresh = feed(cache, blocks[..., 3:, :]) if length_reset == 0 else []
+    lengths.append(len(cache))
+    fresh = feed(cache, blocks[..., 3:, :]) if len(cache) == 0 else []
+    return {"refused": refused, "lengths": lengths, "again": again, "fresh": fresh}
+
+
+def back_form(challenge: Challenge) -> Evidence:
     return {
-        "refused": refused,
-        "lengths": [length_refused, length_back, length_reset],
-        "again": again,
-        "fresh": fresh,
+        "refused": {"7": str, "-1": str},
+        "lengths": [int] * 3,
+        "again": Each(np.ndarray),
+        "fresh": Each(np.ndarray),
     }
 
 
@@ -214,36 +247,28 @@ def judge_back(challenge: Challenge, evidence: Evidence) -> Verdict:
         (f"6 tokens, truncate({keep}), 3 others", evidence["again"], rewritten),
         ("reset() and 6 others", evidence["fresh"], blocks[..., 3:, :]),
     ):
-        for layer, got in enumerate(layers):
-            if got.shape != wanted[:, layer].shape or (got != wanted[:, layer]).any():
+        for layer, (got, want) in enumerate(zip(layers, wanted.swapaxes(0, 1), strict=True)):
+            if got.shape != want.shape or (got != want).any():
                 return failed(
                     f"{case}: layer {layer} returned {got.shape[3]} tokens that are not the "
-                    f"{wanted.shape[4]} expected. Which tokens should still be there, and where "
+                    f"{want.shape[3]} expected. Which tokens should still be there, and where "
                     f"is the next one written?"
                 )
     return passed(f"truncate({keep}) keeps {keep} tokens, reset() none, and both can be built on.")
 
 
-cache_can_go_back = Check("cache_can_go_back", ("KVCache",), draw_blocks, probe_back, judge_back)
+cache_can_go_back = Check(
+    "cache_can_go_back", ("KVCache",), draw_blocks, probe_back, judge_back, evidence=back_form
+)
+
+# --- for the checks of what is stored, here and in lesson 07 -------------------------------------
 
 DTYPES = {"float32": 4, "float16": 2, "float64": 8}
-
-
-def draw_sizes(seed: int) -> Challenge:
-    """Three configs with batch, tokens and dtype, each small enough to allocate."""
-    rng = np.random.default_rng(seed)
-    cases = []
-    for dtype in DTYPES:
-        group, kv_heads = int(rng.integers(2, 5)), int(rng.integers(2, 4))
-        heads = group * kv_heads
-        config = GPTConfig(40, int(rng.integers(2, 6)), 6 * heads, heads, kv_heads, 64)
-        tokens, batch = int(rng.integers(5, 40)), int(rng.integers(2, 5))
-        cases.append({"config": config.to_dict(), "tokens": tokens, "batch": batch, "dtype": dtype})
-    return {"cases": cases}
+"""Bytes of a number."""
 
 
 def stored_bytes(holder: Any) -> int:
-    """Bytes of every tensor storage that an object keeps, each counted once."""
+    """Add up the bytes of every tensor storage that an object keeps, each counted once."""
     storages: dict[int, int] = {}
     todo, seen = [holder], set()
     while todo:
@@ -262,58 +287,3 @@ def stored_bytes(holder: Any) -> int:
         elif hasattr(value, "__dict__"):
             todo += vars(value).values()
     return sum(storages.values())
-
-
-def probe_bytes(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    formula, reported, stored = [], [], []
-    for case in challenge["cases"]:
-        config, dtype = GPTConfig(**case["config"]), getattr(torch, case["dtype"])
-        batch, tokens = case["batch"], case["tokens"]
-        formula.append(student.kv_cache_bytes(config, tokens, batch, DTYPES[case["dtype"]]))
-        cache = student.KVCache(config, batch, tokens, dtype=dtype)
-        feed(cache, np.zeros(block_shape(case), np.float32), dtype)
-        reported.append(cache.nbytes())
-        stored.append(stored_bytes(cache))
-    return {"formula": formula, "reported": reported, "stored": stored}
-
-
-def block_shape(case: Challenge) -> tuple[int, ...]:
-    """Keys and values of a full cache, (2, L, B, G, S, D)."""
-    c = GPTConfig(**case["config"])
-    return (2, c.n_layers, case["batch"], c.n_kv_heads, case["tokens"], c.head_dim)
-
-
-def judge_bytes(challenge: Challenge, evidence: Evidence) -> Verdict:
-    for i, case in enumerate(challenge["cases"]):
-        # What was put in, and no formula: the bytes of all blocks that were fed.
-        wanted = np.zeros(block_shape(case), case["dtype"]).nbytes
-        c = GPTConfig(**case["config"])
-        sizes = (
-            f"L={c.n_layers}, H={c.n_heads}, G={c.n_kv_heads}, D={c.head_dim}, "
-            f"{case['tokens']} tokens, batch {case['batch']}, {case['dtype']}"
-        )
-        formula = evidence["formula"][i]
-        if formula != wanted:
-            return failed(
-                f"{sizes}: kv_cache_bytes gives {formula:,}, which is {formula / wanted:.3g} times "
-                f"what such a cache holds. Which of the sizes is missing, or one too many?"
-            )
-        if type(formula) is not int:
-            return failed(f"{sizes}: kv_cache_bytes gives {formula!r}; bytes are whole numbers.")
-        if evidence["stored"][i] != wanted:
-            return failed(
-                f"{sizes}: your full cache keeps tensors of {evidence['stored'][i]:,} bytes, "
-                f"{evidence['stored'][i] / wanted:.3g} times what is needed. How many heads does it "
-                f"store, for how many tokens, in which dtype?"
-            )
-        if evidence["reported"][i] != wanted:
-            return failed(
-                f"{sizes}: nbytes() gives {evidence['reported'][i]:,}, and the tensors in your cache "
-                f"occupy {wanted:,}. What did nbytes() leave out?"
-            )
-    return passed("Formula, nbytes() and the tensors really stored agree, byte for byte.")
-
-
-bytes_match_the_storage = Check(
-    "bytes_match_the_storage", ("kv_cache_bytes", "KVCache"), draw_sizes, probe_bytes, judge_bytes
-)
