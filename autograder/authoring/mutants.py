@@ -16,11 +16,13 @@ The exit code is 1 when a survivor has no entry, or when an entry names no survi
 from __future__ import annotations
 
 import argparse
+import math
 import multiprocessing
 import os
 import resource
 import signal
 import sys
+import time
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from multiprocessing.connection import wait
@@ -31,16 +33,18 @@ from tqdm import tqdm
 from autograder import lessons
 from autograder.authoring.assembly import run_cells
 from autograder.authoring.mutation import Mutant, mutants_of
-from autograder.authoring.source import Course
+from autograder.authoring.source import Cell, Course
 from autograder.lessons import SOLUTIONS, hidden_checks, lesson_folders
 from course.measure.machine import one_thread
 
 SEEDS = (1, 2, 3)
 """What `autograder.lessons.grade` draws from."""
-SECONDS = 10
-"""Processor time for the checks of one mutant; one that only waits is ended after six times that."""
+SLOWER = 5
+"""A mutant may take this many times the processor time of the reference answers, and 2 seconds more."""
 MEMORY = 8 * 2**30
 """Bytes that one mutant may hold."""
+WAITING = 20
+"""Seconds on a clock for each second of processor time: a mutant that waits for ever ends, too."""
 SURVIVED = 86
 """Exit code of a process whose mutant passed; any other end is the mutant's death."""
 
@@ -64,29 +68,43 @@ def judge(lesson: str, jobs: int = 1) -> list[str]:
     Returns:
         A line for each survivor without an entry, and for each entry without a survivor.
     """
-    mutants = mutants_of_lesson(lesson)
-    alive = survivors(list(mutants), lambda mutant: passes(lesson, mutants[mutant]), jobs, lesson)
+    mutants, seconds = mutants_of_lesson(lesson), seconds_for(lesson)
+    alive = survivors(
+        list(mutants), lambda mutant: passes(lesson, mutants[mutant]), seconds, jobs, lesson
+    )
     lines = open_ends(map(str, alive), read_entries(entries_file(lesson)))
     print(f"{lesson}: {len(mutants)} mutants, {len(alive)} survive", *lines, sep="\n  ")
     return lines
 
 
 def mutants_of_lesson(lesson: str) -> dict[Mutant, list[str]]:
-    """The mutants of a lesson's answers, each with the sources of the cells of its notebook.
+    """The mutants of a lesson's answers, each with the sources of the answer cells of its notebook."""
+    cells = _answer_cells(lesson)
+    sources = [cell.answer for cell in cells]
+    return {
+        mutant: [*sources[:number], mutant.source, *sources[number + 1 :]]
+        for number, cell in enumerate(cells)
+        if cell.solution
+        for mutant in mutants_of(cell.source)
+    }
+
+
+def seconds_for(lesson: str) -> int:
+    """The processor time that the checks of one mutant may take.
 
     Raises:
         ValueError: the reference answers fail a check, so that no mutant could tell anything.
     """
-    cells = Course(SOLUTIONS.parent).read(lesson_folders()[lesson]).answer_cells
-    reference = [cell.answer for cell in cells]
-    if not passes(lesson, reference):  # also fills caches, from which every mutant then profits
+    sources = [cell.answer for cell in _answer_cells(lesson)]
+    passes(lesson, sources)  # fills caches that every mutant then finds filled
+    start = time.process_time()
+    if not passes(lesson, sources):
         raise ValueError(f"the reference answers of {lesson} fail a hidden check")
-    return {
-        mutant: [*reference[:place], mutant.source, *reference[place + 1 :]]
-        for place, cell in enumerate(cells)
-        if cell.solution
-        for mutant in mutants_of(cell.source)
-    }
+    return 2 + math.ceil(SLOWER * (time.process_time() - start))
+
+
+def _answer_cells(lesson: str) -> tuple[Cell, ...]:
+    return Course(SOLUTIONS.parent).read(lesson_folders()[lesson]).answer_cells
 
 
 def passes(lesson: str, sources: Sequence[str]) -> bool:
@@ -99,9 +117,9 @@ def passes(lesson: str, sources: Sequence[str]) -> bool:
 def survivors(
     mutants: Sequence[Mutant],
     survives: Callable[[Mutant], bool],
+    seconds: int,
     jobs: int = 1,
     title: str = "",
-    seconds: int = SECONDS,
 ) -> list[Mutant]:
     """The mutants that survive, in their order; each is tried in a process of its own.
 
@@ -134,7 +152,7 @@ def _try(survives: Callable[[Mutant], bool], mutant: Mutant, seconds: int) -> No
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.alarm(6 * seconds)
+    signal.alarm(WAITING * seconds)
     if survives(mutant):
         sys.exit(SURVIVED)
 
