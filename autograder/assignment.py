@@ -1,4 +1,4 @@
-"""What a lesson asks, and what was handed in: notebooks read as plain JSON, with nothing trusted."""
+"""Read what a lesson asks and what a student handed in: plain JSON, in which nothing is trusted."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class CodeCell:
 
 
 def read_assignment(released: Path) -> Assignment:
-    """What the lesson asks, from the notebook that students get, such as
+    """Read what a lesson asks from the notebook that students get, such as
     lessons/03-kv-cache/kv_cache.ipynb."""
     cells = json.loads(released.read_text(encoding="utf-8"))["cells"]
     graded = [cell for cell in cells if cell["metadata"].get("nbgrader", {}).get("grade")]
@@ -67,7 +67,7 @@ def read_assignment(released: Path) -> Assignment:
 
 
 def read_submission(path: Path, assignment: Assignment) -> tuple[str, tuple[CodeCell, ...]]:
-    """The file's SHA-256, and its code cells without the lesson's test cells.
+    """Read a submission: the file's SHA-256, and its code cells without the lesson's test cells.
 
     A test cell is known by its source and by nothing else: tags, ids and other metadata are the
     student's to change. One that was edited is a cell like any other.
@@ -86,7 +86,7 @@ def read_submission(path: Path, assignment: Assignment) -> tuple[str, tuple[Code
 
 
 def read_cells(path: Path) -> tuple[str, list[Any]]:
-    """The file's SHA-256, and its cells as they stand there, whatever they are.
+    """Read a submission: the file's SHA-256, and its cells as they stand there, whatever they are.
 
     Raises:
         BadSubmission: see `read_submission`.
@@ -105,7 +105,7 @@ def read_cells(path: Path) -> tuple[str, list[Any]]:
 
 
 def source_of(cell: dict[str, Any]) -> str:
-    """The source of a code cell in nbformat 4 or 3, or of another cell in 4."""
+    """Return the source of a code cell in nbformat 4 or 3, or of another cell in 4."""
     return text_of(cell.get("source", cell.get("input")))
 
 
@@ -132,7 +132,7 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def _cells(notebook: Any) -> list | None:
-    """The list of cells, in nbformat 4 or, page by page, in 3."""
+    """Return the list of cells, in nbformat 4 or, page by page, in 3."""
     if type(notebook) is not dict:
         return None
     if type(notebook.get("cells")) is list:
@@ -145,7 +145,7 @@ def _cells(notebook: Any) -> list | None:
 
 
 def text_of(source: Any) -> str:
-    """What a notebook writes as one text or as a list of lines."""
+    """Join a text that a notebook writes as one string or as a list of lines."""
     if type(source) is list:
         return "".join(line for line in source if type(line) is str)
     return source if type(source) is str else ""

@@ -1,4 +1,4 @@
-"""The trusted side: one submission in, one result out, whatever the submission does.
+"""Judge one submission: run its cells in a student process, ask every question, decide here.
 
 The student's cells run in a process that knows nothing (`student.py`). This side draws each
 challenge after the cells ran, sends it, takes what comes back for a claim, and compares it with the
@@ -40,7 +40,7 @@ MESSAGE, OUTPUT = 2_000, 64 * 2**10
 
 
 class Outcome(StrEnum):
-    """What became of a submission, or of one question. Each ends in exactly one."""
+    """The three outcomes of a submission, and of a question. Each ends in exactly one."""
 
     SCORE = "SCORE"
     """It was judged."""
@@ -52,7 +52,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Answer:
-    """What one question came to. `score` is the part of `max_points` earned, 0 … 1; `bug` and
+    """The answer to one question. `score` is the part of `max_points` earned, 0 … 1; `bug` and
     `family` say which mistake of the museum was recognised, if any."""
 
     check: str
@@ -70,7 +70,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Result:
-    """What one submission came to: plain data.
+    """The result of one submission: plain data.
 
     Attributes:
         outcome: SCORE, or why there is no grade for the whole of it; then `reason` says more.
@@ -95,7 +95,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Deadlines:
-    """Seconds of wall-clock time: for one cell, for all rounds of one question, for everything."""
+    """The seconds of wall-clock time that a cell, a question and a whole submission may take."""
 
     cell: float = 120
     question: float = 60
@@ -103,7 +103,7 @@ class Deadlines:
 
 
 class _GaveUp(Exception):
-    """Nothing more can be asked of this submission; the message says why."""
+    """The submission cannot be asked anything more; the message says why."""
 
 
 def grade_one(
@@ -168,8 +168,8 @@ def _judge(session: _Session, assignment: Assignment, digest: str, secret: bytes
 
 
 def draw_seed(secret: bytes, digest: str, check: str, number: int) -> int:
-    """The seed of one challenge, 0 … 2⁶² - 1: nobody without the secret can tell it, and a retry
-    anywhere draws the same."""
+    """Draw the seed of one challenge, 0 … 2⁶² - 1: an HMAC that nobody without the secret can
+    compute, and that is the same in every retry."""
     text = f"{digest}:{check}:{number}".encode()
     return int.from_bytes(hmac.digest(secret, text, hashlib.sha256)[:8], "big") >> 2
 
@@ -177,7 +177,7 @@ def draw_seed(secret: bytes, digest: str, check: str, number: int) -> int:
 def _ask(
     session: _Session, assignment: Assignment, question: Question, digest: str, secret: bytes
 ) -> Answer:
-    """Every round of one question, until one is lost."""
+    """Ask one question with ROUNDS challenges, until one is lost."""
     name = f"{assignment.module}.{question.check}"
     check = find(name)
 
@@ -209,7 +209,7 @@ def _ask(
 def _name_mistake(
     lost: Answer, lesson: str, challenge: dict, reply: dict, session: _Session
 ) -> Answer:
-    """The same answer, and which known mistake gives it. The time that this takes is ours."""
+    """Add to a lost answer which known mistake gives it; the student's time stands still meanwhile."""
     begun = time.monotonic()
     found = diagnose(lesson, lost.check, challenge, reply)
     session.end += time.monotonic() - begun
@@ -220,7 +220,7 @@ def _name_mistake(
 
 
 def _reach_verdict(check: Check, challenge: dict, reply: dict, session: _Session):
-    """The verdict on a reply, in which nothing is believed."""
+    """Decide on a reply, which may hold anything."""
     error = reply.get("error")
     if error is not None:
         return failed(_explain(error, check, session))
@@ -245,7 +245,7 @@ def _explain(error: object, check: Check, session: _Session) -> str:
 
 
 def _fields(error: object) -> list[str]:
-    """Kind, words and place of an error record, which the student's process may have made up."""
+    """Read kind, words and place of an error record, which may be made up, as strings."""
     record = error if type(error) is dict else {}
     return [str(record.get(name, ""))[:MESSAGE] for name in ("kind", "words", "where")]
 
@@ -267,7 +267,7 @@ class _Session:
         self.end = time.monotonic() + self.deadlines.submission
 
     def child(self) -> Child:
-        """A living process in which the cells have run.
+        """Return a living process in which the cells have run.
 
         Raises:
             _GaveUp: too many cells that end the process, or no time left.
@@ -313,7 +313,7 @@ class _Session:
                 )
 
     def cells_that_define(self, names: tuple[str, ...]) -> list[str]:
-        """Reports of the cells that stopped and should have defined one of these names."""
+        """Return the reports of cells that stopped and should have defined one of these names."""
         pattern = re.compile(rf"^(?:def|class)\s+(?:{'|'.join(names)})\b", re.MULTILINE)
         broken = (
             c.number for c in self.cells if c.number in self.reports if pattern.search(c.source)
@@ -324,7 +324,7 @@ class _Session:
         return tuple(self.reports[number] for number in sorted(self.reports))
 
     def output(self) -> str:
-        """What the processes of this session wrote, one after another, cut."""
+        """Return what the processes of this session wrote, one after another, cut."""
         text = "\n".join(filter(None, self.outputs))
         return text if len(text) <= OUTPUT else f"{text[:OUTPUT]}\n… {len(text) - OUTPUT:,} more"
 

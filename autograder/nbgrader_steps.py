@@ -1,4 +1,4 @@
-"""The course's own steps in nbgrader's pipeline, named in `nbgrader_config.py`.
+"""Judge submissions inside nbgrader: the steps that `nbgrader_config.py` names.
 
 `nbgrader autograde` asks an exporter for each notebook that was handed in. Here that is `Judge`: it
 reads the file itself, whatever is in it, has it judged, and returns the notebook that formgrader and
@@ -42,7 +42,7 @@ class NoGrade(Exception):
 
 
 class Judge(NotebookExporter):
-    """Reads, judges and lays out what was handed in: `Autograde.exporter_class`.
+    """Judge what was handed in and export the feedback notebook: `Autograde.exporter_class`.
 
     Made once a run, before anything is graded.
 
@@ -97,7 +97,7 @@ class Judge(NotebookExporter):
         raise NbGraderException(why)
 
     def _complain_of_names(self, wanted: set[str]) -> None:
-        """nbgrader passes over an empty folder and a file with another name without saying which."""
+        """Log empty folders and files with other names, which nbgrader passes over in silence."""
         course = self.parent.coursedir
         whose = (course.submitted_directory, course.student_id, course.assignment_id)
         for folder in sorted(glob(course.format_path(*whose))):
@@ -116,7 +116,7 @@ class Judge(NotebookExporter):
     def from_filename(
         self, filename: str, resources: dict | None = None, **options: Any
     ) -> tuple[str, dict]:
-        """What nbgrader writes for a file: judged when it was handed in, else as it is."""
+        """Export a file: judged if a student handed it in, else as it is."""
         names = resources["nbgrader"]
         course = self.parent.coursedir
         handed_in = course.format_path(
@@ -179,10 +179,10 @@ class Desk:
         self.starting = Starting(self.assignment.module, unsafe_no_sandbox)
 
     def judge(self, path: Path) -> tuple[Any, nbformat.NotebookNode]:
-        """The result for a file, and the notebook that shows it."""
+        """Judge a file; return the result and the feedback notebook."""
         from autograder.assignment import BadSubmission, read_cells
         from autograder.judge import grade_one
-        from autograder.report.feedback import shown_notebook
+        from autograder.report.feedback import feedback_notebook
 
         path = path.absolute()
         start = self.starting.start_for(path.parent)
@@ -191,23 +191,23 @@ class Desk:
             _, cells = read_cells(path)
         except BadSubmission:
             cells = []
-        return result, shown_notebook(cells, self.released, result, self.starting.level)
+        return result, feedback_notebook(cells, self.released, result, self.starting.level)
 
 
 class Submitted(CourseDirectory):
-    """The course's folders, wary of what lies beside a notebook that was handed in.
+    """The course's folders, where nothing beside a submitted notebook is followed or copied.
 
     nbgrader would copy it all, follow links and wait for pipes; nothing of it is needed.
     """
 
     @classmethod
     def of(cls, course: CourseDirectory) -> Submitted:
-        """The same folders as those of `course`."""
+        """Copy the settings of another course directory."""
         settings = {name: getattr(course, name) for name in course.trait_names(config=True)}
         return cls(parent=course.parent, **{**settings, "ignore": ["*"]})
 
     def get_existing_timestamp(self, dest_path: str) -> datetime | None:
-        """When it was handed in, in UTC; None when that cannot be told."""
+        """Return when it was handed in, in UTC; None when that cannot be told."""
         stamp = self.read_stamp(Path(dest_path))
         try:
             return parse_utc(stamp) if stamp else None
@@ -217,7 +217,7 @@ class Submitted(CourseDirectory):
 
     @staticmethod
     def read_stamp(folder: Path) -> str:
-        """The words of the file with the time; "" when there is no regular one."""
+        """Read the file with the time; "" when there is no regular one."""
         try:
             fd = os.open(folder / STAMP, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
@@ -229,12 +229,12 @@ class Submitted(CourseDirectory):
 
 
 def _secret_of(course: CourseDirectory) -> Path:
-    """Beside the folders of graded work."""
+    """Return the path of the grader's secret, beside the folders of graded work."""
     return Path(course.root, course.autograded_directory).parent / "secret"
 
 
 def _forget_if_new(names: dict[str, str]) -> None:
-    """nbgrader has entered the submission by now, which would count as 0 points."""
+    """Remove a new submission from the gradebook, where it would count as 0 points."""
     student, assignment = names["student"], names["assignment"]
     with Gradebook(names["db_url"]) as gradebook:
         try:

@@ -1,9 +1,9 @@
-"""The program around a student's code: it runs cells, answers probes, and knows nothing else.
+"""Run a student's cells and answer probes; this program knows no expected value.
 
     python student.py REQUESTS_FD REPLIES_FD LESSON
 
-Started in the sandbox from a view (see `view.py`), where `autograder` is not. Requests and replies
-are frames of `wire.py`; standard output and error belong to the student. After the first reply,
+Started in the sandbox from a library view (see `sandbox/library_view.py`), where `autograder` is not.
+Requests and replies are frames of `wire.py`; standard output and error belong to the student. After the first reply,
 {"ready": True}, there are two kinds of request, each answered with its own number:
 
     {"number": n, "cell": source}                          -> {"number": n, "error": None or …}
@@ -47,8 +47,8 @@ def main(requests: int, replies: int, lesson: str) -> None:
 
 
 def probes_of(lesson: str) -> dict[str, Callable]:
-    """By the name of the check: the probes of the visible checks, and in their place those that the
-    judge brings, each of which is a function named as its check."""
+    """Collect the probes by check: those of the visible checks, and in their place the judge's own,
+    each a function named as its check."""
     from importlib import import_module
 
     checks = import_module("course.checks.check").checks_in(
@@ -63,7 +63,7 @@ class Missing(LookupError):
 
 
 class Pipe:
-    """Frames in, frames out, by functions that were bound before any student's code ran."""
+    """Frames in, frames out, through functions that were bound before any student's code ran."""
 
     def __init__(self, requests: int, replies: int, wire: Any) -> None:
         self.requests, self.replies = requests, replies
@@ -72,7 +72,7 @@ class Pipe:
         self.os_read, self.os_write = os.read, os.write
 
     def receive(self) -> dict[str, Any] | None:
-        """The next request, or None when there will be no other."""
+        """Return the next request, or None when there will be no other."""
         head = self._read(self.head)
         if head is None:
             return None
@@ -97,16 +97,16 @@ class Pipe:
 
 
 def new_shell() -> Any:
-    """An IPython shell without history, as near to a notebook's as can be without a kernel."""
+    """Make an IPython shell without history, as near to a notebook's as can be without a kernel."""
     from IPython.core.interactiveshell import InteractiveShell
     from traitlets.config import Config
 
     class NotebookShell(InteractiveShell):
         def enable_gui(self, gui: str | None = None) -> None:
-            """Of %matplotlib: there are no windows."""
+            """Do nothing for %matplotlib: there are no windows."""
 
         def ask_exit(self) -> None:
-            """Of exit: nothing ends."""
+            """Do nothing for exit: the process goes on."""
 
     config = Config()
     config.HistoryManager.enabled = False
@@ -137,7 +137,7 @@ def serve(pipe: Pipe, shell: Any, names: Mapping[str, Any], probes: Mapping[str,
 
 
 def run_cell(shell: Any, source: str) -> dict[str, str] | None:
-    """Run one cell; what went wrong, or None. IPython prints the traceback to the student's output."""
+    """Run one cell; return what went wrong, or None. IPython prints the traceback."""
     result = shell.run_cell(source, store_history=True)
     error = result.error_before_exec or result.error_in_exec
     return None if error is None else error_record(error)
@@ -146,7 +146,7 @@ def run_cell(shell: Any, source: str) -> dict[str, str] | None:
 def run_probe(
     names: Mapping[str, Any], probes: Mapping[str, Callable], request: Mapping[str, Any]
 ) -> Any:
-    """The evidence of one probe.
+    """Run one probe; return its evidence.
 
     Raises:
         Missing: a function that the probe calls is not there.
@@ -159,7 +159,7 @@ def run_probe(
 
 
 def error_record(error: BaseException) -> dict[str, str]:
-    """An exception as plain words: its kind, its message, and where in the notebook it came up."""
+    """Describe an exception in plain words: kind, message, and where in the notebook it came up."""
     record = {"kind": "Exception", "words": "", "where": ""}
     for part, say in (
         ("kind", lambda: type(error).__name__),
@@ -174,7 +174,7 @@ def error_record(error: BaseException) -> dict[str, str]:
 
 
 def _where(error: BaseException) -> str:
-    """The innermost line of a cell that the exception passed through."""
+    """Find the innermost line of a cell that the exception passed through."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if frame.line and "<ipython-input" in frame.filename:
             return f"in {frame.name}, at `{frame.line}`"

@@ -1,4 +1,4 @@
-"""How challenges and evidence cross the pipe to the student's process: as plain data only.
+"""Encode challenges and evidence for the pipe to the student's process: plain data only.
 
 What crosses is None, bool, int, float and str, arrays of them, and lists, tuples and dicts of all
 these. A frame is its length, then blocks of bytes, each behind a length of its own: first JSON,
@@ -40,7 +40,7 @@ class WireError(ValueError):
 
 
 def encode(value: Any, max_bytes: int = MAX_BYTES) -> bytes:
-    """One frame that holds `value`.
+    """Encode `value` as one frame.
 
     Raises:
         WireError: it holds something that is no plain data, or too much of it.
@@ -55,7 +55,7 @@ def encode(value: Any, max_bytes: int = MAX_BYTES) -> bytes:
 
 
 def decode(frame: bytes) -> Any:
-    """The value in a frame; its arrays are new ones that may be written to.
+    """Decode a frame; its arrays are new ones that may be written to.
 
     Raises:
         WireError: the frame is not one that `encode` writes.
@@ -76,12 +76,12 @@ def decode(frame: bytes) -> Any:
 
 
 def frame_length(head: bytes) -> int:
-    """Bytes of a whole frame, told from its first 8."""
+    """Return the bytes of a whole frame, told from its first 8."""
     return LENGTH.size + LENGTH.unpack_from(head)[0]
 
 
 def _flatten(value: Any, where: str, depth: int, arrays: list[bytes]) -> Any:
-    """`value` as JSON: an array is {"array": number}, a dict {"dict": …}, a tuple {"tuple": …}."""
+    """Write `value` as JSON: an array is {"array": number}, a dict {"dict": …}, a tuple {"tuple": …}."""
     if depth > MAX_DEPTH:
         raise WireError(f"{where or 'the value'} lies more than {MAX_DEPTH} levels deep")
     kind = type(value)
@@ -124,7 +124,7 @@ def _write_array(array: ndarray, where: str) -> bytes:
 
 
 def _split(body: memoryview) -> list[memoryview]:
-    """The blocks of a frame's body, at least one."""
+    """Split a frame's body into its blocks, at least one."""
     blocks, at = [], 0
     while at < len(body):
         if len(body) - at < LENGTH.size:
@@ -143,7 +143,7 @@ def _split(body: memoryview) -> list[memoryview]:
 
 
 def _read_array(block: memoryview) -> ndarray:
-    """An npy block, whose header must describe exactly the bytes that follow it."""
+    """Read an npy block, whose header must describe exactly the bytes that follow it."""
     file = io.BytesIO(block)
     try:
         if read_magic(file) != (1, 0):

@@ -1,5 +1,1 @@
-"""From a lesson's text to all that is built from it: `python -m autograder.authoring [LESSON ...]`.
-
-`source` reads and refuses, `notebook` writes and executes the solved notebook, `export` makes the
-module of its answers, `release` has nbgrader write the student's notebook.
-"""
+"""From a lesson's text to everything that is built from it, and tools for those who write lessons."""

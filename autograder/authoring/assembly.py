@@ -1,4 +1,4 @@
-"""A notebook with some of its answers exchanged: the cells as a student would have them, and run.
+"""Put wrong answers into a lesson's notebook, and run its answer cells as a student's are run.
 
 What is exchanged is put into the lesson's own solution cells, so that the lesson's other functions call
 it. A wrong answer that is a function takes the place of the reference answer; one that builds on it (a
@@ -25,7 +25,7 @@ RIGHT = "right"
 
 
 def assemble(lesson: str, answer: Answer) -> dict[str, Any]:
-    """The names of a notebook of that lesson whose answer cells were run.
+    """Run a lesson's answer cells with some answers exchanged; return the names they define.
 
     Args:
         lesson: the module's name, such as "kv_cache".
@@ -43,7 +43,7 @@ def run_cells(lesson: str, sources: Iterable[str]) -> dict[str, Any]:
 
 
 def answer_cells(lesson: str, answer: Answer) -> list[str]:
-    """The sources of the cells that are exported or filled by students, with `answer` put in.
+    """Return the sources of the exported and the solution cells, with `answer` put in.
 
     Raises:
         ValueError: no cell defines a name of `answer`, or an edit's anchor is not there exactly once.
@@ -61,7 +61,7 @@ def answer_cells(lesson: str, answer: Answer) -> list[str]:
 
 
 def by_grade_id(lesson: str, answer: Answer) -> dict[str, str]:
-    """The sources of the solution cells with `answer` put in, by grade_id."""
+    """Return the sources of the solution cells by grade_id, with `answer` put in."""
     sources = zip(_cells(lesson), answer_cells(lesson, answer), strict=True)
     return {cell.grade_id: source for cell, source in sources if cell.grade_id}
 
@@ -77,7 +77,7 @@ def _compiled(source: str, name: str) -> Any:
 
 
 def _put_in(lesson: str, source: str, name: str, exhibit: Any) -> str:
-    """The source of a cell with one of its definitions exchanged."""
+    """Exchange one definition in the source of a cell."""
     first, last = _lines_of(source, name)
     lines = source.splitlines()
     if isinstance(exhibit, Edits):
@@ -119,7 +119,7 @@ def _definition(exhibit: Any, name: str, known: set[str]) -> tuple[str, list[str
 
 
 def _needed(places: Mapping[str, ast.stmt], of: ast.stmt, known: set[str]) -> set[ast.stmt]:
-    """The statements of a module that define names which `of` uses, directly or not."""
+    """Find the statements of a module that define names which `of` uses, directly or not."""
     needed: set[ast.stmt] = set()
     left = [of]
     while left:
@@ -146,7 +146,7 @@ def _module(name: str) -> tuple[ast.Module, str]:
 
 
 def _top_level(tree: ast.Module) -> dict[str, ast.stmt]:
-    """The statements at the top of a module, by the names that they define."""
+    """Index the statements at the top of a module by the names that they define."""
     return {name: node for node in tree.body for name in _names_defined_by(node)}
 
 
@@ -161,7 +161,7 @@ def _names_defined_by(node: ast.stmt) -> Iterator[str]:
 
 
 def _used(source: str) -> set[str]:
-    """The names that a piece of code reads."""
+    """Return the names that a piece of code reads."""
     return {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
 
 
@@ -171,7 +171,7 @@ def _defined(source: str) -> set[str]:
 
 
 def _lines_of(source: str, name: str) -> tuple[int, int]:
-    """First and last line of a definition in a cell, decorators included, for slices."""
+    """Find the lines of a definition in a cell, decorators included, as bounds of a slice."""
     nodes = [n for n in parse_python(source).body if getattr(n, "name", None) == name]
     first = min([nodes[0].lineno, *(d.lineno for d in nodes[0].decorator_list)])
     return first - 1, nodes[0].end_lineno
@@ -179,5 +179,5 @@ def _lines_of(source: str, name: str) -> tuple[int, int]:
 
 @cache
 def _names_of(lesson: str) -> set[str]:
-    """The names that a solved notebook has."""
+    """Return the names that a solved notebook defines."""
     return set(assemble(lesson, {}))

@@ -1,4 +1,4 @@
-"""A lesson's answers as a module of `course.minigpt`, for the lessons that come after it."""
+"""Export a lesson's answers as a module of `course.minigpt`, for the lessons after it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from autograder.authoring.source import Lesson, LessonError, parse_python
 
 
 def module_text(lesson: Lesson) -> str:
-    """The source of the module: export cells and answers in order, imports merged at the top."""
+    """Write the module's source: export cells and answers in order, imports merged at the top."""
     imports: list[str] = []
     bodies: list[str] = []
     for cell in lesson.answer_cells:
@@ -26,7 +26,7 @@ def module_text(lesson: Lesson) -> str:
 
 
 def _split_imports(source: str) -> tuple[list[str], str]:
-    """A cell's imports, and the rest of it."""
+    """Split a cell into its imports and the rest."""
     lines = source.splitlines()
     imports = []
     for node in parse_python(source).body:

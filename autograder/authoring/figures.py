@@ -1,4 +1,4 @@
-"""Figures in a lesson's prose are computed: `{{129 = expression}}` shows 129, if that is so.
+"""Compute the figures in a lesson's prose: `{{129 = expression}}` shows 129, or the build fails.
 
 An expression is Python. It knows the lesson's own answers and exported names, those of earlier lessons,
 `math`, `PUBLISHED` (the sizes of published models) and `METRICS` (what was recorded of the shipped
@@ -22,7 +22,7 @@ FIGURE = re.compile(r"\{\{\s*(?P<shown>[^={}]+?)\s*=(?!=)\s*(?P<expression>.+?)\
 
 
 def show_figures(prose: str, lesson: Lesson, where: str) -> str:
-    """The prose with each `{{figure = expression}}` as the figure.
+    """Replace each `{{figure = expression}}` by its figure, once the expression agrees.
 
     Raises:
         LessonError: an expression fails, is no number, or is not the figure that is shown.
@@ -42,7 +42,7 @@ def show_figures(prose: str, lesson: Lesson, where: str) -> str:
 
 
 def agrees(figure: str, value: Any) -> bool:
-    """Whether a number, rounded as the figure is, is the one that the figure shows."""
+    """Tell whether a number, rounded as the figure is, is the one that the figure shows."""
     plain = figure.replace(",", "").replace("−", "-")
     if not re.fullmatch(r"-?\d+(\.\d+)?", plain):
         return False
@@ -56,7 +56,7 @@ def agrees(figure: str, value: Any) -> bool:
 
 @cache
 def _names(lesson: Lesson) -> dict[str, Any]:
-    """What an expression in that lesson may use."""
+    """Collect the names that an expression in that lesson may use."""
     from course import weights
     from course.published.models import PUBLISHED
 

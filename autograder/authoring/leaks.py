@@ -1,4 +1,4 @@
-"""What a lesson keeps to itself, and a scan for it in what students get."""
+"""Find answers and hidden tests in what students get."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Secrets:
 
 
 def secrets_of(lessons: Iterable[Lesson]) -> Secrets:
-    """The secrets of these lessons together: a name that one of them shows is no secret."""
+    """Collect the secrets of these lessons; a name that one of them shows is no secret."""
     names: set[str] = set()
     strings: set[str] = set()
     lines: set[str] = set()
@@ -63,7 +63,7 @@ def secrets_of(lessons: Iterable[Lesson]) -> Secrets:
 
 
 def leaks(found: Any, secrets: Secrets) -> list[str]:
-    """What of the secrets stands in a notebook: in its cells, outputs or metadata."""
+    """List the secrets that stand in a notebook: in its cells, outputs or metadata."""
     texts = list(_strings(found))
     words = set(re.findall(r"\w+", "\n".join(texts)))
     squeezed = [re.sub(r"\s", "", text) for text in texts]
@@ -76,12 +76,12 @@ def leaks(found: Any, secrets: Secrets) -> list[str]:
 
 
 def _squeeze(line: str) -> str:
-    """Without blanks, and without a comment that ends it."""
+    """Remove blanks, and a comment that ends the line."""
     return re.sub(r"\s", "", re.sub(r"(^|\s)#.*", "", line))
 
 
 def _words_between_markers(cell: Cell) -> Iterator[tuple[str, bool]]:
-    """Every name and string constant in the regions of a cell, and whether it is a string."""
+    """Find every name and string constant between a cell's markers; say which are strings."""
     inside, secret_lines = False, set()
     for number, line in enumerate(cell.source.splitlines(), start=1):
         if line.strip().startswith(("### BEGIN", "### END")):
@@ -98,7 +98,7 @@ def _words_between_markers(cell: Cell) -> Iterator[tuple[str, bool]]:
 
 
 def _strings(found: Any) -> Iterator[str]:
-    """Every string in a notebook, however deep; the keys are nbformat's and nbgrader's own."""
+    """Find every string in a notebook, however deep, keys aside: they are nbformat's own."""
     if isinstance(found, str):
         yield found
     elif isinstance(found, dict):

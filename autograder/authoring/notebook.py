@@ -1,4 +1,4 @@
-"""The solved notebook: written from the lesson's text, then executed as a student would run it."""
+"""Write the solved notebook from a lesson's text, and execute it as a student would."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ METADATA = {
 
 
 def badge(course: Course, folder: str) -> str:
-    """The markdown that opens a lesson in Colab."""
+    """Write the badge that opens a lesson in Colab, as markdown."""
     name = module_of(folder)
     place = course.repository.removeprefix("https://github.com/")
     target = (
@@ -61,7 +61,7 @@ def badge(course: Course, folder: str) -> str:
 
 
 def write_notebook(lesson: Lesson) -> NotebookNode:
-    """The solved notebook before it is executed: the same text gives the same notebook."""
+    """Write the solved notebook, unexecuted; the same text gives the same notebook."""
     notebook = new_notebook(metadata=json.loads(json.dumps(METADATA)))
     ids: set[str] = set()
     for cell in lesson.cells:
@@ -106,7 +106,7 @@ def _write_cell(lesson: Lesson, cell: Cell) -> NotebookNode:
 
 
 def _cell_id(cell: Cell, source: str, taken: set[str]) -> str:
-    """The grade_id, or a hash of the source; of equal cells, each later one gets its own."""
+    """Name a cell by its grade_id or a hash of its source; equal cells get different hashes."""
     if cell.grade_id:
         return cell.grade_id[:64]
     turn, found = 0, ""
@@ -117,7 +117,7 @@ def _cell_id(cell: Cell, source: str, taken: set[str]) -> str:
 
 
 def without_execution(notebook: NotebookNode) -> NotebookNode:
-    """A copy without what running it wrote: outputs, counts, widget state, what it ran with."""
+    """Copy a notebook without outputs, counts, widget state and the record of what it ran with."""
     plain = nbformat.from_dict(json.loads(json.dumps(notebook)))
     plain.metadata = nbformat.from_dict({key: plain.metadata.get(key) for key in METADATA})
     for cell in plain.cells:
@@ -127,7 +127,7 @@ def without_execution(notebook: NotebookNode) -> NotebookNode:
 
 
 def to_text(notebook: NotebookNode) -> str:
-    """The notebook as it stands in its file."""
+    """Write a notebook as text, as it stands in its file."""
     return nbformat.writes(notebook).rstrip("\n") + "\n"
 
 
@@ -190,7 +190,7 @@ def _execute_cell(client: NotebookClient, index: int, lesson: Lesson, cell: Cell
 
 
 def _modules_used(client: NotebookClient) -> list[str]:
-    """Files of the course's modules that the kernel has imported."""
+    """List the files of the course's modules that the kernel has imported."""
     probe = new_code_cell(
         "import sys as _sys\n"
         "print(*sorted(m.__file__ for n, m in list(_sys.modules.items())"
@@ -205,7 +205,7 @@ def _modules_used(client: NotebookClient) -> list[str]:
 
 
 def fingerprints(course: Course, files: list[str]) -> dict[str, str]:
-    """A short hash of each of these files that is the course's own, by its path in the course;
+    """Hash each of these files that is the course's own, by its path in the course;
     with a package come the weights that lie in it."""
     paths = {course.root / file for file in files if file}
     packages = [path.parent for path in paths if path.name == "__init__.py"]
@@ -222,7 +222,7 @@ def _fingerprint(path: Path) -> str:
 
 
 def why_stale(committed: NotebookNode, wanted: NotebookNode, course: Course) -> str | None:
-    """Why a solved notebook must be executed again, or None."""
+    """Say why a solved notebook must be executed again, or return None."""
     if to_text(without_execution(committed)) != to_text(wanted):
         return "its text changed"
     code = [cell for cell in committed.cells if cell.cell_type == "code"]

@@ -1,4 +1,4 @@
-"""The picture on the README: lesson 03's, drawn anew, so that it cannot show something else."""
+"""Draw the README's picture with lesson 03's own plot, so that both show the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from course.plots.kv_cache import draw_rows
 
 
 def readme_picture() -> str:
-    """The SVG of what three prompt tokens and four new ones cost, without and with a cache."""
+    """Draw what three prompt tokens and four new ones cost without and with a cache, as SVG."""
     with matplotlib.rc_context({"svg.hashsalt": "second-token"}):
         figure = draw_rows(prompt_len=3, n_new=4).figure
         svg = io.StringIO()

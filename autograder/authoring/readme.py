@@ -1,4 +1,4 @@
-"""The README's table of lessons, written from the lessons' own first cells."""
+"""Write the README's table of lessons from the lessons' own first cells."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BEGIN, END = "<!-- lessons: `make build` writes this table -->\n", "<!-- end of 
 
 
 def with_lesson_table(readme: str, course: Course) -> str:
-    """The README with the table of the lessons that there are.
+    """Put the table of all lessons into the README's text.
 
     Raises:
         LessonError: a lesson does not say its time, or what is built in it.
@@ -27,7 +27,7 @@ def with_lesson_table(readme: str, course: Course) -> str:
 
 
 def row(lesson: Lesson) -> str:
-    """One lesson's row: title, what is built, minutes, badge."""
+    """Write one lesson's row: title, what is built, minutes, badge."""
     page = lesson.student.relative_to(lesson.course.root).as_posix()
     title = f"[{lesson.number} · {lesson.title}]({page})"
     build, time = said(lesson, "You build"), said(lesson, "Time")
@@ -36,7 +36,7 @@ def row(lesson: Lesson) -> str:
 
 
 def said(lesson: Lesson, name: str) -> str:
-    """What a lesson's opening says of itself: "75 minutes" of "**Time:** 75 minutes."."""
+    """Find what a lesson's opening says of itself: "75 minutes" of "**Time:** 75 minutes."."""
     opening = " ".join(lesson.cells[0].source.split())
     found = re.search(rf"\*\*{name}:\*\* (.+?)\.( |$)", opening)
     if not found:

@@ -1,4 +1,4 @@
-"""The student's notebook: nbgrader's own release step, on a copy and without a gradebook."""
+"""Release the student's notebook by nbgrader's own step, on a copy and without a gradebook."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from autograder.authoring.source import Lesson, LessonError
 
 
 def student_notebook(lesson: Lesson, solved: NotebookNode) -> str:
-    """The text of the student's notebook, as `nbgrader generate_assignment` writes it.
+    """Write the student's notebook as `nbgrader generate_assignment` does; return its text.
 
     It works in a folder of its own with the course's `nbgrader_config.py`, so no gradebook is
     needed, made or changed.

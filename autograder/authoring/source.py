@@ -1,4 +1,4 @@
-"""A lesson's text: where it lies, how it is read, and what is refused, naming lesson and cell."""
+"""Read a lesson's text, and refuse what cannot be built, naming lesson and cell."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Course:
     root: Path
 
     def folders(self) -> list[str]:
-        """The lessons there are, such as "03-kv-cache", in their order."""
+        """List the lessons' folders, such as "03-kv-cache", in their order."""
         return list(lesson_folders(self.root / "solutions").values())
 
     def read(self, folder: str) -> Lesson:
-        """The lesson in that folder.
+        """Read the lesson in that folder.
 
         Raises:
             LessonError: it has no text, or one that is refused.
@@ -138,7 +138,7 @@ class Lesson:
 
 
 def headings(cell: Cell) -> list[str]:
-    """The H1 headings of a markdown cell."""
+    """Find the H1 headings of a markdown cell."""
     if cell.kind != "markdown":
         return []
     prose = re.sub(r"^```.*?^```", "", cell.source, flags=re.MULTILINE | re.DOTALL)
@@ -188,12 +188,12 @@ def split_solutions(source: str) -> tuple[str, list[str]]:
 
 
 def parse_python(source: str) -> ast.Module:
-    """The syntax tree of a code cell, magics included. Raises SyntaxError."""
+    """Parse a code cell, magics included. Raises SyntaxError."""
     return ast.parse(TransformerManager().transform_cell(source))
 
 
 def read_lesson(course: Course, folder: str) -> Lesson:
-    """See `Course.read`."""
+    """Read and check one lesson; see `Course.read`."""
     if folder not in course.folders():
         there = ", ".join(course.folders()) or "none"
         raise LessonError(f"there is no lesson {folder!r} in solutions/; there are: {there}")
@@ -293,7 +293,7 @@ def _check(lesson: Lesson) -> None:
 
 
 def _check_regions(folder: str, cell: Cell) -> None:
-    """Markers are where they belong, and the cell is Python with its answer and without it."""
+    """Refuse misplaced markers, and code that is no Python with its answer or without it."""
     try:
         shown, solutions = split_solutions(cell.source)
     except ValueError as error:
@@ -317,7 +317,7 @@ def _check_regions(folder: str, cell: Cell) -> None:
 
 
 def _check_graded(lesson: Lesson, cell: Cell) -> None:
-    """It calls the visible check of its name, and there is a hidden one."""
+    """Refuse a graded cell without a hidden check, or that does not call its visible check."""
     try:
         find(f"{lesson.module}.{cell.grade_id}")
     except ValueError as error:

@@ -1,0 +1,1 @@
+"""Recognize known mistakes in wrong answers."""

@@ -1,4 +1,4 @@
-"""When two replies to one challenge are the same: numbers within a tolerance, all else exactly."""
+"""Compare two replies to one challenge: numbers within a tolerance, all else exactly."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ those of a student's `raise` are the student's words, and count only by being th
 
 
 def same_reply(known: Reply, reply: object, own_words: bool = False) -> bool:
-    """Whether a reply, in which nothing is believed, is the known one.
+    """Tell whether a student's reply equals a known one; the reply may hold anything.
 
     Args:
         own_words: whether the words of exceptions in the evidence must always be the same, too.
@@ -43,7 +43,7 @@ def same_reply(known: Reply, reply: object, own_words: bool = False) -> bool:
 
 
 def same(a: Any, b: Any, own_words: bool = False) -> bool:
-    """Whether two pieces of evidence are the same, in structure and in value."""
+    """Tell whether two pieces of evidence are the same in structure and value."""
     if isinstance(a, np.ndarray):
         return isinstance(b, np.ndarray) and a.dtype == b.dtype and _near(a, b)
     if type(a) in (int, float) and type(b) in (int, float):
@@ -64,7 +64,7 @@ def same(a: Any, b: Any, own_words: bool = False) -> bool:
 
 
 def _near(a: Any, b: Any) -> bool:
-    """Whole numbers are equal or not; others are near, where NaN is NaN and infinity infinity."""
+    """Compare numbers: whole ones exactly, others within TOLERANCE; NaN equals NaN."""
     a, b = np.asarray(a), np.asarray(b)
     if a.shape != b.shape:
         return False

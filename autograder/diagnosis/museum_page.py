@@ -1,5 +1,6 @@
-"""Which check catches which bug, and what a diagnosis recognises; `autograder museum`
-writes it to docs/museum.md, where authors read what their checks are worth."""
+"""Write docs/museum.md: which check catches which bug, and how many a diagnosis recognises.
+
+autograder museum"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ SEEDS = (1, 2)
 
 @dataclass(frozen=True)
 class Round:
-    """One check with one seed, and the museum in front of it.
+    """One check at one seed, tried on every bug of its lesson.
 
     Attributes:
         caught: the bugs that lost points, with their replies.
@@ -39,12 +40,12 @@ class Round:
     caught: list[tuple[Bug, Reply]] = field(repr=False)
 
     def is_named_by(self, bug: Bug) -> bool:
-        """Whether this is the check that must catch that bug."""
+        """Tell whether this is the check that must catch that bug."""
         return bug.check == f"{self.lesson}.{self.check}"
 
 
 def play(seeds: Iterable[int] = SEEDS) -> list[Round]:
-    """Every check of every lesson against every bug of the lesson."""
+    """Try every check of every lesson on every bug of that lesson."""
     plans = [
         (lesson, check, seed) for lesson in LESSONS for check in checks_of(lesson) for seed in seeds
     ]
@@ -59,12 +60,12 @@ def play(seeds: Iterable[int] = SEEDS) -> list[Round]:
 
 
 def checks_of(lesson: str) -> list[str]:
-    """Names of the hidden checks, in the order of the lesson."""
+    """List the names of the hidden checks, in the order of the lesson."""
     return list(hidden_checks(lesson))
 
 
 def is_wrong(check: Check, challenge: Challenge, reply: Reply) -> bool:
-    """Whether a reply loses points, as the judge sees it."""
+    """Tell whether a reply loses points, as the judge decides."""
     if reply.get("error") is not None:
         return True
     try:
@@ -77,7 +78,7 @@ def is_wrong(check: Check, challenge: Challenge, reply: Reply) -> bool:
 
 
 def outcome(bug: Bug, found: Diagnosis | None) -> str:
-    """How near a diagnosis comes to the bug: "mistake", "family", "wrong" or "nothing"."""
+    """Grade a diagnosis of a known bug: "mistake", "family", "wrong" or "nothing"."""
     if found is None:
         return "nothing"
     if found.family != bug.family:
@@ -91,7 +92,7 @@ OTHERS = "left out of the museum, at the other checks that catch it"
 
 
 def recognition(rounds: list[Round]) -> dict[str, Counter[str]]:
-    """How often a diagnosis ends in which outcome, in each of three cases."""
+    """Count the outcomes of diagnoses, in each of three cases."""
     return {
         STYLES: in_other_styles(rounds),
         OWN: leave_one_out(rounds, named=True),
@@ -100,7 +101,7 @@ def recognition(rounds: list[Round]) -> dict[str, Counter[str]]:
 
 
 def leave_one_out(rounds: list[Round], named: bool) -> Counter[str]:
-    """Every bug as if nobody knew it: what the rest of the museum makes of its replies.
+    """Diagnose every bug by the rest of the museum, as if that bug were not known.
 
     Args:
         named: only at the check that must catch the bug, or else at all others that caught it.
@@ -116,7 +117,7 @@ def leave_one_out(rounds: list[Round], named: bool) -> Counter[str]:
 
 
 def in_other_styles(rounds: list[Round]) -> Counter[str]:
-    """Every bug, at its check, in a notebook whose other functions are written in another style."""
+    """Diagnose every bug at its check in notebooks whose other functions are in another style."""
     seen: Counter[str] = Counter()
     for played in rounds:
         check = find(f"{played.lesson}.{played.check}")
@@ -128,7 +129,7 @@ def in_other_styles(rounds: list[Round]) -> Counter[str]:
 
 
 def restyled(played: Round, check: Check) -> Iterator[tuple[Bug, dict]]:
-    """The bugs that this check must catch, each with every variant of other functions in reach."""
+    """Combine the bugs that this check must catch with every variant of other functions in reach."""
     reach = within_reach(played.lesson, check.needs)
     for bug, _ in played.caught:
         for variant in variants_of(played.lesson) if played.is_named_by(bug) else []:
@@ -141,7 +142,7 @@ def restyled(played: Round, check: Check) -> Iterator[tuple[Bug, dict]]:
 
 
 def render(rounds: list[Round], seen: dict[str, Counter[str]]) -> str:
-    """docs/museum.md, from the rounds and what was recognised in them."""
+    """Write the page from the rounds and what was recognised in them."""
     seeds = len({played.seed for played in rounds})
     parts = [HEAD.format(seeds=seeds), families(), *recognised(seen)]
     for lesson in LESSONS:
@@ -167,13 +168,13 @@ What mistakes are about: a diagnosis records the family, so that a class can be 
 
 
 def families() -> str:
-    """The rows of the table of families."""
+    """Write the rows of the table of families."""
     count = Counter(bug.family for lesson in LESSONS for bug in bugs_of(lesson))
     return "\n".join(f"| {name} | {about} | {count[name]} |" for name, about in FAMILIES.items())
 
 
 def recognised(cases: dict[str, Counter[str]]) -> list[str]:
-    """How good the diagnosis is, as a table."""
+    """Write the table of how good the diagnosis is."""
     columns = ("mistake", "family", "wrong", "nothing")
     lines = [
         "\n## What a diagnosis recognises\n",
@@ -187,7 +188,7 @@ def recognised(cases: dict[str, Counter[str]]) -> list[str]:
 
 
 def lesson_table(rounds: list[Round]) -> list[str]:
-    """The checks of one lesson, numbered, and a row for each bug."""
+    """Write one lesson's part: its checks, numbered, and a row for each bug."""
     lesson = rounds[0].lesson
     checks = checks_of(lesson)
     lines = [f"\n## {LESSONS[lesson]}\n"]
@@ -203,7 +204,7 @@ def lesson_table(rounds: list[Round]) -> list[str]:
 
 
 def mark(bug: Bug, rounds: list[Round]) -> str:
-    """What became of a bug at one check."""
+    """Mark what became of a bug at one check."""
     times = sum(bug is other for played in rounds for other, _ in played.caught)
     if times < len(rounds):
         return "o" if times else " "
@@ -211,7 +212,7 @@ def mark(bug: Bug, rounds: list[Round]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the page."""
+    """Play all rounds and write the page."""
     argparse.ArgumentParser(prog="autograder museum", description=__doc__).parse_args(arguments)
     everything = play()
     FILE.write_text(render(everything, recognition(everything)), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Which known mistake gives these numbers: wrong evidence beside that of the museum.
+"""Recognize a known mistake: compare wrong evidence with that of the museum's bugs.
 
 When an answer is wrong, every bug of the lesson is put to the same challenge, here, for the museum's
 code is our own. A bug whose evidence is the student's names the mistake. Evidence that several bugs
@@ -68,13 +68,13 @@ def diagnose(lesson: str, check: str, challenge: Challenge, reply: object) -> Di
 
 
 def kind_of_error(reply: Reply) -> str:
-    """The name of the exception that a probe stopped with; "" when it did not."""
+    """Return the name of the exception that a probe stopped with; "" when it did not."""
     error = reply.get("error")
     return str(error.get("kind")) if type(error) is dict else ""
 
 
 def name_mistake(museum: Iterable[tuple[Bug, Reply]], reply: Reply) -> Diagnosis | None:
-    """The diagnosis that bugs with these replies allow."""
+    """Name the bug whose reply is the student's, or the family that several such bugs share."""
     found = [bug for bug, known in museum if same_reply(known, reply)]
     families = {bug.family for bug in found}
     if len(families) != 1:
@@ -98,7 +98,7 @@ _lock = (
 
 
 def candidates(lesson: str, check: str, challenge: Challenge) -> list[tuple[Bug, Reply]]:
-    """Every bug that gives a wrong reply to this challenge, with that reply."""
+    """List the bugs that give a wrong reply to this challenge, with that reply; cached."""
     frame = wire.encode(challenge)
     key = hashlib.sha256(f"{lesson}.{check}:".encode() + frame).digest()
     with _lock:
@@ -123,8 +123,8 @@ def _run_museum(lesson: str, check: Check, frame: bytes) -> list[tuple[Bug, Repl
 
 
 def answer(check: Check, names: Mapping[str, Any], frame: bytes) -> Reply:
-    """What the probe of these functions comes to; the challenge is fresh from its frame, for a
-    function may write into it."""
+    """Run a check's probe on these functions; return the reply. The challenge is decoded anew,
+    for a function may write into it."""
     try:
         return {"evidence": check.probe(functions_of(names, check.needs), wire.decode(frame))}
     except Exception as error:
@@ -133,7 +133,7 @@ def answer(check: Check, names: Mapping[str, Any], frame: bytes) -> Reply:
 
 @cache
 def within_reach(lesson: str, needs: tuple[str, ...]) -> frozenset[str]:
-    """The names of the lesson that a call of these functions may look up."""
+    """Find the names of the lesson that a call of these functions may look up."""
     reference = vars(importlib.import_module(f"course.minigpt.{lesson}"))
     reached, left = set(), list(needs)
     while left:
@@ -148,7 +148,7 @@ def within_reach(lesson: str, needs: tuple[str, ...]) -> frozenset[str]:
 
 
 def names_in(code: CodeType) -> list[str]:
-    """The global names of a function, of those inside it as well."""
+    """List the global names that a function uses, inner functions included."""
     inner = [
         name for part in code.co_consts if isinstance(part, CodeType) for name in names_in(part)
     ]

@@ -1,4 +1,4 @@
-"""What grading takes, one folder a lesson: hidden checks, probes, museum.
+"""Find what grading a lesson takes: hidden checks, probes and museum, one folder a lesson.
 
 The lesson in the folder "03-kv-cache" has the module name "kv_cache", here and in `course`. Its hidden
 checks are named "kv_cache.<check>", and each check is named as the graded cell that asks for it.
@@ -20,18 +20,18 @@ SOLUTIONS = Path(__file__).resolve().parents[2] / "solutions"
 
 
 def lesson_folders(solutions: Path = SOLUTIONS) -> dict[str, str]:
-    """The folder of each lesson's module, such as "kv_cache": "03-kv-cache", first to last."""
+    """List the lessons: the folder of each module, such as "kv_cache": "03-kv-cache", in order."""
     names = {path.parent.name for path in solutions.glob("*/*.py")}
     return {module_of(name): name for name in sorted(names) if FOLDER.fullmatch(name)}
 
 
 def module_of(folder: str) -> str:
-    """ "kv_cache" of "03-kv-cache"."""
+    """Return a folder's module name, "kv_cache" of "03-kv-cache"."""
     return folder[3:].replace("-", "_")
 
 
 def hidden_checks(lesson: str) -> dict[str, Check]:
-    """The hidden checks of a lesson's module by name, in the order of the lesson.
+    """Return the hidden checks of a lesson's module by name, in the order of the lesson.
 
     Raises:
         ValueError: there is no such lesson.
@@ -43,7 +43,7 @@ def hidden_checks(lesson: str) -> dict[str, Check]:
 
 
 def find(name: str) -> Check:
-    """The hidden check of that name, such as "kv_cache.mask_is_rectangular".
+    """Find a hidden check by name, such as "kv_cache.mask_is_rectangular".
 
     Raises:
         ValueError: no such lesson or check; the message lists the checks of that lesson.

@@ -1,4 +1,4 @@
-"""How a museum states its wrong answers, and a lesson its right ones in another style.
+"""State known wrong answers, and right answers in another style.
 
     MUSEUM = Museum("kv_cache")
 
@@ -17,8 +17,9 @@
         ("n_visible - n_new", "n_visible - n_new + 1"),
     )
 
-The first is written out, the second is the reference answer with a line changed. `assembly` puts
-either into the lesson's own cells, as a student's notebook has them.
+The first is written out, the second is the reference answer with a line changed.
+`autograder.authoring.assembly` puts either into the lesson's own cells, as a student's notebook has
+them.
 """
 
 from __future__ import annotations
@@ -152,10 +153,10 @@ def snake_case(name: str) -> str:
 
 
 def bugs_of(lesson: str) -> list[Bug]:
-    """The known wrong answers to a lesson, by its module's name."""
+    """Return the known wrong answers to a lesson, by its module's name."""
     return importlib.import_module(f"autograder.lessons.{lesson}.museum").MUSEUM.bugs
 
 
 def variants_of(lesson: str) -> list[Variant]:
-    """The right answers in other styles."""
+    """Return the right answers to a lesson in other styles."""
     return importlib.import_module(f"autograder.lessons.{lesson}.variants").VARIANTS

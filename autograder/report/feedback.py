@@ -1,4 +1,4 @@
-"""The notebook that formgrader and feedback show: the student's own cells, judged and harmless.
+"""Lay out the notebook that formgrader and feedback show: the student's cells, sanitised, with verdicts.
 
 It holds what was handed in, cell by cell, with its outputs, sanitised. Each of the lesson's graded
 cells stands in it exactly once, as it was released, so without its hidden test; the points are its
@@ -25,7 +25,7 @@ Cell = Mapping[str, Any]
 """A cell as it was handed in: a dict of whatever."""
 
 
-def shown_notebook(
+def feedback_notebook(
     found: list[Any], released: NotebookNode, result: Result, level: str
 ) -> NotebookNode:
     """Lay out one judged submission.
@@ -55,7 +55,7 @@ def shown_notebook(
 
 
 def report(result: Result, level: str) -> str:
-    """What the judge says about the whole, as HTML."""
+    """Write what the judge says about the whole submission, as HTML."""
     most = sum(answer.max_points for answer in result.answers)
     lines = [f"{result.outcome}: {result.points:g} of {most:g} points. {level}"]
     lines += filter(None, (result.reason, *result.cells))
@@ -63,7 +63,7 @@ def report(result: Result, level: str) -> str:
 
 
 def _places(handed_in: list[Cell], released: NotebookNode) -> dict[int, NotebookNode]:
-    """The cells that stand for one that was released with a name, by their number: a graded cell is
+    """Find the cells that stand for a named cell of the release, by number: a graded cell is
     known by its source, as for the judge, an answer by the name that it claims. Of several, the last
     counts, for it is what ran last."""
     named = [cell for cell in released.cells if _grade_id(cell)]
@@ -79,7 +79,7 @@ def _places(handed_in: list[Cell], released: NotebookNode) -> dict[int, Notebook
 
 
 def _claim(cell: Cell) -> str:
-    """The name that a cell has in its metadata or, where they were lost, as its id."""
+    """Read the name that a cell claims in its metadata or, where they were lost, as its id."""
     metadata = cell.get("metadata")
     named = metadata.get("nbgrader") if isinstance(metadata, Mapping) else None
     claim = named.get("grade_id") if isinstance(named, Mapping) else cell.get("id")
@@ -87,12 +87,12 @@ def _claim(cell: Cell) -> str:
 
 
 def _grade_id(cell: NotebookNode) -> str | None:
-    """The name of a released cell, or of one that stands for it."""
+    """Return the name of a released cell, or of one that stands for it."""
     return cell.metadata.get("nbgrader", {}).get("grade_id")
 
 
 def _shown(cell: Cell, original: NotebookNode | None, texts: set[str]) -> NotebookNode:
-    """One cell, sanitised, with no metadata but those of the released cell that it stands for."""
+    """Sanitise one cell; of metadata it keeps only those of the released cell that it stands for."""
     if original and original.metadata.nbgrader.grade:
         return copy.deepcopy(original)
     source, kind = source_of(cell), cell.get("cell_type")
@@ -126,7 +126,7 @@ def _add_missing(cells: list[NotebookNode], released: NotebookNode) -> None:
 
 
 def _write_answer(cell: NotebookNode, answer: Answer) -> None:
-    """Points and message as a graded cell's outputs. Nothing may go to stderr: nbgrader would give
+    """Write points and message as a graded cell's outputs. Nothing may go to stderr: nbgrader would give
     0 points for that, as it gives all of them for a cell without a result."""
     mark = {0.0: "FAIL", 1.0: "PASS"}.get(answer.score, "PART")
     message = sanitize.plain(f"{mark}  {answer.message}\n")

@@ -1,4 +1,4 @@
-"""Student-written cells and outputs, made safe to look at: nothing of them runs in a browser.
+"""Make student-written cells and outputs safe to look at: nothing of them runs in a browser.
 
 Everything is rebuilt from what is known to be harmless; what is not known is left out. HTML goes
 through nh3, pictures become data that cannot hold a script, and markdown is rendered here once, so
@@ -50,13 +50,13 @@ _PICTURE_DATA = re.compile(r"data:image/(png|jpeg|gif|svg\+xml);base64,[A-Za-z0-
 
 
 def plain(text: str, longest: int = LONGEST_TEXT) -> str:
-    """Text that can be written to a file as UTF-8, and cut when it is very long."""
+    """Cut a long text, and replace what UTF-8 cannot hold."""
     text = text.encode("utf-8", "replace").decode()
     return text if len(text) <= longest else f"{text[:longest]}\n… {len(text) - longest:,} more"
 
 
 def html(source: str) -> str:
-    """HTML without scripts, styles, forms, frames and remote pictures."""
+    """Remove scripts, styles, forms, frames and remote pictures from HTML."""
     return nh3.clean(
         source,
         tags=TAGS,
@@ -75,18 +75,18 @@ def _attribute(_tag: str, name: str, value: str) -> str | None:
 
 
 def block(clean: str) -> str:
-    """Cleaned HTML as a markdown cell. On one line, it is one HTML block, in which a renderer of
+    """Put cleaned HTML into a markdown cell. On one line, it is one HTML block, in which a renderer of
     markdown changes nothing."""
     return f"<div>{clean}</div>".replace("\r", "").replace("\n", "&#10;")
 
 
 def verbatim(text: str) -> str:
-    """Text as HTML that shows it as it is."""
+    """Escape text as HTML that shows it as it is."""
     return f"<pre>{entities.escape(text)}</pre>"
 
 
 def markdown(source: str, attachments: Any = None) -> str:
-    """A markdown cell that shows the same, as far as that is harmless, under every renderer.
+    """Render markdown here once, cleaned, so that every later renderer shows the same.
 
     Args:
         source: of the student's cell.
@@ -111,7 +111,7 @@ def _rendered(source: str, attachments: Any = None) -> str:
 
 
 def _pasted(attachments: Any) -> dict[str, dict[str, str]]:
-    """The pictures of a cell's attachments."""
+    """Return the pictures of a cell's attachments."""
     found = attachments if isinstance(attachments, Mapping) else {}
     kept = {}
     for name, bundle in found.items():
@@ -122,7 +122,7 @@ def _pasted(attachments: Any) -> dict[str, dict[str, str]]:
 
 
 def outputs(found: Any) -> list[NotebookNode]:
-    """A cell's outputs as they can be shown; those of unknown form are left out."""
+    """Sanitise a cell's outputs; those of unknown form are left out."""
     found = found if type(found) is list else []
     shown = (_output(output) for output in found[:MOST_OUTPUTS] if isinstance(output, Mapping))
     return [output for output in shown if output is not None]
@@ -149,7 +149,7 @@ def _texts(found: Any) -> list[str]:
 
 
 def _bundle(data: Any) -> dict[str, str]:
-    """The forms of one output in which it can be shown."""
+    """Sanitise the forms of one output, known ones only."""
     data = data if isinstance(data, Mapping) else {}
     kept = _pictures(data)
     for name in ("text/plain", "text/latex"):
@@ -174,7 +174,7 @@ def _rich(data: Mapping[str, Any]) -> str:
 
 
 def _pictures(data: Mapping[str, Any]) -> dict[str, str]:
-    """Those that are what they say, in base64 that was written here."""
+    """Keep the pictures that are what they say, in base64 that was written here."""
     kept = {}
     for name, start in _PICTURES.items():
         code = text_of(data.get(name))
@@ -190,7 +190,7 @@ def _pictures(data: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _alt(output: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """The words for a picture, for those who cannot see it."""
+    """Return a picture's alt text."""
     found = output.get("metadata")
     found = found.get("image/png") if isinstance(found, Mapping) else None
     words = found.get("alt") if isinstance(found, Mapping) else None

@@ -1,0 +1,1 @@
+"""Fast paths: decode, tiled reads of a quantized cache, storage, Triton."""

@@ -1,0 +1,1 @@
+"""Measure: clocks, limits of machines, devices, costs, counted work."""

@@ -1,0 +1,1 @@
+"""The story world: grammar, tokenizer, evaluation, training, and an experiment on outliers."""
