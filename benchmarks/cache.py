@@ -33,7 +33,8 @@ import torch.nn.functional as F
 from roofline import Samples, environment, measure
 from torch import Tensor
 
-from course.fast.storage import Stored, Window
+from course.fast.quantized import Quantized
+from course.fast.storage import Window
 from course.fast.tiled_read import make_scratch, tiled_attention
 from course.fast.triton import triton_attention
 from course.measure.devices import check_device, device_of
@@ -78,40 +79,41 @@ class Cache:
     def __init__(self, shape: Shape, bits: int, device: torch.device) -> None:
         self.shape, self.bits = shape, bits
         G, D, n, group = shape.G, shape.D, shape.n_groups, shape.group
-        self.keys, self.values = self._stored(device, 1, D), self._stored(device, group, 1)
+        self.keys, self.values = self._draw(device, 1, D), self._draw(device, group, 1)
         new = (1, G, shape.context - n * group, D)
         recent = torch.randn(2, *new, device=device).to(shape.dtype)
         self.window: Window = (recent[0], recent[1])
 
-    def _stored(self, device: torch.device, *steps: int) -> Stored:
-        """Random codes of numbers from about -2 to 2. Scales and zeros have 16 bits."""
+    def _draw(self, device: torch.device, *steps: int) -> Quantized:
+        """Draw codes of numbers from about -2 to 2. Scales and zeros have 16 bits."""
         shape, top = self.shape, 2**self.bits - 1
         places = (1, shape.G, shape.n_groups)
         width = shape.D * self.bits // 8
         codes = torch.randint(256, (*places, shape.group, width), device=device, dtype=torch.uint8)
         scale = (3.5 + torch.rand(*places, *steps, device=device)) / top
         short = torch.float16 if shape.dtype == torch.float32 else shape.dtype
-        return Stored(codes, scale.to(short), (-top / 2 * scale).to(short))
+        zero = -top / 2 * scale
+        return Quantized(codes, scale.to(short), zero.to(short), self.bits)
 
     def numbers(self, dtype: torch.dtype | None = None) -> Window:
         """All keys and values, (1, G, context, D) each: what a cache without a fast read does at
         every step."""
         dtype = dtype or self.shape.dtype
         rows = []
-        for stored, new in zip((self.keys, self.values), self.window, strict=True):
-            codes = stored.codes if self.bits == 8 else unpack(stored.codes)
-            old = stored.zero.to(dtype) + stored.scale.to(dtype) * codes
-            rows.append(torch.cat([old.flatten(2, 3), new.to(dtype)], dim=2))
+        for old, new in zip((self.keys, self.values), self.window, strict=True):
+            codes = old.codes if self.bits == 8 else unpack(old.codes)
+            numbers = old.zero.to(dtype) + old.scale.to(dtype) * codes
+            rows.append(torch.cat([numbers.flatten(2, 3), new.to(dtype)], dim=2))
         return rows[0], rows[1]
 
     def nbytes(self) -> int:
-        return sum(part.nbytes for part in (*self.keys, *self.values, *self.window))
+        return sum(part.nbytes for part in (*self.keys[:3], *self.values[:3], *self.window))
 
 
-def unpack(stored: Tensor) -> Tensor:
-    """The codes of 4 bits in bytes, the first of two in the low bits. A byte moves into two of its
+def unpack(packed: Tensor) -> Tensor:
+    """Spread out codes of 4 bits, the first of two in a byte's low bits. A byte moves into two of its
     own width, each of which keeps its half: three passes without a stride."""
-    wide = stored.to(torch.int16)
+    wide = packed.to(torch.int16)
     return wide.bitwise_or_(wide << 4).bitwise_and_(0x0F0F).view(torch.uint8)
 
 
@@ -222,8 +224,8 @@ def cuda_ways(shape: Shape, layers: int | None, device: torch.device) -> dict[st
                 exact = matmul_attention(q.float(), *(part.float() for part in large[0]))
                 ways[f"bf16, {name}"] = Way(steps, shape, shape.layer_bytes, 10, exact)
         steps = [
-            lambda c=c, bits=bits: triton_attention(q, c.keys, c.values, c.window, bits)
-            for c in caches
+            lambda cache=cache: triton_attention(q, cache.keys, cache.values, cache.window)
+            for cache in caches
         ]
         ways[f"int{bits}, Triton"] = Way(steps, shape, caches[0].nbytes(), 10, wanted)
     return ways

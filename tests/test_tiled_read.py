@@ -6,7 +6,6 @@ import pytest
 import torch
 from quantized import Case, draw, packed, reference, unpack
 
-from course.fast.storage import Stored
 from course.fast.tiled_read import make_scratch, tiled_attention
 
 TOLERANCE = 1e-5  # of numbers around 1, float32
@@ -57,7 +56,7 @@ def test_a_scratch_can_be_used_again_for_another_cache_of_the_same_sizes():
 
 def test_the_arguments_stay_as_they_are():
     drawn = draw(Case())
-    tensors = [drawn.q, *drawn.keys, *drawn.values, *drawn.window]
+    tensors = [drawn.q, *drawn.keys[:3], *drawn.values[:3], *drawn.window]
     before = [tensor.clone() for tensor in tensors]
     tiled_attention(*drawn[:4], scratch=make_scratch(drawn.q, drawn.keys, 60))
     assert all(map(torch.equal, tensors, before))
@@ -84,9 +83,9 @@ def test_a_scratch_of_another_cache_is_refused():
 
 def test_half_precision_scales_are_read_as_they_are():
     drawn = draw(Case())
-    keys, values = (Stored(s.codes, s.scale.half(), s.zero.half()) for s in drawn[1:3])
-    exact = [Stored(s.codes, s.scale.half().float(), s.zero.half().float()) for s in drawn[1:3]]
-    out = tiled_attention(drawn.q, keys, values, drawn.window)
+    halves = [q._replace(scale=q.scale.half(), zero=q.zero.half()) for q in drawn[1:3]]
+    exact = [q._replace(scale=q.scale.float(), zero=q.zero.float()) for q in halves]
+    out = tiled_attention(drawn.q, *halves, drawn.window)
     assert (out - tiled_attention(drawn.q, *exact, drawn.window)).abs().max() <= TOLERANCE
 
 

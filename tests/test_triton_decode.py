@@ -16,7 +16,8 @@ import torch
 from quantized import Case, draw, unpack
 
 from course.fast import triton as triton_decode
-from course.fast.storage import Stored, Window
+from course.fast.quantized import Quantized
+from course.fast.storage import Window
 from course.fast.tiled_read import tiled_attention
 from course.fast.triton import triton_attention
 from lessons import ROOT
@@ -61,17 +62,19 @@ def test_they_compile_for_gpus():
 def test_they_are_right_on_a_gpu(bits, dtype):
     drawn = draw(Case(bits, B=2, H=8, G=2, D=128, n=100, group=64, W=70))
     q, *rest = (_to(part, dtype) for part in drawn[:4])
-    out = triton_attention(q, *rest, bits=bits)
+    out = triton_attention(q, *rest)
     exact = [_to(part, torch.float32) for part in (q, *rest)]
     want = tiled_attention(*exact, unpack=lambda c: unpack(c.cpu(), bits).cuda() if bits < 8 else c)
     assert (out - want).abs().max() <= TOLERANCES[str(dtype)[6:]]
 
 
-def _to(part: torch.Tensor | Stored | Window, dtype: torch.dtype):
+def _to(part: torch.Tensor | Quantized | Window, dtype: torch.dtype):
+    """Copy a tensor, or the tensors of a tuple, to the GPU; numbers, not codes, in that dtype."""
     if isinstance(part, torch.Tensor):
         return part.cuda() if part.dtype == torch.uint8 else part.to("cuda", dtype)
-    moved = (_to(each, dtype) for each in part)
-    return Stored(*moved) if isinstance(part, Stored) else tuple(moved)
+    if isinstance(part, Quantized):
+        return Quantized(*(_to(each, dtype) for each in part[:3]), part.bits)
+    return tuple(_to(each, dtype) for each in part)
 
 
 def test_without_triton_it_says_what_to_install(monkeypatch):
@@ -89,15 +92,16 @@ def test_on_a_cpu_it_names_the_read_that_runs_there(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("case", "bits"),
-    [
-        (Case(D=12), 8),
-        (Case(D=8), 8),
-        (Case(bits=4, D=16), 4),
-        (Case(bits=2, D=64), 2),
-        (Case(), 4),
-    ],
+    "case", [Case(D=12), Case(D=8), Case(bits=4, D=16), Case(bits=2, D=64)], ids=str
 )
-def test_bits_and_widths_that_the_kernels_do_not_have_are_refused(case, bits):
+def test_bits_and_widths_that_the_kernels_do_not_have_are_refused(case):
     with pytest.raises(ValueError, match="codes of 8 or 4 bits"):
-        triton_attention(*draw(case)[:4], bits=bits)
+        triton_attention(*draw(case)[:4])
+
+
+@pytest.mark.parametrize("name", ["keys", "values"])
+def test_codes_that_do_not_have_the_bits_that_they_claim_are_refused(name):
+    drawn = draw(Case(D=32))
+    wrong = drawn._replace(**{name: getattr(drawn, name)._replace(bits=4)})
+    with pytest.raises(ValueError, match="codes of 8 or 4 bits"):
+        triton_attention(*wrong[:4])

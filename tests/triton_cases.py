@@ -14,10 +14,10 @@ import sys
 import warnings
 
 import torch
-from quantized import Case, draw, reference, unpack
+from quantized import Case, Drawn, draw, reference, unpack
 
 from course.fast import triton as triton_decode
-from course.fast.storage import Stored
+from course.fast.quantized import Quantized
 
 CASES = {
     "grouped queries": Case(H=4, G=2),
@@ -34,29 +34,32 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def interpret() -> dict[str, float]:
-    """Largest difference to attention over the dequantized cache, by case, bits and dtype."""
+    """Compare every case with attention over the dequantized cache: the largest differences, by case,
+    bits and dtype."""
     found = {}
     for name, case in CASES.items():
         for bits in (8, 4):
             drawn = draw(case._replace(bits=bits, D=max(32, case.D)))
             for dtype in DTYPES if name in TRIED_WITH_16_BITS else DTYPES[:1]:
-                found[f"{name}, {bits} bits, {str(dtype)[6:]}"] = off(drawn, bits, dtype)
+                found[f"{name}, {bits} bits, {str(dtype)[6:]}"] = largest_difference(drawn, dtype)
     drawn = draw(Case(D=32, n=6))
-    found["a piece of a longer cache, 8 bits, float32"] = off(drawn, 8, torch.float32, cut=4)
+    piece = largest_difference(drawn, torch.float32, cut=4)
+    found["a piece of a longer cache, 8 bits, float32"] = piece
     return found
 
 
-def off(drawn, bits: int, dtype: torch.dtype, cut: int | None = None) -> float:
+def largest_difference(drawn: Drawn, dtype: torch.dtype, cut: int | None = None) -> float:
+    """How far the kernels are off with numbers of a dtype, and of a cache's first `cut` groups."""
     q, window = drawn.q.to(dtype), drawn.window and tuple(part.to(dtype) for part in drawn.window)
     keys, values = (
-        Stored(*(part[:, :, :cut] for part in (s.codes, s.scale.to(dtype), s.zero.to(dtype))))
-        for s in (drawn.keys, drawn.values)
+        Quantized(*(part[:, :, :cut] for part in (codes, scale.to(dtype), zero.to(dtype))), bits)
+        for codes, scale, zero, bits in (drawn.keys, drawn.values)
     )
-    out = triton_decode.triton_attention(q, keys, values, window, bits)
+    out = triton_decode.triton_attention(q, keys, values, window)
     assert out.dtype == dtype
     k, v = (
-        (s.zero.double() + s.scale.double() * unpack(s.codes, bits).double()).flatten(2, 3)
-        for s in (keys, values)
+        (zero.double() + scale.double() * unpack(codes, bits).double()).flatten(2, 3)
+        for codes, scale, zero, bits in (keys, values)
     )
     if window:
         k, v = torch.cat([k, window[0]], dim=2), torch.cat([v, window[1]], dim=2)

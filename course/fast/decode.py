@@ -3,16 +3,16 @@
     decoder = FastDecoder(model, batch=1, max_len=1024)
     text = decoder.generate(prompt, n_new=100)      # the tokens of generate_cached, sooner
 
-`forward_cached` asks for hundreds of small operations a token. While one model's weights arrive, a
-GPU could do them all; it waits for Python instead, which needs a few millionths of a second to ask
-for each. Three changes leave it nothing to wait for:
+`forward_cached` launches hundreds of small operations a token. A GPU could do them all while the
+weights arrive from its memory; it waits for Python instead, which needs a few millionths of a second
+to launch each. Three changes end this waiting:
 
 1. **Fixed shapes.** The cache has room for max_len tokens from the start, attention always reads
-   all of it, and what is not written yet gets the weight 0. Where a token goes stands in a tensor
-   and not in a Python number. So every step is the same list of operations on the same memory.
+   all of it, and what is not written yet gets the weight 0. The position of a token is a tensor and
+   not a Python number. So every step is the same list of operations on the same memory.
 2. **Fewer operations.** Matrices that read the same numbers are laid side by side and multiplied
    once: wq, wk, wv, and the two halves of SwiGLU. `compile=True` lets `torch.compile` join more.
-3. **A CUDA graph.** On a GPU the list is recorded once and then asked for as a whole.
+3. **A CUDA graph.** On a GPU the list is recorded once and then launched as a whole.
 
 On a CPU there is no queue and so nothing to record; there 1 and 2 remain, and a layout in which one
 row times a matrix reads memory straight ahead. The idea is that of gpt-fast (PyTorch, 2023).
@@ -73,7 +73,7 @@ class FastDecoder:
         self._make_room(batch, max_len)
 
     def resized(self, batch: int, max_len: int) -> FastDecoder:
-        """Another, empty decoder of other sizes; the two share their weights.
+        """Make an empty decoder of other sizes that shares the weights.
 
         Raises:
             ValueError: sizes that cannot be used.
@@ -83,7 +83,7 @@ class FastDecoder:
         return other
 
     def _make_room(self, batch: int, max_len: int) -> None:
-        """Everything that a step reads and writes besides the weights, at addresses that stay."""
+        """Allocate all that a step reads and writes besides the weights, at addresses that stay."""
         check_cache_sizes(self.config, batch, max_len)
         self.batch, self.max_len, self.length = batch, max_len, 0
         L, G, D = self.config.n_layers, self.config.n_kv_heads, self.config.head_dim
@@ -150,7 +150,7 @@ class FastDecoder:
         return torch.cat([prompt, torch.stack(chosen, dim=1)], dim=1)
 
     def _decode(self) -> Tensor:
-        """One step on `self.token` at `self.position`. No shape and no address depends on how many
+        """Run one step on `self.token` at `self.position`. No shape and no address depends on how many
         tokens there are."""
         hidden = torch.zeros_like(self.places, dtype=self.embed.dtype)  # (max_len,)
         hidden = hidden.masked_fill(self.places > self.position, float("-inf"))
@@ -216,7 +216,7 @@ def _weights_of(block: Block) -> Weights:
 
 
 def _laid_out(weight: Tensor) -> Tensor:
-    """The same matrix (out, in), on a CPU with its columns one after the other in memory: one row
+    """Lay out a matrix (out, in) for a CPU with its columns one after the other in memory: one row
     times it then adds up whole columns, a quarter faster than many short dot products."""
     return weight.t().contiguous().t() if weight.device.type == "cpu" else weight
 

@@ -1,11 +1,12 @@
-"""What every quantized cache of the course is made of: codes with their steps, stored in groups.
+"""Quantized numbers, the bytes of their cache, and the checks of what goes into either.
 
-Lesson 07 asks for the arithmetic; this file holds the forms that it fills, and what they refuse.
+Lesson 07 asks for the arithmetic; this file holds the forms that it fills, `storage.py` the groups
+that its cache stores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -22,11 +23,12 @@ class Quantized(NamedTuple):
     """Numbers as small codes. A code stands for `zero + scale * code`.
 
     Attributes:
-        codes: uint8, 0 … 2**bits - 1, in the shape of the numbers.
+        codes: uint8, 0 … 2**bits - 1, in the shape of the numbers. In memory several codes may share a
+            byte: the last dimension is then narrower.
         scale: the step between neighbouring codes, above 0; one for each vector along `dim`, which has
             size 1 here.
         zero: what code 0 stands for; as many as steps.
-        bits: 2, 4 or 8.
+        bits: of a code: 2, 4 or 8.
     """
 
     codes: Tensor
@@ -44,7 +46,7 @@ class CacheBytes(NamedTuple):
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """Bytes of codes, scales and window together."""
         return sum(self)
 
 
@@ -112,61 +114,3 @@ def check_appended(pending: Mapping[int, tuple[Tensor, Tensor]], n_layers: int, 
         given = pending[layer][0].shape[2] if layer in pending else 0
         if given < n:
             raise ValueError(f"advance({n}), but layer {layer} was given {given} new tokens")
-
-
-class GroupStore:
-    """The storage of quantized keys, or of values, in groups of tokens; allocated once.
-
-    Args:
-        config, batch: sizes.
-        n_groups: room, in groups.
-        group: tokens of a group.
-        bits: of a code; the codes are packed, 8 / bits to a byte.
-        dim: along which the numbers (…, group, D) of a group share a step: -2 gives one step to each
-            channel, -1 one to each token.
-        dtype, device: of scales and zeros; codes are bytes.
-        pack, unpack: two 4-bit codes to a byte, and back.
-    """
-
-    def __init__(
-        self,
-        config: GPTConfig,
-        batch: int,
-        n_groups: int,
-        group: int,
-        bits: int,
-        dim: int,
-        dtype: torch.dtype,
-        device: str | torch.device,
-        pack: Callable[[Tensor], Tensor],
-        unpack: Callable[[Tensor], Tensor],
-    ) -> None:
-        D = config.head_dim
-        places = (config.n_layers, batch, config.n_kv_heads, n_groups)
-        steps = (*places, 1, D) if dim == -2 else (*places, group, 1)
-        self.bits, self._pack, self._unpack = bits, pack, unpack
-        self.codes = torch.zeros((*places, group, D * bits // 8), dtype=torch.uint8, device=device)
-        self.scale = torch.zeros(steps, dtype=dtype, device=device)
-        self.zero = torch.zeros(steps, dtype=dtype, device=device)
-
-    def write(self, first: int, groups: Quantized) -> None:
-        """Store groups from number `first` on, in all layers: codes (L, B, G, n, group, D)."""
-        codes, to = groups.codes, slice(first, first + groups.codes.shape[3])
-        if self.bits == 2:  # two codes of 2 bits are one of 4: the left half and the right half
-            left, right = codes.chunk(2, dim=-1)
-            codes = left + 4 * right
-        self.codes[:, :, :, to] = codes if self.bits == 8 else self._pack(codes)
-        self.scale[:, :, :, to], self.zero[:, :, :, to] = groups.scale, groups.zero
-
-    def read(self, layer: int, n: int) -> Quantized:
-        """The first n groups of one layer: codes (B, G, n, group, D)."""
-        codes = self.codes[layer, :, :, :n]
-        codes = codes if self.bits == 8 else self._unpack(codes)
-        if self.bits == 2:
-            codes = torch.cat([codes % 4, codes // 4], dim=-1)
-        scale, zero = self.scale[layer, :, :, :n], self.zero[layer, :, :, :n]
-        return Quantized(codes, scale, zero, self.bits)
-
-    def nbytes(self) -> int:
-        """Bytes of codes, scales and zeros."""
-        return self.codes.nbytes + self.scale.nbytes + self.zero.nbytes

@@ -1,7 +1,7 @@
-"""One forward pass, ready to be timed: as many rows, new tokens and cached tokens as one likes.
+"""Prepare one forward pass to be timed, with any number of rows, new tokens and cached tokens.
 
     call = step(FastDecoder(model, 1, 1), batch=4, n_new=1, n_past=128)
-    logits = call()             # (B, V), and the next call does exactly the same again
+    logits = call()             # (B, V); every further call does the same again
 
 What the tokens are, and what the cache holds, makes no difference to the time, so both are random.
 """
@@ -24,7 +24,7 @@ Step = Callable[[], Tensor]
 
 
 def step(runner: MiniGPT | FastDecoder, batch: int = 1, n_new: int = 1, n_past: int = 0) -> Step:
-    """A forward pass of n_new tokens on top of n_past cached ones, with logits of the last only.
+    """Prepare a forward pass of n_new tokens after n_past cached ones, with logits of the last only.
 
     Args:
         runner: a model goes through lesson 03's layer. A `FastDecoder` takes a whole prompt, or one
@@ -54,7 +54,7 @@ def step(runner: MiniGPT | FastDecoder, batch: int = 1, n_new: int = 1, n_past: 
 
 @torch.no_grad()
 def forward_last(model: MiniGPT, tokens: Tensor, cache: KVCacheLike) -> Tensor:
-    """Lesson 03's forward pass, with logits of the last position alone: (B, T) -> (B, V). Of a
+    """Run lesson 03's forward pass, with logits of the last position alone: (B, T) -> (B, V). Of a
     prompt nobody needs the others."""
     past, T = len(cache), tokens.shape[1]
     positions = torch.arange(past, past + T, device=tokens.device)
@@ -101,8 +101,8 @@ def _fast(lender: FastDecoder, tokens: Tensor, n_past: int) -> Step:
 
 
 class _Counter(TorchDispatchMode):
-    """Counts every operation that torch is asked for; views count too, since asking for one takes
-    Python as long as asking for any other."""
+    """Count every operation that torch launches; views count too, since launching one takes Python
+    as long as launching any other."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ class _Counter(TorchDispatchMode):
 
 
 def count_operations(call: Callable[[], object]) -> int:
-    """How many operations of torch one call asks for."""
+    """Count the operations of torch that one call launches."""
     with _Counter() as counter:
         call()
     return counter.operations

@@ -4,16 +4,16 @@
 
 A step that first turns all codes back into numbers writes the large cache after all, waits for fresh
 memory, and reads what it wrote. Here a block of codes is spread out to floats in a scratch that stays
-in the processor's cache, is used, and is overwritten by the next. From memory come codes and little
-else. Steps and zeros need no pass of their own over the block, for they can change sides:
+in the processor's cache, is used, and is overwritten by the next, so little but codes is read from
+memory. Steps and zeros need no pass of their own over the block, for they can change sides:
 
     q · (zero + scale * code) = q · zero + (q * scale) · code               keys: a step per channel
     w @ (zero + scale * code) = w @ zero + (w * scale) @ code               values: a step per token
 
 The softmax needs the largest score and the sum of all weights, and both are known only at the end.
-So they run along: when a block brings a larger score, everything so far is scaled down to it
-(Milakov and Gimelshein 2018; Dao et al. 2022). What differs from attention in one go is rounding:
-within 1e-5 of numbers around 1 in float32.
+So both are updated from block to block: when one brings a larger score, everything so far is scaled
+down to it (Milakov and Gimelshein 2018; Dao et al. 2022). Beside attention in one go only rounding
+differs: by less than 1e-5 in float32, of numbers around 1.
 """
 
 from __future__ import annotations
@@ -25,26 +25,28 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from course.fast.storage import Stored, Window, check_stored
+from course.fast.quantized import Quantized
+from course.fast.storage import Window, check_attention_shapes
 
 ROWS = 8192  # of the scratch, over all KV heads: 4 MiB of float32 at D = 128
 
 
 def tiled_attention(
     q: Tensor,
-    keys: Stored,
-    values: Stored,
+    keys: Quantized,
+    values: Quantized,
     window: Window | None = None,
-    unpack: Callable[[Tensor], Tensor] = lambda stored: stored,
+    unpack: Callable[[Tensor], Tensor] = lambda codes: codes,
     scratch: Tensor | None = None,
 ) -> Tensor:
     """Attention of the newest token, whose own key and value are already held.
 
     Args:
         q: (B, H, 1, D); head h reads KV head h // (H // G), and no key is copied for it.
-        keys, values: all tokens but the newest few.
-        window: these few; None: there are none.
-        unpack: stored bytes (…, width) to codes (…, D); left out, one code is one byte.
+        keys, values: all tokens but those of the window, in groups: codes (B, G, n, group, D), or
+            narrower where several share a byte.
+        window: keys and values (B, G, W, D) of the newest tokens; None: there are none.
+        unpack: bytes (…, width) to codes (…, D); left out, one code is one byte.
         scratch: from `make_scratch`, to be used again and again; left out, it is made here.
 
     Returns:
@@ -53,7 +55,7 @@ def tiled_attention(
     Raises:
         ValueError: shapes that do not fit, or nothing to attend to.
     """
-    check_stored(q, keys, values, window)
+    check_attention_shapes(q, keys, values, window)
     B, H, _, D = q.shape
     G = keys.codes.shape[1]
     q = q.reshape(B, G, H // G, D) / math.sqrt(D)  # the queries of a group are a small matrix
@@ -74,28 +76,29 @@ def tiled_attention(
     return (out / total).view(B, H, 1, D)
 
 
-def make_scratch(q: Tensor, keys: Stored, rows: int = ROWS) -> Tensor:
-    """Room for `rows` rows of D numbers, or one group if that is more: (B, G, groups, group, D).
-    It does not depend on how many tokens a cache holds, so it serves while the cache grows."""
+def make_scratch(q: Tensor, keys: Quantized, rows: int = ROWS) -> Tensor:
+    """Allocate room for `rows` rows of D numbers, or one group if that is more: (B, G, groups, group,
+    D). It does not depend on how many tokens a cache holds, so it serves while the cache grows."""
     B, G, _, group, _ = keys.codes.shape
     return q.new_empty(B, G, max(1, rows // (B * G * max(1, group))), group, q.shape[-1])
 
 
 def _blocks(
     q: Tensor,
-    keys: Stored,
-    values: Stored,
+    keys: Quantized,
+    values: Quantized,
     window: Window | None,
     unpack: Callable[[Tensor], Tensor],
     scratch: Tensor,
 ) -> Iterator[tuple[Tensor, Callable[[Tensor], Tensor]]]:
-    """Of each block the scores (B, G, R, tokens), and a function from weights to weighed values.
-    Keys and values take turns in the scratch, so weigh before you ask for the next block."""
+    """Yield for each block its scores (B, G, R, tokens), and a function from weights to the sum of its
+    values by these weights. Keys and values take turns in the scratch, so call it before you ask for
+    the next block."""
     at_once = scratch.shape[2]
 
-    def block(stored: Stored, first: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Groups from number `first` on: their codes as floats in the scratch, scale and zero."""
-        codes, *steps = (part[:, :, first : first + at_once] for part in stored)
+    def block(groups: Quantized, first: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Take groups from number `first` on: their codes as floats in the scratch, scale and zero."""
+        codes, *steps = (part[:, :, first : first + at_once] for part in groups[:3])
         scale, zero = (step.to(scratch.dtype) for step in steps)
         shape = scratch[:, :, : codes.shape[2]].shape
         # A last, shorter block lies without gaps, too: a product would first copy what has some.

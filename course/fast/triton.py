@@ -1,11 +1,11 @@
 """The tiled read for a GPU: Triton kernels that attend to codes of 8 or 4 bits. No lesson needs them.
 
-    out = triton_attention(q, keys, values, window, bits=8)     # what tiled_attention gives
+    out = triton_attention(q, keys, values, window)     # what tiled_attention gives
 
 On a GPU hundreds of programs run at once, and none of them can wait for another. So the context is
-cut into parts, each read by one program from end to end, and a second kernel joins what they found,
+cut into parts, each read by one program from end to end, and a second kernel joins their results,
 as one block after another is joined on a CPU (Dao et al. 2023, Flash-Decoding). Steps and zeros
-change sides as there; not even the codes are spread out anywhere but in registers.
+change sides as there; codes become numbers in registers only.
 
 Products take float16 on the tensor cores if q has 16 bits, where codes are exact, and float32
 otherwise. Tolerance beside attention over the dequantized cache, of numbers around 1: 1e-5 in
@@ -24,24 +24,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course.fast.storage import Stored, Window, check_stored
+from course.fast.quantized import Quantized
+from course.fast.storage import Window, check_attention_shapes
 
 PROGRAMS = 512  # some for each multiprocessor of a large GPU
 MOST_PARTS = 128  # of one context: the second kernel holds a row of each at once
 
 
 def triton_attention(
-    q: Tensor, keys: Stored, values: Stored, window: Window | None = None, bits: int = 8
+    q: Tensor, keys: Quantized, values: Quantized, window: Window | None = None
 ) -> Tensor:
     """Attention of the newest token, whose own key and value are already held.
 
     Args:
         q: (B, H, 1, D), D a power of two, at least 16 (32 for 4 bits). With TRITON_INTERPRET=1 in
             the environment it may be on a CPU, to try the arithmetic.
-        keys, values: as `tiled_attention` takes them; of two codes in a byte the first is in the low
-            bits. Groups of 64 or 128 tokens suit a GPU.
-        window: the newest tokens.
-        bits: of a code, 8 or 4.
+        keys, values: as `tiled_attention` takes them, of 8 bits or of 4; of two codes in a byte the
+            first is in the low bits. Groups of 64 or 128 tokens suit a GPU.
+        window: keys and values of the newest tokens.
 
     Returns:
         (B, H, 1, D) in q's dtype.
@@ -50,13 +50,15 @@ def triton_attention(
         ImportError: Triton is not installed.
         ValueError: other bits, shapes that do not fit, or no CUDA device.
     """
-    check_stored(q, keys, values, window)
+    check_attention_shapes(q, keys, values, window)
     B, H, _, D = q.shape
     G, n, group, width = keys.codes.shape[1:]
-    if bits not in (8, 4) or width * 8 != D * bits or width < 16 or D & (D - 1):
+    bits = keys.bits
+    fit = bits in (8, 4) and values.bits == bits and width * 8 == D * bits and width >= 16
+    if not fit or D & (D - 1):
         raise ValueError(
             "codes of 8 or 4 bits fill D * bits / 8 bytes, at least 16, and D is a power of two; "
-            f"got bits = {bits!r}, D = {D} and {width} bytes"
+            f"got keys of {bits!r} bits, values of {values.bits!r}, D = {D} and {width} bytes"
         )
     if q.device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
         raise ValueError(
@@ -70,7 +72,7 @@ def triton_attention(
     most, total = q.new_empty(2, B * H, parts, dtype=torch.float32)
     q, out = q.contiguous(), torch.empty_like(q, memory_format=torch.contiguous_format)
     if parts:
-        stored = [argument for part in (*keys, *values) for argument in _by_head(part)]
+        stored = [a for part in (*keys[:3], *values[:3]) for a in _by_head(part)]
         read_part[B * G, parts](
             *(q, *stored, found, most, total, n, per_part, 1 / math.sqrt(D)),
             *(R, D, group, bits, max(16, power(R)), max(16, power(group)), q.itemsize == 2),
@@ -84,8 +86,8 @@ def triton_attention(
 
 
 def _by_head(part: Tensor) -> tuple[Tensor, int]:
-    """A tensor (B, G, …) and the distance from one head to the next. A piece of a longer cache has
-    such a distance as it is; anything else is copied."""
+    """Give a tensor (B, G, …) and the distance in memory from one head to the next. A piece of a longer
+    cache has such a distance as it is; anything else is copied."""
     B, G = part.shape[:2]
     if not part[0, 0].is_contiguous() or (B > 1 and part.stride(0) != G * part.stride(1)):
         part = part.contiguous()
@@ -94,8 +96,8 @@ def _by_head(part: Tensor) -> tuple[Tensor, int]:
 
 @functools.cache
 def _kernels() -> tuple[Any, Any, Any]:
-    """The two kernels, and what rounds up to a power of two."""
-    global tl  # the kernels look it up among the names of this module
+    """Make the two kernels; the third is what rounds up to a power of two."""
+    global tl, score_group, weigh_group  # the kernels look them up among the names of this module
     try:
         import triton
         import triton.language as tl
@@ -104,6 +106,7 @@ def _kernels() -> tuple[Any, Any, Any]:
             "triton_attention needs Triton, which comes with torch for CUDA on Linux; for torch "
             "without CUDA: pip install triton. tiled_attention needs nothing and gives the same"
         ) from error
+    score_group, weigh_group = triton.jit(_score_group), triton.jit(_weigh_group)
     return triton.jit(_read_part), triton.jit(_join), triton.next_power_of_2
 
 
@@ -114,15 +117,14 @@ def _read_part(
     R: tl.constexpr, D: tl.constexpr, GROUP: tl.constexpr, BITS: tl.constexpr,
     ROWS: tl.constexpr, TOKENS: tl.constexpr, HALF: tl.constexpr,
 ):  # fmt: skip
-    """All queries of one KV head against one part of the context, group after group.
+    """Attend with all queries of one KV head to one part of the context, group after group.
 
     With 4 bits a byte holds an even and an odd channel. They are never put side by side: queries
-    and outputs are cut into even and odd channels instead, which is as good and free.
+    and outputs are cut into even and odd channels instead, which gives the same and costs nothing.
     """
     head, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     STEP: tl.constexpr = 8 // BITS
     WIDTH: tl.constexpr = D // STEP
-    kind: tl.constexpr = tl.float16 if HALF else tl.float32
     rows, tokens = tl.arange(0, ROWS), tl.arange(0, TOKENS)  # R and GROUP of them are real
     here, there = rows < R, tokens < GROUP
     channels = STEP * tl.arange(0, WIDTH)
@@ -140,16 +142,9 @@ def _read_part(
     for group in range(part * per_part, tl.minimum(part * per_part + per_part, n)):
         where = k_codes + head * k_codes_head + group * GROUP * WIDTH
         codes = tl.load(where + bytes_, mask=there[:, None], other=0)
-        low = codes & 15 if BITS == 4 else codes
         scale = k_scale + head * k_scale_head + group * D + channels
         zero = k_zero + head * k_zero_head + group * D + channels
-        scaled = (even * tl.load(scale).to(tl.float32)[None, :]).to(kind)
-        scores = tl.dot(scaled, tl.trans(low.to(kind)), input_precision="ieee")
-        scores += tl.sum(even * tl.load(zero).to(tl.float32)[None, :], 1)[:, None]
-        if BITS == 4:
-            scaled = (odd * tl.load(scale + 1).to(tl.float32)[None, :]).to(kind)
-            scores += tl.dot(scaled, tl.trans((codes >> 4).to(kind)), input_precision="ieee")
-            scores += tl.sum(odd * tl.load(zero + 1).to(tl.float32)[None, :], 1)[:, None]
+        scores = score_group(even, odd, codes, scale, zero, BITS, HALF)
         scores = tl.where(there[None, :], scores, -float("inf"))  # (ROWS, TOKENS)
 
         higher = tl.maximum(most, tl.max(scores, 1))
@@ -158,18 +153,11 @@ def _read_part(
 
         where = v_codes + head * v_codes_head + group * GROUP * WIDTH
         codes = tl.load(where + bytes_, mask=there[:, None], other=0)
-        low = codes & 15 if BITS == 4 else codes
-        scale = v_scale + head * v_scale_head + group * GROUP + tokens
-        zero = v_zero + head * v_zero_head + group * GROUP + tokens
-        scaled = weights * tl.load(scale, mask=there, other=0.0).to(tl.float32)[None, :]
-        base = weights * tl.load(zero, mask=there, other=0.0).to(tl.float32)[None, :]
-        base = tl.sum(base, 1)[:, None]
-        scaled = scaled.to(kind)
-        out_even = out_even * fade[:, None] + base
-        out_even += tl.dot(scaled, low.to(kind), input_precision="ieee")
-        if BITS == 4:
-            out_odd = out_odd * fade[:, None] + base
-            out_odd += tl.dot(scaled, (codes >> 4).to(kind), input_precision="ieee")
+        scale = tl.load(v_scale + head * v_scale_head + group * GROUP + tokens, there, 0.0)
+        zero = tl.load(v_zero + head * v_zero_head + group * GROUP + tokens, there, 0.0)
+        out_even, out_odd = weigh_group(
+            out_even, out_odd, fade, weights, codes, scale, zero, BITS, HALF
+        )
 
     place = (head * R + rows) * tl.num_programs(1) + part
     tl.store(most_found + place, most, mask=here)
@@ -178,6 +166,36 @@ def _read_part(
     tl.store(where, out_even, mask=here[:, None])
     if BITS == 4:
         tl.store(where + 1, out_odd, mask=here[:, None])
+
+
+def _score_group(even, odd, codes, scale, zero, BITS: tl.constexpr, HALF: tl.constexpr):
+    """Score the keys of a group, whose channels have their steps at `scale` and `zero`."""
+    kind: tl.constexpr = tl.float16 if HALF else tl.float32
+    low = codes & 15 if BITS == 4 else codes
+    scaled = (even * tl.load(scale).to(tl.float32)[None, :]).to(kind)
+    scores = tl.dot(scaled, tl.trans(low.to(kind)), input_precision="ieee")
+    scores += tl.sum(even * tl.load(zero).to(tl.float32)[None, :], 1)[:, None]
+    if BITS == 4:
+        scaled = (odd * tl.load(scale + 1).to(tl.float32)[None, :]).to(kind)
+        scores += tl.dot(scaled, tl.trans((codes >> 4).to(kind)), input_precision="ieee")
+        scores += tl.sum(odd * tl.load(zero + 1).to(tl.float32)[None, :], 1)[:, None]
+    return scores
+
+
+def _weigh_group(
+    out_even, out_odd, fade, weights, codes, scale, zero, BITS: tl.constexpr, HALF: tl.constexpr
+):
+    """Add the values of a group by their weights to what was found before, which fades."""
+    kind: tl.constexpr = tl.float16 if HALF else tl.float32
+    low = codes & 15 if BITS == 4 else codes
+    scaled = (weights * scale.to(tl.float32)[None, :]).to(kind)
+    base = tl.sum(weights * zero.to(tl.float32)[None, :], 1)[:, None]
+    out_even = out_even * fade[:, None] + base
+    out_even += tl.dot(scaled, low.to(kind), input_precision="ieee")
+    if BITS == 4:
+        out_odd = out_odd * fade[:, None] + base
+        out_odd += tl.dot(scaled, (codes >> 4).to(kind), input_precision="ieee")
+    return out_even, out_odd
 
 
 def _join(

@@ -11,7 +11,6 @@ from course.cache import CacheFull, check_block
 from course.config import GPTConfig
 from course.fast.quantized import (
     CacheBytes,
-    GroupStore,
     Quantized,
     check_appended,
     check_codes,
@@ -19,6 +18,7 @@ from course.fast.quantized import (
     check_quantizable,
     check_quantized_sizes,
 )
+from course.fast.storage import GroupStore
 
 
 def quantize(x: Tensor, bits: int, dim: int) -> Quantized:

@@ -12,6 +12,7 @@
 # * build a KV cache that keeps codes, and count every byte of it,
 # * say along which axis keys share a step, and what happens along the other.
 #
+# **You build:** codes of 8 to 2 bits, and what the model forgets for them.
 # **Time:** 75 minutes. **Points:** 10. **Needs:** lesson 03; its answers are given.
 #
 # > **Predict.** Our story model answers 100 % of its questions from a full cache. With 4 bits a number,
@@ -28,7 +29,6 @@ from course.cache import CacheFull, check_block
 from course.config import GPTConfig
 from course.fast.quantized import (
     CacheBytes,
-    GroupStore,
     Quantized,
     check_appended,
     check_codes,
@@ -36,6 +36,7 @@ from course.fast.quantized import (
     check_quantizable,
     check_quantized_sizes,
 )
+from course.fast.storage import GroupStore
 
 # %%
 from course.checks import quantized_cache as checks
@@ -53,7 +54,6 @@ from course.plots.quantized_cache import (
     draw_weights,
 )
 from course.plots.style import show
-from course.fast.storage import Stored
 from course.fast.tiled_read import make_scratch, tiled_attention
 from course.widgets.quantized_cache import share_a_step
 
@@ -243,7 +243,7 @@ share_a_step(story, quantize, dequantize)
 # * `truncate` may cut a group. Its originals are gone, so its first tokens go back to `recent` as they
 #   were read; if the group fills again, they are rounded a second time.
 #
-# `GroupStore` is given (`course/fast/quantized.py`): `write(first, quantized)` packs and keeps codes
+# `GroupStore` is given (`course/fast/storage.py`): `write(first, quantized)` packs and keeps codes
 # (L, B, G, n, group, D); `read(layer, n)` gives the first n groups of a layer, (B, G, n, group, D).
 #
 # <details><summary>Hint 1: the idea</summary>
@@ -521,8 +521,7 @@ show(draw_quality((8, 4, 2), both, measure(loud, lambda b, n: KVCache(story.conf
 G, S, D = 4, 8192, 128
 q, (k, v) = torch.randn(1, 4 * G, 1, D), torch.randn(2, 1, G, S // 64, 64, D)  # groups of 64 tokens
 keys, values = quantize(k, 8, dim=-2), quantize(v, 8, dim=-1)
-stored = [Stored(x.codes, x.scale, x.zero) for x in (keys, values)]
-scratch = make_scratch(q, stored[0])
+scratch = make_scratch(q, keys)
 
 
 def attend(k, v):
@@ -535,7 +534,7 @@ with one_thread():
         {
             "floats": lambda: attend(k, v),
             "codes, all dequantized": lambda: attend(dequantize(keys), dequantize(values)),
-            "codes, tiled": lambda: tiled_attention(q, *stored, scratch=scratch),
+            "codes, tiled": lambda: tiled_attention(q, keys, values, scratch=scratch),
         },
         rounds=9,
     )
