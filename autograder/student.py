@@ -2,7 +2,7 @@
 
     python student.py REQUESTS_FD REPLIES_FD LESSON
 
-Started in the sandbox from a library view (see `sandbox/library_view.py`), where `autograder` is not.
+Started in the sandbox from a library view, `sandbox/library_view.py`, where `autograder` is not.
 Requests and replies are frames of `wire.py`; standard output and error belong to the student. After the first reply,
 {"ready": True}, there are two kinds of request, each answered with its own number:
 
