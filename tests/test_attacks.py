@@ -6,7 +6,6 @@ The attacks stand in `tests/attacks/`, a file each; here they are handed in.
 from __future__ import annotations
 
 import os
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +18,8 @@ from submissions import SECRET, Desk
 
 from autograder import sandbox
 from autograder.child import Child
+from autograder.confined import start_confined
 from autograder.judge import Deadlines, Outcome, Result, grade_one
-from autograder.view import STUDENT
 from lessons import COURSE
 
 pytestmark = needs_bubblewrap
@@ -63,9 +62,8 @@ class Court:
         let_read(submitted)
 
         def start() -> Child:
-            front = sandbox.command(desk.view, submitted, LIMITS)
-            program = [sys.executable, "-I", "-B", "-u", f"{sandbox.VIEW}/{STUDENT}"]
-            return Child(lambda fds: [*front, *program], desk.lesson.module)
+            module = desk.lesson.module
+            return start_confined(sandbox.popen, desk.view, module, submitted, LIMITS)
 
         notebook = submitted / desk.lesson.student.name
         result = grade_one(notebook, desk.assignment, start, SECRET, DEADLINES)
