@@ -191,6 +191,17 @@ def test_root_is_told_what_nobody_can_read(place):
         place.run(sandbox.popen, "")
 
 
+@needs_bubblewrap
+@pytest.mark.skipif(os.geteuid() == 0, reason="root's sandbox belongs to another user")
+def test_what_an_ordinary_user_alone_may_read_can_be_read_inside(place, start):
+    (place.submission / "helper.py").touch(mode=0o600)
+    for folder in (place.view, place.submission, place.submission.parent):
+        folder.chmod(0o700)
+    script = "import os; print(os.stat('/submission/helper.py').st_mode & 0o777 == 0o600)\n"
+    script += "print(open('/submission/helper.py').read() == '')"
+    assert place.run(start, script) == (0, "True\nTrue")
+
+
 # ---- a barrier that is missing is found -------------------------------------------------------
 
 
