@@ -6,7 +6,6 @@ The attacks stand in `tests/attacks/`, a file each; here they are handed in.
 from __future__ import annotations
 
 import os
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from submissions import SECRET, Desk
 from autograder.judge import Deadlines, Outcome, Result, grade_one
 from autograder.sandbox import command
 from autograder.sandbox.child import Child
-from autograder.sandbox.library_view import STUDENT
+from autograder.sandbox.confined import start_confined
 from lessons import COURSE
 
 pytestmark = needs_bubblewrap
@@ -63,9 +62,8 @@ class Court:
         let_read(submitted)
 
         def start() -> Child:
-            front = command.command(desk.view, submitted, LIMITS)
-            program = [sys.executable, "-I", "-B", "-u", f"{command.VIEW}/{STUDENT}"]
-            return Child(lambda fds: [*front, *program], desk.lesson.module)
+            module = desk.lesson.module
+            return start_confined(command.popen, desk.view, module, submitted, LIMITS)
 
         notebook = submitted / desk.lesson.student.name
         result = grade_one(notebook, desk.assignment, start, SECRET, DEADLINES)

@@ -80,8 +80,8 @@ class Class:
 
 
 def hashes(folder: Path) -> dict[Path, str]:
-    """Of every regular file in it."""
-    files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
+    """Of every regular file in it. A link may lead where only root may look."""
+    files = [path for path in folder.rglob("*") if not path.is_symlink() and path.is_file()]
     return {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 

@@ -2,8 +2,12 @@
 
 import re
 import tomllib
+from importlib.metadata import PackageNotFoundError, distribution
 
+import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from lessons import ROOT
 
@@ -41,13 +45,22 @@ def test_every_package_that_pyproject_names_is_pinned():
 
 
 def test_a_pin_lies_in_the_range_of_pyproject():
-    from packaging.requirements import Requirement
-
     pinned = pins()
     named = [*PROJECT["dependencies"], *(name for extra in EXTRAS.values() for name in extra)]
     for requirement in map(Requirement, named):
         version = pinned[package_of(requirement.name)]
         assert requirement.specifier.contains(version), (requirement, version)
+
+
+@pytest.mark.parametrize("package", pins())
+def test_a_pinned_version_installs_on_the_oldest_python_that_is_promised(package):
+    """soupsieve 4.1.1 asked for Python 3.11.5, and Debian 12 has 3.11.2: nothing was installed."""
+    try:
+        installed = distribution(package)
+    except PackageNotFoundError:
+        pytest.skip(f"{package} is not installed on this system")
+    oldest = re.fullmatch(r">=([0-9.]+)", PROJECT["requires-python"])[1]
+    assert SpecifierSet(installed.metadata["Requires-Python"] or "").contains(oldest)
 
 
 def test_torch_is_the_build_that_needs_no_gpu():

@@ -191,6 +191,17 @@ def test_root_is_told_what_nobody_can_read(place):
         place.run(command.popen, "")
 
 
+@needs_bubblewrap
+@pytest.mark.skipif(os.geteuid() == 0, reason="root's sandbox belongs to another user")
+def test_what_an_ordinary_user_alone_may_read_can_be_read_inside(place, start):
+    (place.submission / "helper.py").touch(mode=0o600)
+    for folder in (place.view, place.submission, place.submission.parent):
+        folder.chmod(0o700)
+    script = "import os; print(os.stat('/submission/helper.py').st_mode & 0o777 == 0o600)\n"
+    script += "print(open('/submission/helper.py').read() == '')"
+    assert place.run(start, script) == (0, "True\nTrue")
+
+
 # ---- a barrier that is missing is found -------------------------------------------------------
 
 
@@ -221,7 +232,7 @@ def test_every_attempt_succeeds_where_there_is_no_sandbox():
 
 
 def without(*parts: str):
-    """Take neighbouring arguments out of a command line, each time that they stand there."""
+    """Take neighbouring arguments out of a list of them, each time that they stand there."""
 
     def change(command: list[str]) -> list[str]:
         for at in reversed(range(len(command))):
@@ -233,11 +244,10 @@ def without(*parts: str):
 
 
 def instead(old: str, *new: str):
-    """Put other arguments into the place of the last one that begins with `old`."""
+    """Put other arguments into the place of each one that begins with `old`."""
 
     def change(command: list[str]) -> list[str]:
-        at = max(n for n, part in enumerate(command) if part.startswith(old))
-        return [*command[:at], *new, *command[at + 1 :]]
+        return [word for part in command for word in (new if part.startswith(old) else (part,))]
 
     return change
 
@@ -245,7 +255,15 @@ def instead(old: str, *new: str):
 GAPS = [
     ("network", instead("--unshare-all", "--unshare-all", "--share-net")),
     ("files", lambda command: [part.replace("/etc/ld.so.cache", "/etc") for part in command]),
-    ("environment", without("/usr/bin/env", "-i")),
+    ("environment", without("/usr/bin/env", "-i", "--chdir=/")),
+    # A shell that changes its folder exports the one before, which is the grader's.
+    (
+        "environment",
+        lambda command: [
+            f"cd / && {part}" if part.startswith('exec "$@"') else part
+            for part in without("--chdir=/")(command)
+        ],
+    ),
     ("writing", without("--remount-ro", "/dev")),
     ("writing", without("--remount-ro", "/")),
     ("writing", without("--remount-ro", "/proc")),
@@ -266,8 +284,30 @@ GAPS = [
     ("name", "gap"), GAPS, ids=[f"{n}-{name}" for n, (name, _) in enumerate(GAPS)]
 )
 def test_a_gap_in_the_command_line_is_found(name, gap, monkeypatch):
-    whole = command.command
-    monkeypatch.setattr(command, "command", lambda *arguments: gap(whole(*arguments)))
+    whole = command.launch
+
+    def launch(*arguments, **more) -> subprocess.Popen:
+        return whole(*map(gap, map(list, arguments)), **more)
+
+    monkeypatch.setattr(command, "launch", launch)
+    assert_found(name, monkeypatch)
+
+
+@needs_bubblewrap
+def test_options_that_stand_on_the_command_line_are_found(monkeypatch):
+    whole = command.launch
+
+    def launch(front, options, command, **more) -> subprocess.Popen:
+        return whole([*front, *options], [], command, **more)
+
+    monkeypatch.setattr(command, "launch", launch)
+    # Root's own are those of a second bubblewrap, and name only what is inside.
+    monkeypatch.setattr(command, "_again", list)
+    monkeypatch.setattr(command, "_as_nobody", lambda bwrap, shown: [])
+    assert_found("names", monkeypatch)
+
+
+def assert_found(name: str, monkeypatch) -> None:
     first = doctor.BARRIERS[0]
     tried = [first, *(barrier for barrier in doctor.BARRIERS if barrier.name == name)]
     monkeypatch.setattr(doctor, "BARRIERS", tried)

@@ -1,8 +1,8 @@
 """A process that can reach nothing: bubblewrap, limits and a filter of system calls around it.
 
-`command` gives the front of a command line; what follows it runs inside. There, only Python, the
-system's libraries and programs, `/view` and `/submission` exist, all read-only; `/tmp` is empty,
-writable and bounded. There is no network, no environment, no other process and no privilege, and
+`popen` starts a Python script inside, `launch` any command. There, only Python, the system's
+libraries and programs, `/view` and `/submission` exist, all read-only; `/tmp` is empty, writable
+and bounded. There is no network, no environment, no other process and no privilege, and
 when the command ends nothing that it started lives on.
 
 Started by root, the sandbox belongs to an unprivileged user all the same, for a limit on processes
@@ -16,9 +16,11 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from autograder.sandbox import host_view, seccomp
 
@@ -71,31 +73,6 @@ class Limits:
     tmp: int = 128 * MIB
 
 
-def command(view: str | Path, submission: str | Path, limits: Limits) -> list[str]:
-    """The command line in front of a confined command, such as `[*PYTHON, "/view/x.py"]`.
-
-    Standard output and error, and what `pass_fds` names, are those that the whole is started with;
-    standard input is /dev/null. Its exit code is that of the command, or 128 + the signal that
-    ended it. Everything inside ends with its process group, and with the thread that started it.
-
-    Args:
-        view: the folder that is seen as /view.
-        submission: the folder that is seen as /submission.
-        limits: what the processes inside may use.
-
-    Raises:
-        SandboxMissing: a program or the filter of system calls is not installed.
-        PermissionError: root asks, and the submission's folder or something in the view is not
-            readable for everyone.
-    """
-    limited = [f"--{name.lower()}={value}" for name, value in resources(limits).items()]
-    return [
-        *surround(view, submission, limits),
-        # Standard input held the filter.
-        *("--", "/bin/sh", "-c", 'exec "$0" "$@" </dev/null', "/usr/bin/prlimit", *limited, "--"),
-    ]
-
-
 def resources(limits: Limits) -> dict[str, int]:
     """The limits of the kernel by their names there. They are set inside: a limit on processes that
     is set outside counts the user's other processes as well."""
@@ -119,28 +96,68 @@ def popen(
 ) -> subprocess.Popen:
     """Start a confined Python script cold, in a process group of its own, its output in one pipe.
 
+    Standard input is /dev/null. The exit code is the script's, or 128 + the signal that ended it.
+    Everything inside ends with its process group, and with the thread that started it.
+
     Args:
         argv: the script's path inside, and its arguments.
+        view: the folder that is seen as /view.
+        submission: the folder that is seen as /submission.
+        limits: what the processes inside may use.
         pass_fds: open descriptors that it is given, under the same numbers.
-        view, submission, limits: see `command`, also for what is raised.
+
+    Raises:
+        SandboxMissing: a program or the filter of system calls is not installed.
+        PermissionError: root asks, and the submission's folder or something in the view is not
+            readable for everyone.
     """
-    return subprocess.Popen(
-        [*command(view, submission, limits), *PYTHON, *argv],
+    limited = [f"--{name.lower()}={value}" for name, value in resources(limits).items()]
+    # Standard input held the filter.
+    take_limits = ["/bin/sh", "-c", 'exec "$0" "$@" </dev/null', "/usr/bin/prlimit", *limited, "--"]
+    return launch(
+        *surround(view, submission, limits),
+        [*take_limits, *PYTHON, *argv],
+        pass_fds=pass_fds,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        pass_fds=tuple(pass_fds),
-        start_new_session=True,
     )
+
+
+def launch(
+    front: Sequence[str],
+    options: Sequence[str],
+    command: Sequence[str],
+    pass_fds: Iterable[int] = (),
+    **streams: Any,
+) -> subprocess.Popen:
+    """Start a command inside, in a process group of its own.
+
+    bubblewrap reads its options from a descriptor: its own command line is open to everyone inside,
+    and the options name the grader's folders, one of them after the student.
+
+    Args:
+        front, options: see `surround`.
+        command: what runs inside, with its arguments.
+        pass_fds: open descriptors that it is given, under the same numbers.
+        streams: standard input, output and error, as for `subprocess.Popen`.
+    """
+    with _options_file(options) as file:
+        return subprocess.Popen(
+            [*front, "--args", str(file), "--", *command],
+            pass_fds=(*pass_fds, file),
+            start_new_session=True,
+            **streams,
+        )
 
 
 def surround(
     view: str | Path, submission: str | Path, limits: Limits, keep: bool = False
-) -> list[str]:
-    """The front of `command` that ends with bubblewrap's options: every barrier but the limits.
+) -> tuple[list[str], list[str]]:
+    """The command line in front of bubblewrap's options, and these: every barrier but the limits.
 
     Args:
-        view, submission, limits: see `command`, also for what is raised.
+        view, submission, limits: see `popen`, also for what is raised.
         keep: what comes as standard input and output is also 3 and 4 inside.
     """
     if not sys.platform.startswith("linux"):
@@ -153,20 +170,24 @@ def surround(
     if as_root:
         _check_readable([Path(view), *Path(view).rglob("*")])
         _check_readable([Path(submission)])  # the modes of its files are the student's affair
-    return [
-        # Inside, /proc/1/environ is what bubblewrap itself was started with: hence env. When memory
-        # runs out, these processes go first: hence choom.
-        *("/usr/bin/env", "-i", program("choom"), "-n", "1000", "--"),
-        *("/bin/sh", "-c", f'cd / && exec "$@" {"3<&0 4>&1" if keep else ""} <"$0"'),
-        _filter_path(),
+    front = [
+        # Inside, /proc/1/environ is what bubblewrap itself was started with: hence env, which also
+        # leaves the grader's folder, for the shell would put its name there. When memory runs out,
+        # these processes go first: hence choom.
+        *("/usr/bin/env", "-i", "--chdir=/", program("choom"), "-n", "1000", "--"),
+        *("/bin/sh", "-c", f'exec "$@" {"3<&0 4>&1" if keep else ""} <"$0"', _filter_path()),
         *(_as_nobody(bwrap, shown) if as_root else ()),
-        *(bwrap, "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"),
+        bwrap,
+    ]
+    options = [
+        *("--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"),
         *("--uid", str(NOBODY), "--gid", str(NOBODY), "--hostname", "sandbox", "--new-session"),
         # A checkout may lie in /tmp: what is shown of it comes after.
         *(*_writable(limits.tmp), *(_again(shown) if as_root else shown), *_closed()),
         *("--seccomp", "0", "--chdir", "/tmp", "--clearenv"),
         *(part for pair in ENVIRONMENT.items() for part in ("--setenv", *pair)),
     ]
+    return front, options
 
 
 def program(name: str) -> str:
@@ -179,6 +200,22 @@ def program(name: str) -> str:
     if found is None:
         raise SandboxMissing(f"{name} is not on PATH; apt-get install {PACKAGES[name]}")
     return found
+
+
+@contextmanager
+def _options_file(options: Sequence[str]) -> Iterator[int]:
+    """A descriptor from which bubblewrap can read its options, until the block ends."""
+    import fcntl  # not on every system
+
+    with open(os.memfd_create("options"), "w+b") as file:
+        file.write(b"\0".join(map(os.fsencode, options)))
+        file.seek(0)
+        # The shell in front of bubblewrap gives 3 and 4 away.
+        number = fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 5)
+    try:
+        yield number
+    finally:
+        os.close(number)
 
 
 def _filter_path() -> str:

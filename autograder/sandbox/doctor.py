@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
@@ -38,6 +37,7 @@ SETTINGS = Path("/proc/sys")
 ATTEMPTS = Path(__file__).with_name("escapes.py")  # runs inside, and is not for every system
 LONGEST = 60  # seconds that one attempt may take
 PATIENCE = 3  # seconds in which all that it left behind must have ended
+SHELL_VARIABLES = ("PWD", "LC_CTYPE")  # set by a shell and by Python, to the same for everyone
 _BUBBLEWRAP = "install bubblewrap 0.8 or newer: apt-get install bubblewrap"
 _UTIL_LINUX = "install util-linux: apt-get install util-linux"
 _FILTER = "install the filter: pip install pyseccomp, and apt-get install libseccomp2"
@@ -67,6 +67,7 @@ BARRIERS = (
         f"{_BUBBLEWRAP}; and keep the checkout out of Python's own folders",
     ),
     Barrier("environment", "no variable of yours can be read", _BUBBLEWRAP),
+    Barrier("names", "no command line names a folder or a student", _BUBBLEWRAP),
     Barrier("writing", "nothing can be written outside /tmp and /dev/shm", _BUBBLEWRAP),
     Barrier("storage", "what is written there is bounded", _BUBBLEWRAP),
     Barrier("file_size", "one file is bounded", _UTIL_LINUX),
@@ -201,10 +202,11 @@ def _try(barrier: Barrier, start: Start, facts: dict[str, Any]) -> Finding:
     limits = replace(LIMITS, cpu_seconds=1) if barrier.name == "cpu_time" else LIMITS
     reading, writing = os.pipe()
     facts = {**facts, **asdict(limits), "pipe": writing, "patience": PATIENCE}
-    argv = [f"{command.VIEW}/escapes.py", barrier.name, json.dumps(facts)]
+    _write(Path(facts["view"], "facts.json"), json.dumps(facts))
+    argv = [f"{command.VIEW}/escapes.py", barrier.name]
     with open(reading, "rb") as pipe:
         try:
-            process = start(argv, facts["view"], facts["view"], limits, pass_fds=[writing])
+            process = start(argv, facts["view"], facts["submission"], limits, pass_fds=[writing])
         except command.SandboxMissing as error:  # which says itself what to install
             return Finding(barrier.name, False, str(error))
         except OSError as error:
@@ -241,17 +243,23 @@ def _missing(barrier: Barrier, detail: str) -> Finding:
     return Finding(barrier.name, False, detail, barrier.remedy)
 
 
+def _write(path: Path, text: str) -> None:
+    """A file that everyone may read, whatever the umask is: see `command.popen`."""
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o644)
+
+
 @contextlib.contextmanager
 def _outside() -> Iterator[dict[str, Any]]:
     """Lay out what an attempt could find: files, listeners, a word in the environment, a process."""
     canary = secrets.token_hex(8)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="doctor-")))
-        view = folder / "view"
-        view.mkdir()
-        shutil.copyfile(ATTEMPTS, view / "escapes.py")
-        for path in (view, view / "escapes.py"):
-            path.chmod(0o755)  # whatever the umask is: see command.command
+        view, submission = folder / "view", folder / f"student-{secrets.token_hex(8)}" / "lesson"
+        for path in (view, submission):
+            path.mkdir(parents=True)
+            path.chmod(0o755)  # whatever the umask is: see command.popen
+        _write(view / "escapes.py", ATTEMPTS.read_text(encoding="utf-8"))
         (folder / "private").write_text(canary, encoding="utf-8")
         listeners = {
             "inet": (socket.AF_INET, ("127.0.0.1", 0)),
@@ -272,6 +280,9 @@ def _outside() -> Iterator[dict[str, Any]]:
         at_home = [str(path) for path in home.iterdir() if path.is_file()] if home.is_dir() else []
         yield {
             "view": str(view),
+            "submission": str(submission),
+            "names": [str(folder), submission.parent.name, str(Path(__file__).parent)],
+            "variables": [*command.ENVIRONMENT, *SHELL_VARIABLES],
             "private": [str(folder / "private"), __file__, "/etc/passwd", *at_home[:50]],
             "port": opened["inet"].getsockname()[1],
             "abstract": canary,

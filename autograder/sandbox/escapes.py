@@ -1,7 +1,8 @@
-"""What a hostile process tries. Runs inside the sandbox, alone: `python attempts.py NAME FACTS`.
+"""What a hostile process tries. Runs inside the sandbox, alone: `python attempts.py NAME`.
 
 Each attempt yields a line for everything that it got and should not have got; a barrier that holds
-leaves it silent. FACTS is JSON: what the process outside has laid out to be found (see `doctor`).
+leaves it silent. What the process outside has laid out to be found (see `doctor`) stands beside
+this file, in `facts.json`: a command line is one of the places that are searched.
 Tried without a sandbox, the attempts succeed and do no harm: they clean up after themselves.
 """
 
@@ -58,13 +59,26 @@ def files(facts: Facts) -> Iterator[str]:
 
 
 def environment(facts: Facts) -> Iterator[str]:
-    """Find a word from the environment of the process that started this one."""
+    """Find a variable from the environment of the process that started this one."""
     if facts["canary"] in "".join(os.environ.values()):
         yield "read it in the own environment"
     for place in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):
-            if facts["canary"].encode() in place.read_bytes():
-                yield f"read it in {place}"
+            variables = place.read_bytes().decode(errors="replace").rstrip("\0").split("\0")
+            names = {variable.partition("=")[0] for variable in variables if variable}
+            if more := names - set(facts["variables"]):
+                yield f"read {', '.join(sorted(more))} in {place}"
+
+
+def names(facts: Facts) -> Iterator[str]:
+    """Learn from the processes that it sees where the grader keeps what, and whose work it is."""
+    for place in Path("/proc").glob("[0-9]*"):
+        for name in ("cmdline", "environ"):
+            with contextlib.suppress(OSError):
+                told = (place / name).read_bytes()
+                for word in facts["names"]:
+                    if word.encode() in told:
+                        yield f"read {word} in {place / name}"
 
 
 def writing(facts: Facts) -> Iterator[str]:
@@ -252,11 +266,13 @@ def survivors(facts: Facts) -> Iterator[str]:
 ATTEMPTS = {
     attempt.__name__: attempt
     for attempt in (
-        *(start, network, files, environment, writing, storage, file_size, processes, open_files),
-        *(memory, cpu_time, namespaces, system_calls, privileges, others, descriptors, survivors),
+        *(start, network, files, environment, names, writing, storage, file_size, processes),
+        *(open_files, memory, cpu_time, namespaces, system_calls, privileges, others, descriptors),
+        survivors,
     )
 }
 
 if __name__ == "__main__":
-    got = list(ATTEMPTS[sys.argv[1]](json.loads(sys.argv[2])))
+    known = json.loads(Path(__file__).with_name("facts.json").read_text(encoding="utf-8"))
+    got = list(ATTEMPTS[sys.argv[1]](known))
     print(json.dumps(got), flush=True)

@@ -1,6 +1,6 @@
 """The fork server's process: it imports what is slow to import, and forks into sandboxes.
 
-    python -I -B -u forked.py SOCKET FILTER [USER]
+    python -I -B -u - SOCKET FILTER [USER] <forked.py
 
 It is started with nothing that a student may not have: no part of the judge, an empty environment,
 no open files but the socket. For each request it forks a process that joins the namespaces of a

@@ -53,9 +53,9 @@ class ForkServer:
 
         Raises:
             OSError: the sandbox or the server failed, before the script ran.
-            SandboxMissing, PermissionError: see `command.command`.
+            SandboxMissing, PermissionError: see `command.popen`.
         """
-        front = command.surround(view, submission, limits, keep=True)
+        front, options = command.surround(view, submission, limits, keep=True)
         numbers = list(pass_fds)
         request = {"argv": list(argv), "numbers": numbers, "limits": command.resources(limits)}
         (status, told), (news, said), (reading, output) = os.pipe(), os.pipe(), os.pipe()
@@ -64,12 +64,13 @@ class ForkServer:
                 ours.callback(os.close, fd)
             for fd in (status, said):
                 theirs.callback(os.close, fd)
-            process = subprocess.Popen(
-                [*front, "--info-fd", "1", "--", "/bin/sh", "-c", _WAIT],
+            process = command.launch(
+                front,
+                [*options, "--info-fd", "1"],
+                ["/bin/sh", "-c", _WAIT],
                 stdin=status,
                 stdout=said,
                 stderr=output,
-                start_new_session=True,
             )
             process.stdout = open(reading, "rb", buffering=0)  # noqa: SIM115 (the caller's)
             theirs.close()
@@ -96,15 +97,15 @@ class ForkServer:
     def _launch(self) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         user = [str(command.NOBODY)] if os.geteuid() == 0 else []
-        with theirs:
+        # Every process that is forked from it shows its command line: no file's name stands there.
+        with theirs, open(_SERVER) as program:
             # What runs out of memory here is a student's process, or takes none with it.
             self._process = subprocess.Popen(
                 [
                     *(command.program("choom"), "-n", "1000", "--"),
-                    *(*command.PYTHON, str(_SERVER), str(theirs.fileno())),
-                    *(seccomp.program().hex(), *user),
+                    *(*command.PYTHON, "-", str(theirs.fileno()), seccomp.program().hex(), *user),
                 ],
-                stdin=subprocess.DEVNULL,
+                stdin=program,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 env=command.ENVIRONMENT,

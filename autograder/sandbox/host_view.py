@@ -43,8 +43,8 @@ def options() -> tuple[str, ...]:
 
 def _python_folders() -> Iterator[Path]:
     """Where this Python and the packages that it imports are."""
-    packages = [*site.getsitepackages(), site.getusersitepackages()]
-    for name in (sys.base_prefix, sys.base_exec_prefix, sys.prefix, sys.exec_prefix, *packages):
+    prefixes = (sys.base_prefix, sys.base_exec_prefix, sys.prefix, sys.exec_prefix)
+    for name in (*prefixes, *site.getsitepackages()):
         if name not in ("/", "/usr") and os.path.isdir(name):
             yield Path(name)
 
