@@ -89,7 +89,7 @@ class Judge(NotebookExporter):
             )
         except (OSError, ValueError) as error:
             self._refuse(str(error))
-        weakref.finalize(self, desk.starting.close)
+        weakref.finalize(self, desk.launcher.close)
         return desk
 
     def _refuse(self, why: str) -> None:
@@ -156,7 +156,7 @@ class Desk:
         seconds: of wall-clock time for one cell, one question, and a whole notebook.
 
     Raises:
-        SandboxMissing, ValueError: see `Starting`.
+        SandboxMissing, ValueError: see `Launcher`.
     """
 
     def __init__(
@@ -169,14 +169,14 @@ class Desk:
         # Only here: nbgrader's other commands need none of it.
         from autograder.assignment import read_assignment
         from autograder.judge import Deadlines
-        from autograder.sandbox.launch import Starting
+        from autograder.sandbox.launch import Launcher
         from autograder.secret import read_secret
 
         self.released = nbformat.read(released, as_version=4)
         self.assignment = read_assignment(released)
         self.secret = read_secret(secret)
         self.deadlines = Deadlines(*seconds)
-        self.starting = Starting(self.assignment.module, unsafe_no_sandbox)
+        self.launcher = Launcher(self.assignment.module, unsafe_no_sandbox)
 
     def judge(self, path: Path) -> tuple[Any, nbformat.NotebookNode]:
         """Judge a file; return the result and the feedback notebook."""
@@ -185,13 +185,13 @@ class Desk:
         from autograder.report.feedback import feedback_notebook
 
         path = path.absolute()
-        start = self.starting.start_for(path.parent)
+        start = self.launcher.start_for(path.parent)
         result = grade_one(path, self.assignment, start, self.secret, self.deadlines)
         try:
             _, cells = read_cells(path)
         except BadSubmission:
             cells = []
-        return result, feedback_notebook(cells, self.released, result, self.starting.level)
+        return result, feedback_notebook(cells, self.released, result, self.launcher.level)
 
 
 class Submitted(CourseDirectory):

@@ -3,8 +3,8 @@
     python student.py REQUESTS_FD REPLIES_FD LESSON
 
 Started in the sandbox from a library view, `sandbox/library_view.py`, where `autograder` is not.
-Requests and replies are frames of `wire.py`; standard output and error belong to the student. After the first reply,
-{"ready": True}, there are two kinds of request, each answered with its own number:
+Requests and replies are frames of `wire.py`; standard output and error belong to the student.
+After the first reply, {"ready": True}, there are two kinds of request, each answered with its own number:
 
     {"number": n, "cell": source}                          -> {"number": n, "error": None or …}
     {"number": n, "probe": check, "needs": [names],

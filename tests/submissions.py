@@ -16,7 +16,8 @@ from autograder.authoring.release import student_notebook
 from autograder.authoring.source import Lesson
 from autograder.judge import Deadlines, Result, grade_one
 from autograder.lessons import lesson_folders
-from autograder.sandbox.child import Child, start_without_sandbox
+from autograder.sandbox.child import Child
+from autograder.sandbox.launch import bare
 from autograder.sandbox.library_view import lay_out
 from lessons import COURSE
 
@@ -86,7 +87,7 @@ class Desk:
 
     def start(self, folder: Path | None = None) -> Child:
         home = self.new_folder()
-        return start_without_sandbox(self.view, self.lesson.module, folder or home, home)
+        return bare(self.view, self.lesson.module, folder or home, home)
 
     def write(self, content: nbformat.NotebookNode | bytes) -> Path:
         """A submitted file."""

@@ -19,7 +19,7 @@ from submissions import SECRET, Desk
 from autograder.judge import Deadlines, Outcome, Result, grade_one
 from autograder.sandbox import command
 from autograder.sandbox.child import Child
-from autograder.sandbox.confined import start_confined
+from autograder.sandbox.launch import sandboxed
 from lessons import COURSE
 
 pytestmark = needs_bubblewrap
@@ -63,7 +63,7 @@ class Court:
 
         def start() -> Child:
             module = desk.lesson.module
-            return start_confined(command.popen, desk.view, module, submitted, LIMITS)
+            return sandboxed(command.popen, desk.view, module, submitted, LIMITS)
 
         notebook = submitted / desk.lesson.student.name
         result = grade_one(notebook, desk.assignment, start, SECRET, DEADLINES)

@@ -1,6 +1,7 @@
 """A student process can do what it likes: this side is answered in time, or knows why it is not."""
 
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -21,6 +22,21 @@ PROBE = {
     "needs": ["matmul_flops"],
     "challenge": {"sizes": [(2, 3, 4)]},
 }
+
+
+def program(command: list[str]):
+    """Starts another program in the place of the student's."""
+
+    def start(arguments, fds):
+        return subprocess.Popen(
+            [*command, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=fds,
+            start_new_session=True,
+        )
+
+    return start
 
 
 @pytest.fixture(scope="module")
@@ -300,7 +316,7 @@ PROGRAM = (sys.executable, "-c", "import os, sys, time; exec(sys.argv[1])")
 )
 def test_a_process_that_never_was_ready_is_the_machines_fault(command, words):
     with pytest.raises(InfraError, match=words):
-        Child(lambda fds: command, "start", seconds=2)
+        Child(program(command), "start", seconds=2)
 
 
 def test_nothing_of_a_child_stays_open(desk):
@@ -309,7 +325,7 @@ def test_nothing_of_a_child_stays_open(desk):
         with desk.start():
             pass
         with pytest.raises(InfraError):
-            Child(lambda fds: ["/no/such/program"], "start")
+            Child(program(["/no/such/program"]), "start")
         with pytest.raises(InfraError):
-            Child(lambda fds: ["/bin/false"], "start")
+            Child(program(["/bin/false"]), "start")
     assert sorted(os.listdir("/proc/self/fd")) == before

@@ -9,8 +9,8 @@ from confined import Place, needs_bubblewrap, starting
 from submissions import Desk
 
 from autograder.sandbox.command import Limits
-from autograder.sandbox.confined import start_confined
 from autograder.sandbox.fork_server import ForkServer
+from autograder.sandbox.launch import sandboxed
 
 pytestmark = needs_bubblewrap
 
@@ -93,7 +93,7 @@ def test_a_submission_is_judged_inside(start, desk, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     tmp_path.chmod(0o755)
     cell = "def matmul_flops(m, k, n):\n    return 2 * m * k * n\nprint('so far')\n!true"
-    with start_confined(start, desk.view, desk.lesson.module, tmp_path) as child:
+    with sandboxed(start, desk.view, desk.lesson.module, tmp_path) as child:
         assert child.ask({"cell": cell}, 60)["error"] is None
         assert (
             child.ask({"cell": "import autograder"}, 60)["error"]["kind"] == "ModuleNotFoundError"

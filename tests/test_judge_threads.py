@@ -12,7 +12,7 @@ from submissions import SECRET, answers, released, short
 from autograder.assignment import read_assignment
 from autograder.authoring.source import POINTS
 from autograder.judge import Deadlines, Outcome, Result, grade_one
-from autograder.sandbox.launch import Starting
+from autograder.sandbox.launch import Launcher
 from lessons import COURSE
 
 pytestmark = needs_bubblewrap
@@ -36,9 +36,9 @@ def judged(tmp_path_factory) -> list[Result]:
     notebook.parent.mkdir(mode=0o755)
     nbformat.write(short(LESSON, forward_cached=wrong), notebook)
     notebook.chmod(0o644)
-    starting = Starting(LESSON.module)
+    launcher = Launcher(LESSON.module)
     try:
-        start = starting.start_for(notebook.parent)
+        start = launcher.start_for(notebook.parent)
         with ThreadPoolExecutor(THREADS) as pool:
             tasks = [
                 pool.submit(grade_one, notebook, assignment, start, SECRET, PATIENT)
@@ -46,7 +46,7 @@ def judged(tmp_path_factory) -> list[Result]:
             ]
             return [task.result() for task in tasks]
     finally:
-        starting.close()
+        launcher.close()
 
 
 def test_no_failure_of_the_machine_is_counted_as_a_grade(judged):

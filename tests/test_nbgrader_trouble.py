@@ -19,14 +19,14 @@ UNLUCKY = """
 from autograder.sandbox import launch
 from autograder.sandbox.child import InfraError
 
-well = starting.Starting.start_for
+well = launch.Launcher.start_for
 
 def start_for(self, submission):
     def fail():
         raise InfraError("no process today")
     return fail if submission.parent.name == "bob" else well(self, submission)
 
-starting.Starting.start_for = start_for
+launch.Launcher.start_for = start_for
 """
 
 

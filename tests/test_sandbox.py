@@ -284,23 +284,23 @@ GAPS = [
     ("name", "gap"), GAPS, ids=[f"{n}-{name}" for n, (name, _) in enumerate(GAPS)]
 )
 def test_a_gap_in_the_command_line_is_found(name, gap, monkeypatch):
-    whole = command.launch
+    whole = command.spawn
 
-    def launch(*arguments, **more) -> subprocess.Popen:
+    def spawn(*arguments, **more) -> subprocess.Popen:
         return whole(*map(gap, map(list, arguments)), **more)
 
-    monkeypatch.setattr(command, "launch", launch)
+    monkeypatch.setattr(command, "spawn", spawn)
     assert_found(name, monkeypatch)
 
 
 @needs_bubblewrap
 def test_options_that_stand_on_the_command_line_are_found(monkeypatch):
-    whole = command.launch
+    whole = command.spawn
 
-    def launch(front, options, command, **more) -> subprocess.Popen:
+    def spawn(front, options, command, **more) -> subprocess.Popen:
         return whole([*front, *options], [], command, **more)
 
-    monkeypatch.setattr(command, "launch", launch)
+    monkeypatch.setattr(command, "spawn", spawn)
     # Root's own are those of a second bubblewrap, and name only what is inside.
     monkeypatch.setattr(command, "_again", list)
     monkeypatch.setattr(command, "_as_nobody", lambda bwrap, shown: [])

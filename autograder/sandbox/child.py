@@ -1,4 +1,4 @@
-"""One student process, seen from the trusted side: it is asked, waited for, and put to death.
+"""Talk to one student process from the trusted side: ask it, wait for it, kill it.
 
 Nothing that a child does can block this side or make it grow: requests are written and replies read
 against a deadline, replies have a largest size, and output is drained by a thread that keeps its
@@ -12,16 +12,15 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from autograder import wire
-from autograder.sandbox.library_view import STUDENT
 
+StartProgram = Callable[[Sequence[str], Sequence[int]], subprocess.Popen]
+"""Starts `student.py` with arguments, passing on open files."""
 OUTPUT = 256 * 2**10
 """Bytes of a child's output that are kept."""
 
@@ -35,60 +34,39 @@ class ChildFault(Exception):
 
 
 class ChildDied(ChildFault):
-    """It ended, or what it sent is no reply."""
+    """The process ended, or what it sent is no reply."""
 
 
 class DeadlinePassed(ChildFault):
-    """It did not answer in time."""
+    """The process did not answer in time."""
 
 
 class TooMuch(ChildFault):
-    """Its reply is larger than a reply may be."""
+    """The reply is larger than a reply may be."""
 
 
 class Child:
-    """A process that runs `student.py`, until it is closed or breaks a rule; then it is dead.
+    """A process that runs `student.py`, until it is closed or breaks a rule; then it is killed.
 
     Args:
-        command: what to start, for the numbers of the two open files that it must pass on; these
-            two and the lesson are added to it as arguments.
+        start: starts the program with these arguments, and passes on these two open files; its output
+            is in one pipe, and its process leads a group of its own. See `launch.py`.
         lesson: module name, such as "kv_cache".
-        environment: of the process, instead of this one's.
-        folder: where it works; None: where this process does.
         seconds: until it must be ready.
-        popen: starts it, called as `subprocess.Popen` is.
 
     Raises:
         InfraError: it could not be started, or was not ready in time.
     """
 
-    def __init__(
-        self,
-        command: Callable[[Sequence[int]], Sequence[str]],
-        lesson: str,
-        environment: Mapping[str, str] | None = None,
-        folder: str | None = None,
-        seconds: float = 60,
-        popen: Callable[..., subprocess.Popen] = subprocess.Popen,
-    ) -> None:
+    def __init__(self, start: StartProgram, lesson: str, seconds: float = 60) -> None:
         requests, self._requests = os.pipe()
         self._replies, replies = os.pipe()
-        argv = [*command((requests, replies)), str(requests), str(replies), lesson]
         try:
-            self._process = popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                cwd=folder,
-                pass_fds=(requests, replies),
-                start_new_session=True,
-            )
+            self._process = start([str(requests), str(replies), lesson], (requests, replies))
         except OSError as error:
             os.close(self._requests)
             os.close(self._replies)
-            raise InfraError(f"{argv[0]} cannot be started: {error}") from error
+            raise InfraError(f"the student process cannot be started: {error}") from error
         finally:
             os.close(requests)
             os.close(replies)
@@ -134,7 +112,7 @@ class Child:
 
     @property
     def output(self) -> str:
-        """What it wrote to standard output and error so far, cut when it was very much."""
+        """Return what it wrote to standard output and error so far, cut when it was very much."""
         text = bytes(self._output).decode("utf-8", "replace")
         return f"{text}\n… {self._output_cut:,} bytes more" if self._output_cut else text
 
@@ -202,7 +180,7 @@ class Child:
             raise DeadlinePassed("no answer in the time there was")
 
     def _died(self) -> ChildDied:
-        """The reason of death, as an exception. A process that only closed its pipe is killed."""
+        """Return the reason of death as an exception. A process that only closed its pipe is killed."""
         end = time.monotonic() + 2
         while not (ended := self._has_ended()) and time.monotonic() < end:
             time.sleep(0.005)
@@ -210,7 +188,7 @@ class Child:
         return ChildDied(reason_of_death(self._process.returncode if ended else None))
 
     def _has_ended(self) -> bool:
-        """Whether it ended by itself. It is not waited for: that would free the group's number."""
+        """Tell whether it ended by itself. It is not waited for: that would free the group's number."""
         ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
         return ended is not None
 
@@ -224,7 +202,7 @@ class Child:
 
 
 def reason_of_death(code: int | None) -> str:
-    """An exit status in words. A sandbox passes a signal on as 128 + its number."""
+    """Say an exit status in words. A sandbox passes a signal on as 128 + its number."""
     if code is None:
         return "the process closed its pipes"
     number = -code if code < 0 else code - 128
@@ -243,23 +221,3 @@ def reason_of_death(code: int | None) -> str:
         "SIGXFSZ": ": it wrote a file that is too large",
     }.get(name, "")
     return f"the process was ended by {name}{hint}"
-
-
-def start_without_sandbox(view: Path, lesson: str, folder: Path, home: Path) -> Child:
-    """A student process with nothing between it and this machine but an environment of its own.
-
-    Args:
-        view: of the lesson, see `view.py`.
-        lesson: module name.
-        folder: of the submission.
-        home: an empty folder, the student's HOME.
-    """
-    environment = {
-        "PATH": os.defpath,
-        "HOME": str(home),
-        "LANG": "C.UTF-8",
-        "MPLBACKEND": "agg",
-        "OMP_NUM_THREADS": "1",
-    }
-    command = [sys.executable, "-I", "-B", "-u", str(view / STUDENT)]
-    return Child(lambda fds: command, lesson, environment, str(folder))

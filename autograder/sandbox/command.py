@@ -1,6 +1,6 @@
-"""A process that can reach nothing: bubblewrap, limits and a filter of system calls around it.
+"""Confine a process: bubblewrap, limits and a filter of system calls around it.
 
-`popen` starts a Python script inside, `launch` any command. There, only Python, the system's
+`popen` starts a Python script inside, `spawn` any command. There, only Python, the system's
 libraries and programs, `/view` and `/submission` exist, all read-only; `/tmp` is empty, writable
 and bounded. There is no network, no environment, no other process and no privilege, and
 when the command ends nothing that it started lives on.
@@ -74,7 +74,7 @@ class Limits:
 
 
 def resources(limits: Limits) -> dict[str, int]:
-    """The limits of the kernel by their names there. They are set inside: a limit on processes that
+    """Translate limits into the kernel's, by their names there. They are set inside: a limit on processes that
     is set outside counts the user's other processes as well."""
     return {
         "CORE": 0,
@@ -114,7 +114,7 @@ def popen(
     limited = [f"--{name.lower()}={value}" for name, value in resources(limits).items()]
     # Standard input held the filter.
     take_limits = ["/bin/sh", "-c", 'exec "$0" "$@" </dev/null', "/usr/bin/prlimit", *limited, "--"]
-    return launch(
+    return spawn(
         *surround(view, submission, limits),
         [*take_limits, *PYTHON, *argv],
         pass_fds=pass_fds,
@@ -124,7 +124,7 @@ def popen(
     )
 
 
-def launch(
+def spawn(
     front: Sequence[str],
     options: Sequence[str],
     command: Sequence[str],
@@ -191,7 +191,7 @@ def surround(
 
 
 def program(name: str) -> str:
-    """Where a program lies.
+    """Find a program on PATH.
 
     Raises:
         SandboxMissing: it is not on PATH.
@@ -229,7 +229,7 @@ def _filter_path() -> str:
 
 
 def _as_nobody(bwrap: str, shown: list[str]) -> list[str]:
-    """Root's start: nobody may not look into root's folders, so lay out what is shown first."""
+    """Start as root: lay out what is shown first, for nobody may not look into root's folders."""
     return [
         *(bwrap, "--die-with-parent", *shown, "--dir", "/tmp"),
         *("--dev-bind", "/dev", "/dev", "--dev-bind", "/proc", "/proc", "--"),
@@ -239,7 +239,7 @@ def _as_nobody(bwrap: str, shown: list[str]) -> list[str]:
 
 
 def _again(shown: list[str]) -> list[str]:
-    """The same layout inside the one that root made, where everything lies at its new place."""
+    """Repeat the layout inside the one that root made, where everything lies at its new place."""
     again = list(shown)
     for n, option in enumerate(shown):
         if option == "--ro-bind":
@@ -248,7 +248,7 @@ def _again(shown: list[str]) -> list[str]:
 
 
 def _writable(tmp: int) -> list[str]:
-    """Two bounded folders that can be written, beside /proc and /dev."""
+    """Lay out two bounded folders that can be written, /proc and /dev."""
     held = [
         part
         for folder in ("/tmp", "/dev/shm")
@@ -258,7 +258,7 @@ def _writable(tmp: int) -> list[str]:
 
 
 def _closed() -> list[str]:
-    """Nothing else can be written, once all is laid out; terminals, which `!command` in a notebook
+    """Close everything else against writing, once all is laid out; terminals, which `!command` in a notebook
     opens, are no storage."""
     places = ("/proc", "/dev", "/")
     return [part for place in places for part in ("--remount-ro", place)]

@@ -1,4 +1,4 @@
-"""Is the sandbox whole on this machine? Each barrier is tried by a real attempt from inside.
+"""Prove the sandbox on this machine: each barrier is tried by a real escape from inside.
 
     autograder doctor
 
@@ -34,7 +34,7 @@ LIMITS = command.Limits(
     tmp=8 * command.MIB,
 )
 SETTINGS = Path("/proc/sys")
-ATTEMPTS = Path(__file__).with_name("escapes.py")  # runs inside, and is not for every system
+ESCAPES = Path(__file__).with_name("escapes.py")  # runs inside, and is not for every system
 LONGEST = 60  # seconds that one attempt may take
 PATIENCE = 3  # seconds in which all that it left behind must have ended
 SHELL_VARIABLES = ("PWD", "LC_CTYPE")  # set by a shell and by Python, to the same for everyone
@@ -45,10 +45,10 @@ _FILTER = "install the filter: pip install pyseccomp, and apt-get install libsec
 
 @dataclass(frozen=True)
 class Barrier:
-    """What the sandbox keeps from a student's process.
+    """A barrier of the sandbox.
 
     Attributes:
-        name: that of the attempt against it, in `attempts`.
+        name: that of the escape tried against it, in `escapes`.
         promise: what is so when it holds.
         remedy: what to do when it does not.
     """
@@ -86,11 +86,11 @@ BARRIERS = (
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found out about one barrier.
+    """The finding about one barrier.
 
     Attributes:
         barrier: its name.
-        held: whether the attempt against it got nothing.
+        held: whether the escape got nothing.
         detail: the promise when it held, else what was got.
         remedy: what to do when it did not.
     """
@@ -113,7 +113,7 @@ def doctor(start: Start = command.popen) -> list[Finding]:
 
 
 def require(start: Start = command.popen) -> list[Finding]:
-    """The findings, when every barrier holds.
+    """Return the findings if every barrier holds.
 
     Raises:
         SandboxMissing: one does not; the message names each and the ways out.
@@ -148,7 +148,7 @@ def main(arguments: list[str]) -> int:
 
 
 def report(findings: list[Finding]) -> str:
-    """The findings as lines for people."""
+    """Write the findings as lines for people."""
     lines = []
     for finding in findings:
         lines.append(
@@ -159,7 +159,7 @@ def report(findings: list[Finding]) -> str:
 
 
 def ways_out() -> str:
-    """What helps on machines where the sandbox cannot run."""
+    """Say what helps on machines where the sandbox cannot run."""
     return (
         "Student code is not run outside the sandbox. Debian, Ubuntu: apt-get install bubblewrap "
         "libseccomp2, pip install pyseccomp.\nmacOS, Windows: grade in a Linux machine, virtual or "
@@ -169,7 +169,7 @@ def ways_out() -> str:
 
 
 def why_not(output: str) -> str:
-    """What to do when a confined process cannot start, from the kernel's settings and its words."""
+    """Say what to do when a confined process cannot start, from the kernel's settings and its words."""
 
     def setting(path: str) -> str:
         with contextlib.suppress(OSError):
@@ -251,7 +251,7 @@ def _write(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def _outside() -> Iterator[dict[str, Any]]:
-    """Lay out what an attempt could find: files, listeners, a word in the environment, a process."""
+    """Lay out what an escape could find: files, listeners, a word in the environment, a process."""
     canary = secrets.token_hex(8)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="doctor-")))
@@ -259,7 +259,7 @@ def _outside() -> Iterator[dict[str, Any]]:
         for path in (view, submission):
             path.mkdir(parents=True)
             path.chmod(0o755)  # whatever the umask is: see command.popen
-        _write(view / "escapes.py", ATTEMPTS.read_text(encoding="utf-8"))
+        _write(view / "escapes.py", ESCAPES.read_text(encoding="utf-8"))
         (folder / "private").write_text(canary, encoding="utf-8")
         listeners = {
             "inet": (socket.AF_INET, ("127.0.0.1", 0)),

@@ -1,9 +1,9 @@
-"""What a hostile process tries. Runs inside the sandbox, alone: `python attempts.py NAME`.
+"""Try to escape from the sandbox. Runs inside it, alone: `python escapes.py NAME`.
 
-Each attempt yields a line for everything that it got and should not have got; a barrier that holds
+Each escape yields a line for everything that it got and should not have got; a barrier that holds
 leaves it silent. What the process outside has laid out to be found (see `doctor`) stands beside
 this file, in `facts.json`: a command line is one of the places that are searched.
-Tried without a sandbox, the attempts succeed and do no harm: they clean up after themselves.
+Tried without a sandbox, the escapes succeed and do no harm: they clean up after themselves.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CLONE3 = 435  # the same number everywhere
 
 
 def start(facts: Facts) -> Iterator[str]:
-    """Nothing but to be there."""
+    """Try nothing: that the process starts is what is tested."""
     yield from ()
 
 
@@ -263,9 +263,9 @@ def survivors(facts: Facts) -> Iterator[str]:
     yield from ()
 
 
-ATTEMPTS = {
-    attempt.__name__: attempt
-    for attempt in (
+ESCAPES = {
+    escape.__name__: escape
+    for escape in (
         *(start, network, files, environment, names, writing, storage, file_size, processes),
         *(open_files, memory, cpu_time, namespaces, system_calls, privileges, others, descriptors),
         survivors,
@@ -274,5 +274,5 @@ ATTEMPTS = {
 
 if __name__ == "__main__":
     known = json.loads(Path(__file__).with_name("facts.json").read_text(encoding="utf-8"))
-    got = list(ATTEMPTS[sys.argv[1]](known))
+    got = list(ESCAPES[sys.argv[1]](known))
     print(json.dumps(got), flush=True)

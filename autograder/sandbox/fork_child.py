@@ -1,6 +1,6 @@
-"""The fork server's process: it imports what is slow to import, and forks into sandboxes.
+"""Run the fork server's process: import what is slow to import, and fork into sandboxes.
 
-    python -I -B -u - SOCKET FILTER [USER] <forked.py
+    python -I -B -u - SOCKET FILTER [USER] <fork_child.py
 
 It is started with nothing that a student may not have: no part of the judge, an empty environment,
 no open files but the socket. For each request it forks a process that joins the namespaces of a
@@ -57,7 +57,7 @@ def main(fd: int, program: bytes, user: int | None) -> None:
 
 
 def serve(server: socket.socket, program: bytes) -> dict[str, Any] | None:
-    """Fork for every request; in the forked process, return it. None: there are no more."""
+    """Fork for every request; return it in the forked process, None when there are no more."""
     while True:
         data, fds, _, _ = socket.recv_fds(server, MAX_REQUEST, MAX_FDS)
         if not data:

@@ -1,8 +1,8 @@
-"""Warm starts: a confined Python that has imported torch already, in milliseconds.
+"""Start warm: fork a confined Python that has imported torch already, in milliseconds.
 
 `ForkServer.popen` is `command.popen` with the same view, limits and filter, and bubblewrap's
 process as the handle. Inside that sandbox waits a shell; the script's
-process is forked by `forked.py` and joins it, and the shell ends as it ends.
+process is forked by `fork_child.py` and joins it, and the shell ends as it ends.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ForkServer:
                 ours.callback(os.close, fd)
             for fd in (status, said):
                 theirs.callback(os.close, fd)
-            process = command.launch(
+            process = command.spawn(
                 front,
                 [*options, "--info-fd", "1"],
                 ["/bin/sh", "-c", _WAIT],
@@ -129,7 +129,7 @@ class ForkServer:
 
 
 def _wait_until_made(news: int, output: int) -> int:
-    """Wait for bubblewrap and for the shell inside; the process id of what is first in there."""
+    """Wait for bubblewrap and the shell inside; return the process id of the first process there."""
     said = b""
     while not said.endswith(b"ready\n"):
         if not select.select([news], [], [], START)[0]:

@@ -1,4 +1,4 @@
-"""What of this machine a confined process sees: the system's programs and libraries, and Python.
+"""Choose what a confined process sees of this machine: programs, libraries, and Python.
 
 Where a folder that is shown holds something that instructors alone have, an empty one covers it.
 """
@@ -23,7 +23,7 @@ _PRIVATE = ("autograder", "course")  # of `course`, the view has the part that a
 
 @cache
 def options() -> tuple[str, ...]:
-    """Options of bubblewrap that lay it out, read-only, each thing at the path that it has here."""
+    """Write the options of bubblewrap that lay it out, read-only, each at the path it has here."""
     system = {path for name in _SYSTEM if (path := Path(name)).exists()}
     python = {place for folder in _python_folders() for place in (folder, folder.resolve())}
     shown = system | python
@@ -42,7 +42,7 @@ def options() -> tuple[str, ...]:
 
 
 def _python_folders() -> Iterator[Path]:
-    """Where this Python and the packages that it imports are."""
+    """Find the folders of this Python and of the packages that it imports."""
     prefixes = (sys.base_prefix, sys.base_exec_prefix, sys.prefix, sys.exec_prefix)
     for name in (*prefixes, *site.getsitepackages()):
         if name not in ("/", "/usr") and os.path.isdir(name):
@@ -50,7 +50,7 @@ def _python_folders() -> Iterator[Path]:
 
 
 def _private() -> Iterable[Path]:
-    """The judge, the whole library, and the checkout around them, in every copy there is."""
+    """Find the judge, the whole library, and the checkout around them, in every copy there is."""
     found = [Path(name) / package for name in site.getsitepackages() for package in _PRIVATE]
     for package in _PRIVATE:
         spec = importlib.util.find_spec(package)

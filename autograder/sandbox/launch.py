@@ -1,31 +1,99 @@
-"""How the student processes of one lesson are started: the one place that chooses.
+"""Start student processes for one lesson; here alone it is chosen how.
 
-They start in the sandbox, once all its barriers have been proven on this machine; or, if somebody
-asks for that by name, with nothing around them.
+cold    bubblewrap around a new Python, which imports torch itself: the reference
+warm    forked, in milliseconds, from a server that has imported torch, into a fresh sandbox
+bare    nothing around it, for those who ask for that by name
+
+Cold and warm differ in one argument of `sandboxed`: `command.popen`, or that of a `ForkServer`.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
-from autograder.judge import Start
 from autograder.lessons import lesson_folders
 from autograder.sandbox import library_view
-from autograder.sandbox.child import start_without_sandbox
-from autograder.sandbox.confined import start_confined
+from autograder.sandbox.child import Child
+from autograder.sandbox.command import VIEW, Limits, SandboxMissing
+from autograder.sandbox.library_view import STUDENT
 
-UNSAFE = (
+NO_SANDBOX = (
     "WITHOUT A SANDBOX (unsafe_no_sandbox): the student's code could read, write and send all that "
     "the account could that graded it."
 )
 
 
-class Starting:
-    """What it takes to start students' processes for one lesson, until it is closed.
+def sandboxed(
+    popen: Callable[..., subprocess.Popen],
+    view: Path,
+    lesson: str,
+    submission: Path,
+    limits: Limits | None = None,
+) -> Child:
+    """Start a student process in the sandbox.
+
+    Args:
+        popen: `command.popen` for a cold start, that of a `ForkServer` for a warm one.
+        view: of the library, see `library_view`.
+        lesson: module name, such as "kv_cache".
+        submission: the folder with the student's files.
+        limits: what it may use, if not the usual.
+
+    Raises:
+        InfraError: it could not be started, or was not ready in time.
+        SandboxMissing: a part of the sandbox is not installed.
+    """
+
+    def start(arguments: Sequence[str], fds: Sequence[int]) -> subprocess.Popen:
+        argv = [f"{VIEW}/{STUDENT}", *arguments]
+        return popen(argv, view, submission, limits or Limits(), fds)
+
+    return Child(start, lesson)
+
+
+def bare(view: Path, lesson: str, submission: Path, home: Path) -> Child:
+    """Start a student process with nothing around it but an environment of its own.
+
+    Args:
+        view, lesson, submission: as above; the process works in the submission's folder.
+        home: an empty folder, the student's HOME.
+
+    Raises:
+        InfraError: it could not be started, or was not ready in time.
+    """
+    environment = {
+        "PATH": os.defpath,
+        "HOME": str(home),
+        "LANG": "C.UTF-8",
+        "MPLBACKEND": "agg",
+        "OMP_NUM_THREADS": "1",
+    }
+
+    def start(arguments: Sequence[str], fds: Sequence[int]) -> subprocess.Popen:
+        return subprocess.Popen(
+            [sys.executable, "-I", "-B", "-u", str(view / STUDENT), *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            cwd=submission,
+            pass_fds=fds,
+            start_new_session=True,
+        )
+
+    return Child(start, lesson)
+
+
+class Launcher:
+    """Starts the student processes of one lesson, until it is closed.
+
+    They start warm in the sandbox, once all its barriers have been proven on this machine; or bare.
 
     Args:
         module: the lesson's, such as "kv_cache".
@@ -45,27 +113,25 @@ class Starting:
             folder = tempfile.TemporaryDirectory(prefix="judge-", ignore_cleanup_errors=True)
             self._folder = Path(stack.enter_context(folder))
             self.view = library_view.lay_out(self._folder / "view", module, list(lesson_folders()))
-            _let_read(self.view)
-            self.level = UNSAFE
+            _make_readable(self.view)
+            self._popen, self.level = None, NO_SANDBOX
             if not unsafe_no_sandbox:
-                self._server, self.level = _confining(stack)
-            self._sandboxed = not unsafe_no_sandbox
+                self._popen, self.level = _proven_warm_start(stack)
             self.close = stack.pop_all().close
 
-    def start_for(self, submission: Path) -> Start:
-        """Starts a process that may read the folder of one submission."""
-        if self._sandboxed:
-            return lambda: start_confined(self._server.popen, self.view, self.module, submission)
-        return lambda: start_without_sandbox(
+    def start_for(self, submission: Path) -> Callable[[], Child]:
+        """Return a function that starts a process which may read the folder of one submission."""
+        if self._popen:
+            return lambda: sandboxed(self._popen, self.view, self.module, submission)
+        return lambda: bare(
             self.view, self.module, submission, Path(tempfile.mkdtemp(dir=self._folder))
         )
 
 
-def _confining(stack: ExitStack) -> tuple[Any, str]:
-    """A fork server, all barriers proven on it, and the sentence that says so."""
+def _proven_warm_start(stack: ExitStack) -> tuple[Callable[..., subprocess.Popen], str]:
+    """Start a fork server and prove all barriers on it; return its popen, and a sentence about it."""
     # Only here: without a sandbox, nothing of it needs to be there.
     from autograder.sandbox import doctor
-    from autograder.sandbox.command import SandboxMissing
     from autograder.sandbox.fork_server import ForkServer
 
     try:
@@ -73,10 +139,10 @@ def _confining(stack: ExitStack) -> tuple[Any, str]:
     except (SandboxMissing, ImportError, OSError, RuntimeError) as error:
         raise SandboxMissing(f"{error}\n{doctor.ways_out()}") from error
     findings = doctor.require(server.popen)
-    return server, f"Judged in a sandbox, all {len(findings)} barriers of which held here."
+    return server.popen, f"Judged in a sandbox, all {len(findings)} barriers of which held here."
 
 
-def _let_read(folder: Path) -> None:
-    """Whatever the umask is: started by root, the sandbox belongs to nobody."""
+def _make_readable(folder: Path) -> None:
+    """Let everyone read a folder, whatever the umask is: root's sandbox belongs to nobody."""
     for path in (folder, *folder.rglob("*")):
         os.chmod(path, 0o755 if path.is_dir() else 0o644)

@@ -1,4 +1,4 @@
-"""What the student's process may see of the library while one lesson is judged.
+"""Lay out the part of the library that a student's process may see while one lesson is judged.
 
 A view is a folder with `course/`, without the answers of that lesson and of every later one
 (neither those exported nor those that stand in a module given, see `SEEN_FROM`), and
@@ -31,7 +31,7 @@ first lesson whose view may hold it, the one after the last that asks for what s
 
 
 def lay_out(place: Path, module: str, order: Sequence[str]) -> Path:
-    """Write the view for a lesson into the folder `place`, which must not exist or be empty.
+    """Write the library view of a lesson into the folder `place`, which must not exist or be empty.
 
     Args:
         place: where to; made when missing.
@@ -68,7 +68,7 @@ def lay_out(place: Path, module: str, order: Sequence[str]) -> Path:
 
 
 def left_out(module: str, order: Sequence[str]) -> list[str]:
-    """The modules of `SEEN_FROM` that the view of a lesson goes without. A lesson that is not in
+    """List the modules of `SEEN_FROM` that the view of a lesson goes without. A lesson that is not in
     `order` is one that is yet to be written, and so a later one."""
     reached = order[: order.index(module) + 1]
     return [name for name, first in SEEN_FROM.items() if first not in reached]

@@ -1,4 +1,4 @@
-"""The system calls that a student's process may not make, as a filter for the kernel.
+"""Filter the system calls that a student's process may not make.
 
 A deny list: what honest Python needs stays allowed, what reaches past the sandbox is refused with
 an errno. The filter is built once, in the judge's process, and handed over as bytes.
@@ -33,7 +33,7 @@ _FAMILIES = {1, 2, 10}  # AF_UNIX, AF_INET, AF_INET6
 
 @cache
 def program() -> bytes:
-    """The filter as a classic BPF program for this machine.
+    """Build the filter as a classic BPF program for this machine.
 
     Raises:
         ImportError: pyseccomp is not installed.
@@ -76,6 +76,6 @@ def _memory_file() -> int:
 
 
 def path() -> str:
-    """The filter as a file that a process of the same user can open while this one lives."""
+    """Return the filter as a file that a process of the same user can open while this one lives."""
     descriptor = _memory_file()
     return f"/proc/{os.getpid()}/fd/{descriptor}"
