@@ -74,8 +74,8 @@ class Limits:
 
 
 def resources(limits: Limits) -> dict[str, int]:
-    """Translate limits into the kernel's, by their names there. They are set inside: a limit on processes that
-    is set outside counts the user's other processes as well."""
+    """Translate limits into the kernel's, by their names there. They are set inside: a limit on
+    processes that is set outside counts the user's other processes as well."""
     return {
         "CORE": 0,
         "STACK": 8 * MIB,  # what lies on the stack is not counted as data
@@ -258,8 +258,8 @@ def _writable(tmp: int) -> list[str]:
 
 
 def _closed() -> list[str]:
-    """Close everything else against writing, once all is laid out; terminals, which `!command` in a notebook
-    opens, are no storage."""
+    """Close everything else against writing, once all is laid out; terminals, which `!command` in a
+    notebook opens, are no storage."""
     places = ("/proc", "/dev", "/")
     return [part for place in places for part in ("--remount-ro", place)]
 
