@@ -110,7 +110,7 @@ def test_work_that_was_not_done_is_seen_although_the_counts_are_forged(naive):
     forgery = (
         "from contextlib import contextmanager\n"
         "from types import SimpleNamespace\n"
-        "from course.checks import naive_decode as probes\n"
+        "from course.checks.naive_decode import generation as probes\n"
         "claimed = [0]\n"
         "def claim(B, P, n_new):\n"
         "    claimed[:] = [B * (P + step) for step in range(n_new)]\n"

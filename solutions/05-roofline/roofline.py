@@ -12,6 +12,7 @@
 # * draw a machine's roofline, put prefill and decode under it, and hit the measured points,
 # * time work on a device that only pretends to be finished.
 #
+# **You build:** the bill of a forward pass, a roofline, and a clock that waits.
 # **Time:** 75 minutes. **Points:** 10. **Needs:** lessons 00, 01 and 03; their answers are given.
 #
 # > **Predict.** One token goes through a matrix of 16,384 × 4,096 numbers of 16 bits, on a machine
@@ -67,8 +68,10 @@ print(f"{flops:,} FLOPs, {weights:,} bytes: {flops / weights:.0f} FLOP/byte")
 print(f"busy {busy:.0%} of the time, idle {1 - busy:.0%}")
 
 # %% [markdown]
-# One token uses each weight once: 1 FLOP/byte. The unit idles **99 %** of the time. 256 tokens use
-# each weight 256 times.
+# One token uses each weight once: {{1 = matmul_flops(1, 16_384, 4_096) / (2 * 16_384 * 4_096)}}
+# FLOP/byte. The unit idles
+# **{{99 = 100 * (1 - attainable(1.0, Machine("100 FLOP/byte", 100e12, 1e12)) / 100e12)}} %** of the
+# time. 256 tokens use each weight 256 times.
 #
 # ## 1 · The roof
 #
@@ -234,7 +237,7 @@ checks.cache_is_read_and_written(phase_cost)
 checks.activations_go_in_and_out(phase_cost)
 
 # %% [markdown]
-# > **Predict.** A model of 6.7 billion parameters decodes for one user after 4,096 tokens, and then for
+# > **Predict.** A model of {{6.7 = PUBLISHED["Llama-2-7B"].parameters / 1e9}} billion parameters decodes for one user after 4,096 tokens, and then for
 # > 16 users. Where do most bytes come from, each time?
 
 # %%
@@ -302,9 +305,13 @@ checks.bound_is_the_lower_roof(bound_by)
 play_with_the_roof(phase_cost, attainable, bound_by)
 
 # %% [markdown]
-# With 16 cached tokens, a batch of 267 is enough. With 1,024 tokens *no batch is*: every row
-# brings a cache of its own, so FLOPs and bytes grow together and the point stops at 25 FLOP/byte. The
-# common wrong answer, "a batch as large as the balance", forgets the cache.
+# With 16 cached tokens, a batch of {{267 = next(
+# B for B in range(1, 3000)
+# if bound_by(phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 16, B), Machine("H200", 989e12, 4800e9))
+# == "compute")}} is enough. With 1,024 tokens *no batch is*: every row brings a cache of its own, so
+# FLOPs and bytes grow together and the point stops at
+# {{25 = phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 1024, 10**7).intensity}} FLOP/byte. The common
+# wrong answer, "a batch as large as the balance", forgets the cache.
 #
 # ## 5 · A clock for work that is queued
 #
@@ -435,7 +442,9 @@ show(draw_phases(attainable, here, bills, times, recordings()))
 #
 # Our `mini` model moves half a megabyte a step.
 #
-# > **Predict.** At 20 GB/s that takes 23 millionths of a second. And on a stopwatch?
+# > **Predict.** At 20 GB/s that takes
+# > {{23 = phase_cost(MiniGPT.from_weights("mini").config, 1, 64, 1, 4).bytes / 20e9 * 1e6}}
+# > millionths of a second. And on a stopwatch?
 
 # %%
 mini = MiniGPT.from_weights("mini").to(device)
@@ -469,7 +478,9 @@ show(draw_third_roof(phase_cost(mini.config, 1, 64, 1, 4), here, asking, asked, 
 # ## Check yourself
 #
 # <details><summary>A 4,096 × 4,096 matrix in FP16, one token: how many FLOP/byte?</summary>
-# 33,554,432 FLOPs, 33,554,432 bytes: 1. <em>Common wrong answer:</em> 0.5, which counts a multiply-add
+# {{33,554,432 = matmul_flops(1, 4096, 4096)}} FLOPs,
+# {{33,554,432 = 2 * 4096 * 4096}} bytes: {{1 = matmul_flops(1, 4096, 4096) / (2 * 4096 * 4096)}}.
+# <em>Common wrong answer:</em> {{0.5 = 4096 * 4096 / (2 * 4096 * 4096)}}, which counts a multiply-add
 # as one.
 # </details>
 # <details><summary>A GPU has twice the FLOP/s and the same memory. How much faster does one user's text

@@ -12,11 +12,16 @@
 # * turn a trained model into one with fewer KV heads, and say what that costs,
 # * tell how many conversations fit beside a model's weights.
 #
+# **You build:** attention that shares keys, heads that are pooled, and who fits in memory.
 # **Time:** 60 minutes. **Points:** 10. **Needs:** lessons 01, 03 and 05; their answers are given.
 #
-# > **Predict.** Our story model has 8 KV heads and tells where a key was put 100 words ago in 98 of
-# > 100 cases. A sibling has *one*, and so an eighth of the cache. How often will it be right: 98, 85
-# > or 28 of 100? And for people's surnames? Write both down.
+# > **Predict.** Our story model has {{8 = MiniGPT.from_weights("story").config.n_kv_heads}} KV heads
+# > and tells where a key was put 100 words ago in {{98 = 100 * METRICS["story"]["recall_place_far"]}}
+# > of 100 cases. A sibling has *one*, and so an eighth of the cache. How often will it be right:
+# > {{98 = 100 * METRICS["story-g4"]["recall_place_far"]}},
+# > {{85 = 100 * METRICS["story-g2"]["recall_place_far"]}} or
+# > {{28 = 100 * METRICS["story-g1"]["recall_place_far"]}} of 100? And for people's surnames? Write both
+# > down.
 
 # %% tags=["setup"]
 
@@ -71,8 +76,9 @@ show(draw_sharing(n_heads=8, kv_heads=(8, 2, 1)))
 # > it?
 #
 # <details><summary>Answer</summary>
-# No: GQA leaves the query heads as they are. With G in their place, Llama-3-70B (H = 64, G = 8) needs
-# an eighth of what the formula says.
+# No: GQA leaves the query heads as they are. With G in their place, Llama-3-70B
+# (H = {{64 = PUBLISHED["Llama-3-70B"].config.n_heads}},
+# G = {{8 = PUBLISHED["Llama-3-70B"].config.n_kv_heads}}) needs an eighth of what the formula says.
 # </details>
 #
 # ## 1 · A row of copies
@@ -306,9 +312,9 @@ checks.pooling_keeps_the_rest(mean_pool_kv_heads)
 # %% [markdown]
 # ## 4 · What it costs
 #
-# Each shipped sibling was pooled so, and then trained for 500 steps; the parent took 2,150. Here they
-# all read new stories, and beside each the same model *before* those 500 steps, pooled by your
-# function.
+# Each shipped sibling was pooled so, and then trained for {{500 = METRICS["story-g1"]["steps"]}} steps;
+# the parent took {{2,150 = METRICS["story"]["steps"]}}. Here they all read new stories, and beside each
+# the same model *before* those {{500 = METRICS["story-g4"]["steps"]}} steps, pooled by your function.
 
 # %%
 config, state = weights.read("story")
@@ -451,8 +457,10 @@ show(
 )
 
 # %% [markdown]
-# The longer the context, the nearer to H / G: down to 1, down to 4. For G = 1 weights and cache both
-# give 32, and the point stays. Fewer KV heads keep a long context from undoing what batching won, and
+# The longer the context, the nearer to H / G: down to
+# {{1 = PUBLISHED["Llama-3-8B"].config.n_heads // 32}}, down to
+# {{4 = PUBLISHED["Llama-3-8B"].config.n_heads // 8}}. For G = 1 weights and cache both give
+# {{32 = PUBLISHED["Llama-3-8B"].config.n_heads // 1}}, and the point stays. Fewer KV heads keep a long context from undoing what batching won, and
 # leave room for the batch in the first place.
 #
 # ## Check yourself

@@ -25,8 +25,8 @@ def grouped_by_einsum(q, k, v, mask=None):
     grouped = q.view(B, G, H // G, T, D)
     scores = torch.einsum("bgrtd,bgsd->bgrts", grouped, k) * D**-0.5
     if mask is not None:
-        shown = mask.expand(B, H, T, S).reshape(B, G, H // G, T, S)
-        scores = torch.where(shown, scores, -torch.inf)
+        allowed = mask.expand(B, H, T, S).reshape(B, G, H // G, T, S)
+        scores = torch.where(allowed, scores, -torch.inf)
     out = torch.einsum("bgrts,bgsd->bgrtd", torch.softmax(scores, -1), v)
     return out.reshape(B, H, T, D)
 
@@ -99,32 +99,24 @@ def grouped_by_stacked_queries(q, k, v, mask=None):
     """PyTorch's attention on stacked queries, the mask stacked likewise."""
     check_grouped(q, k, v, mask)
     (B, H, T, D), (G, S) = q.shape, k.shape[1:3]
-    shown = None if mask is None else mask.expand(B, H, T, S).reshape(B, G, -1, S)
-    return F.scaled_dot_product_attention(q.reshape(B, G, -1, D), k, v, attn_mask=shown).view_as(q)
-
-
-def _pool(state, config, n_kv_heads, join, names=("wk.weight", "wv.weight")):
-    """Every weight of those names becomes what `join` makes of it."""
-    check_pooling(config, n_kv_heads)
-    pooled = dict(state)
-    for name, weight in state.items():
-        if name.endswith(names):
-            pooled[name] = join(weight)
-    return pooled
+    allowed = None if mask is None else mask.expand(B, H, T, S).reshape(B, G, -1, S)
+    return F.scaled_dot_product_attention(q.reshape(B, G, -1, D), k, v, attn_mask=allowed).view_as(
+        q
+    )
 
 
 def pool_by_striding(state, config, n_kv_heads):
     """Adds up the first heads of all groups, then the second ones, …"""
-
-    def join(weight):
-        heads = weight.reshape(config.n_kv_heads, config.head_dim, config.d_model)
-        n = config.n_kv_heads // n_kv_heads
-        total = torch.zeros_like(heads[::n])
-        for i in range(n):
-            total += heads[i::n]
-        return total.div_(n).reshape(-1, config.d_model)
-
-    return _pool(state, config, n_kv_heads, join)
+    check_pooling(config, n_kv_heads)
+    pooled, n = dict(state), config.n_kv_heads // n_kv_heads
+    for name, weight in state.items():
+        if name.endswith(("wk.weight", "wv.weight")):
+            heads = weight.reshape(config.n_kv_heads, config.head_dim, config.d_model)
+            total = torch.zeros_like(heads[::n])
+            for i in range(n):
+                total += heads[i::n]
+            pooled[name] = total.div_(n).reshape(-1, config.d_model)
+    return pooled
 
 
 def batch_as_a_float(config, memory_bytes, n_tokens, weight_bytes, bytes_per_element=2):
@@ -142,12 +134,12 @@ def repeat_head_by_head(x, n_rep):
 def grouped_head_by_head(q, k, v, mask=None):
     check_grouped(q, k, v, mask)
     (B, H, T, D), (G, S) = q.shape, k.shape[1:3]
-    shown = None if mask is None else mask.expand(B, H, T, S)
+    allowed = None if mask is None else mask.expand(B, H, T, S)
     out = torch.empty_like(q)
     for h in range(H):
         scores = q[:, h] @ k[:, h // (H // G)].mT / math.sqrt(D)  # (B, T, S)
-        if shown is not None:
-            scores[~shown[:, h]] = -torch.inf
+        if allowed is not None:
+            scores[~allowed[:, h]] = -torch.inf
         out[:, h] = scores.softmax(-1) @ v[:, h // (H // G)]
     return out
 

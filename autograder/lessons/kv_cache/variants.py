@@ -14,17 +14,12 @@ from course.minigpt.kv_cache import KVCache, causal_mask, forward_cached
 
 
 class ConcatenatedCache:
-    """Lists of tensors that grow by torch.cat."""
+    """Pairs of tensors that grow by torch.cat."""
 
     def __init__(self, config, batch, max_len, dtype=torch.float32, device="cpu"):
         check_cache_sizes(config, batch, max_len)
         self.config, self.batch, self.max_len, self.dtype = config, batch, max_len, dtype
-        empty = torch.zeros(
-            batch, config.n_kv_heads, 0, config.head_dim, dtype=dtype, device=device
-        )
-        self.held = [(empty, empty) for _ in range(config.n_layers)]
-        self.pending = list(self.held)
-        self.count = 0
+        self.held, self.count = {}, 0
 
     def __len__(self):
         return self.count
@@ -33,24 +28,23 @@ class ConcatenatedCache:
         check_block(self.config, self.batch, self.dtype, layer, k, v)
         if self.count + k.shape[2] > self.max_len:
             raise CacheFull(f"no room for {k.shape[2]} more")
-        old_k, old_v = self.held[layer]
-        self.pending[layer] = (torch.cat([old_k, k], dim=2), torch.cat([old_v, v], dim=2))
-        return self.pending[layer]
+        old = [kept[:, :, : self.count] for kept in self.held.get(layer, (k, v))]
+        self.held[layer] = torch.cat([old[0], k], dim=2), torch.cat([old[1], v], dim=2)
+        return self.held[layer]
 
     def advance(self, n):
         check_between("n", n, 0, self.max_len - self.count)
-        self.held, self.count = list(self.pending), self.count + n
+        self.count += n
 
     def truncate(self, n):
         check_between("n", n, 0, self.count)
-        self.held = [(k[:, :, :n].clone(), v[:, :, :n].clone()) for k, v in self.held]
-        self.pending, self.count = list(self.held), n
+        self.count = n
 
     def reset(self):
-        self.truncate(0)
+        self.count = 0
 
     def nbytes(self):
-        return sum(k.nbytes + v.nbytes for k, v in self.held)
+        return sum(k.nbytes + v.nbytes for k, v in self.held.values())
 
 
 def mask_by_tril(n_new, n_visible, device="cpu"):
@@ -73,8 +67,9 @@ class OneTensorCache(KVCache):
         new = slice(self.length, self.length + k.shape[2])
         if new.stop > self.max_len:
             raise CacheFull("full")
-        both = torch.stack([k, v], dim=1).transpose(2, 3)  # (B, 2, T, G, D)
-        self.storage[:, layer, :, new] = both
+        self.storage[:, layer, :, new] = torch.stack([k, v], dim=1).transpose(
+            2, 3
+        )  # (B, 2, T, G, D)
         held = self.storage[:, layer, :, : new.stop].transpose(2, 3)  # (B, 2, G, S, D)
         return held[:, 0].clone(), held[:, 1].clone()
 
@@ -107,8 +102,7 @@ def forward_step_by_step(model, tokens, cache):
     model.check_tokens(tokens)
     if len(cache) + tokens.shape[1] > cache.max_len:
         raise CacheFull("full")
-    columns = tokens.split(1, dim=1)
-    return torch.cat([right.forward_cached(model, column, cache) for column in columns], dim=1)
+    return torch.cat([right.forward_cached(model, t, cache) for t in tokens.split(1, dim=1)], 1)
 
 
 def generate_prefill_first(model, prompt, n_new, cache=None):

@@ -1,6 +1,6 @@
 """The hidden checks of lesson 01: drawn sizes, sharp weights, and a float64 oracle of their own.
 
-The probes are those of the visible checks; challenges and verdicts are not.
+The probes are those of the visible checks.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ import numpy as np
 
 from autograder import oracle
 from course.checks import mini_gpt as visible
-from course.checks.check import Challenge, Check, Evidence, Verdict, by_name, failed, passed
+from course.checks.check import Challenge, Evidence, Verdict, by_name, failed, passed
 from course.checks.drawing import draw_model
-from course.checks.mini_gpt import attention, choosing
-from course.checks.mini_gpt.probes import TOLERANCE, form_error, gap, moved
+from course.checks.mini_gpt import attention, choosing, layers
+from course.checks.mini_gpt.probes import form_error, gap, moved
 
 Array = np.ndarray
 
 
 def draw_sizes(rng: np.random.Generator) -> dict[str, int]:
-    """B, H, G, T, D with 1 < G < H and T ≠ D."""
+    """Draw B, H, G, T, D with 1 < G < H and T ≠ D."""
     H, G = [(4, 2), (6, 2), (6, 3), (8, 2), (8, 4)][rng.integers(5)]
     T, D = (int(n) for n in rng.choice([5, 6, 7, 8, 10], size=2, replace=False))
     return {"B": 3, "H": H, "G": G, "T": T, "D": D}
@@ -28,10 +28,11 @@ def draw_sizes(rng: np.random.Generator) -> dict[str, int]:
 
 
 def draw_heads(seed: int) -> Challenge:
+    """Draw x with no number twice."""
     rng = np.random.default_rng(seed)
     size = draw_sizes(rng)
     shape = (size["B"], size["T"], size["H"] * size["D"])
-    x = rng.permutation(np.prod(shape)).reshape(shape).astype(np.float32)  # no number twice
+    x = rng.permutation(np.prod(shape)).reshape(shape).astype(np.float32)
     return attention.heads_of(x, size["H"])
 
 
@@ -39,7 +40,8 @@ def draw_heads(seed: int) -> Challenge:
 
 
 def draw_futures(seed: int) -> Challenge:
-    """Case 0 as drawn; case 1 + t with all that comes after token t replaced by something loud."""
+    """Draw case 0; case 1 + t with all that comes after token t replaced by something loud; and then
+    cases with a loud value for one token each, which it and all later ones must see."""
     rng = np.random.default_rng(seed)
     size = draw_sizes(rng)
     q, k, v = attention.draw_qkv(rng, **{**size, "G": size["H"]})
@@ -49,7 +51,6 @@ def draw_futures(seed: int) -> Challenge:
         other_k[:, :, t + 1 :] = 5 * rng.normal(size=other_k[:, :, t + 1 :].shape)
         other_v[:, :, t + 1 :] = 100 * rng.normal(size=other_v[:, :, t + 1 :].shape)
         cases.append((q, other_k, other_v))
-    # And a token must see itself and what came before: a loud value of its own.
     for t in range(size["T"]):
         other_v = v.copy()
         other_v[:, :, t] += 100
@@ -57,23 +58,24 @@ def draw_futures(seed: int) -> Challenge:
     return {"cases": cases}
 
 
-def judge_futures(challenge: Challenge, evidence: Evidence) -> Verdict:
+def judge_futures(challenge: Challenge, evidence: Evidence, tolerance: float) -> Verdict:
+    """Judge whether no output depends on a later token, and each on all the others."""
     shape = challenge["cases"][0][0].shape
     T = shape[2]
-    for _, out in zip(challenge["cases"], evidence["outputs"], strict=True):
+    for out in evidence["outputs"]:
         if error := form_error("causal_attention", out, shape, "float32"):
             return failed(error)
     base, *others = [out["array"] for out in evidence["outputs"]]
     futures, pasts = others[: T - 1], others[T - 1 :]
     for t, other in enumerate(futures):
-        if (difference := gap(base[:, :, : t + 1], other[:, :, : t + 1])) > TOLERANCE:
+        if (difference := gap(base[:, :, : t + 1], other[:, :, : t + 1])) > tolerance:
             return failed(
                 f"{T} tokens: other keys and values after token {t} moved the outputs up to token "
-                f"{t} (max |Δ| {difference:.2g}, tolerance {TOLERANCE:g}). "
+                f"{t} (max |Δ| {difference:.2g}, tolerance {tolerance:g}). "
                 f"Which tokens may token {t} see?"
             )
     for t, other in enumerate(pasts):
-        if (tokens := moved(base, other, axis=2)) != list(range(t, T)):
+        if (tokens := moved(base, other, 2, tolerance)) != list(range(t, T)):
             return failed(
                 f"{T} tokens: another value for token {t} moved the outputs of tokens {tokens}. "
                 f"Which tokens may see token {t}?"
@@ -82,25 +84,25 @@ def judge_futures(challenge: Challenge, evidence: Evidence) -> Verdict:
 
 
 def draw_softmax(seed: int) -> Challenge:
+    """Draw case 0 with values that are all 1, and case 1 with sharper weights."""
     rng = np.random.default_rng(seed)
     size = draw_sizes(rng)
     q, k, v = attention.draw_qkv(rng, **{**size, "G": size["H"]})
     return {"cases": [(q, k, np.ones_like(v)), (1.5 * q, 1.5 * k, v)]}
 
 
-def judge_softmax(challenge: Challenge, evidence: Evidence) -> Verdict:
+def last_by_oracle(challenge: Challenge) -> Array:
+    """Compute case 1's output of the last token, (B, H, D)."""
     q, k, v = challenge["cases"][1]
-    if wrong := attention.not_an_average(evidence["outputs"][0], q.shape):
-        return wrong
     rows = [
         oracle.attention_heads(*(np.float64(part[b]) for part in (q[:, :, -1:], k, v)))
         for b in range(len(q))
     ]
-    return attention.judge_last_token(evidence["outputs"][1], np.stack(rows)[:, :, 0], q.shape)
+    return np.stack(rows)[:, :, 0]
 
 
 def draw_groups(seed: int) -> Challenge:
-    """New numbers in one batch row only, KV head by KV head; last, with G KV heads and with one,
+    """Draw new numbers in one batch row only, KV head by KV head; last, with G KV heads and with one,
     the same attention with the KV heads written out for each query head."""
     rng = np.random.default_rng(seed)
     size = draw_sizes(rng)
@@ -117,9 +119,10 @@ def draw_groups(seed: int) -> Challenge:
     return {"cases": cases, "row": row}
 
 
-def judge_groups(challenge: Challenge, evidence: Evidence) -> Verdict:
+def judge_groups(challenge: Challenge, evidence: Evidence, tolerance: float) -> Verdict:
+    """Judge which query heads share, that sharing changes nothing else, and that rows stay apart."""
     *outputs, written_out, single, single_written_out = evidence["outputs"]
-    verdict = attention.judge_groups(challenge, {"outputs": outputs})
+    verdict = attention.judge_groups(challenge, {"outputs": outputs}, tolerance)
     if verdict.score < 1:
         return verdict
     q, k, _ = challenge["cases"][0]
@@ -129,14 +132,14 @@ def judge_groups(challenge: Challenge, evidence: Evidence) -> Verdict:
         for n, out in ((heads, shared), (H, full)):
             if error := form_error(f"causal_attention with H={H}, G={n}", out, q.shape, "float32"):
                 return failed(error)
-        if (difference := gap(shared["array"], full["array"])) > TOLERANCE:
+        if (difference := gap(shared["array"], full["array"])) > tolerance:
             return failed(
                 f"{H} query heads: KV heads shared ({heads}), and the same ones written out for "
                 f"each query head, give different outputs (max |Δ| {difference:.2g}, tolerance "
-                f"{TOLERANCE:g}). What else changes when heads share?"
+                f"{tolerance:g}). What else changes when heads share?"
             )
     base = outputs[0]["array"]
-    rows = sorted({b for out in outputs[1:] for b in moved(base, out["array"], axis=0)})
+    rows = sorted({b for out in outputs[1:] for b in moved(base, out["array"], 0, tolerance)})
     if rows != [challenge["row"]]:
         return failed(
             f"New numbers in batch row {challenge['row']} moved rows {rows}. "
@@ -149,9 +152,9 @@ def judge_groups(challenge: Challenge, evidence: Evidence) -> Verdict:
 
 
 def draw_layers(seed: int, scattered: bool = False) -> Challenge:
-    """Layers of 4 heads that share 2, 4 and 1 KV heads; positions 0, 1, 2 … or any that rise."""
+    """Draw layers of 4 heads that share 2, 4 and 1 KV heads; positions 0, 1, 2 … or any that rise."""
     rng = np.random.default_rng(seed)
-    layers = []
+    drawn = []
     for n_kv_heads in (2, 4, 1):
         T, C = int(rng.integers(5, 10)), int(rng.choice([24, 32, 40]))
         model = draw_model(rng, n_layers=1, d_model=C, n_kv_heads=n_kv_heads)
@@ -159,45 +162,16 @@ def draw_layers(seed: int, scattered: bool = False) -> Challenge:
         positions = np.arange(T)
         if scattered:
             positions = np.sort(rng.choice(np.arange(3, 64), size=T, replace=False))
-        layers.append({**model, "cases": [(x, positions)]})
-    return {"layers": layers}
+        drawn.append({**model, "cases": [(x, positions)]})
+    return {"layers": drawn}
 
 
 def draw_scattered_layers(seed: int) -> Challenge:
     return draw_layers(seed, scattered=True)
 
 
-def judge_layers(challenge: Challenge, evidence: Evidence) -> Verdict:
-    for layer, out in zip(challenge["layers"], evidence["outputs"], strict=True):
-        if wrong := attention.malformed_layer(layer, {"outputs": [out]}):
-            return wrong
-        if wrong := judge_layer(layer, out["array"]):
-            return wrong
-    return passed("The layer's outputs equal the oracle's.")
-
-
-def judge_layer(layer: Challenge, output: Array) -> Verdict | None:
-    """None where the output agrees with the oracle's, else the first token that differs."""
-    positions, config = layer["cases"][0][1], layer["config"]
-    difference = np.abs(output - truth(layer)).max(axis=-1)  # (B, T)
-    if difference.max() <= TOLERANCE:
-        return None
-    t, b = np.argwhere(difference.T > TOLERANCE)[0].tolist()
-    question = (
-        "A token alone attends to itself: what happens to its value on the way in and out?"
-        if t == 0
-        else f"Token 0 agrees. Which parts of token {t}'s output come from a query that meets a "
-        "key, and what is done to both before they meet?"
-    )
-    return failed(
-        f"{config['n_heads']} heads, {config['n_kv_heads']} KV heads, positions "
-        f"{positions.tolist()}: token {t} of row {b} is the first that differs (max |Δ| "
-        f"{difference[b, t]:.2g}, tolerance {TOLERANCE:g}). {question}"
-    )
-
-
-def truth(layer: Challenge) -> Array:
-    """(B, T, C), by the oracle."""
+def layer_by_oracle(layer: Challenge) -> Array:
+    """Compute the output (B, T, C) of a layer's only case."""
     x, positions = layer["cases"][0]
     rows = [
         oracle.attention_layer(
@@ -208,17 +182,48 @@ def truth(layer: Challenge) -> Array:
     return np.stack(rows)
 
 
+def judge_layers(challenge: Challenge, evidence: Evidence, tolerance: float) -> Verdict:
+    """Compare the outputs of every layer with the oracle's."""
+    for layer, out in zip(challenge["layers"], evidence["outputs"], strict=True):
+        if wrong := layers.malformed_layer(layer, {"outputs": [out]}):
+            return wrong
+        if wrong := judge_layer(layer, out["array"], tolerance):
+            return wrong
+    return passed("The layer's outputs equal the oracle's.")
+
+
+def judge_layer(layer: Challenge, output: Array, tolerance: float) -> Verdict | None:
+    """Fail the first token whose output differs from the oracle's, or give None."""
+    positions, config = layer["cases"][0][1], layer["config"]
+    difference = np.abs(output - layer_by_oracle(layer)).max(axis=-1)  # (B, T)
+    if difference.max() <= tolerance:
+        return None
+    t, b = np.argwhere((difference > tolerance).T)[0].tolist()
+    question = (
+        "A token alone attends to itself: what happens to its value on the way in and out?"
+        if t == 0
+        else f"Token 0 agrees. Which parts of token {t}'s output come from a query that meets a "
+        "key, and what is done to both before they meet?"
+    )
+    return failed(
+        f"{config['n_heads']} heads, {config['n_kv_heads']} KV heads, positions "
+        f"{positions.tolist()}: token {t} of row {b} is the first that differs (max |Δ| "
+        f"{difference[b, t]:.2g}, tolerance {tolerance:g}). {question}"
+    )
+
+
 # Choosing the next token
 
 
 def draw_logits(seed: int) -> Challenge:
+    """Draw logits (B, V) that are mostly below 0."""
     rng = np.random.default_rng(seed)
     B, V = int(rng.integers(2, 9)), int(rng.integers(10, 60))
     return {"logits": (10 * rng.normal(size=(B, V)) - 20).astype(np.float32)}
 
 
 def draw_temperatures(seed: int) -> Challenge:
-    """Three kinds of rows in turn, logits far from zero: only their distances may matter."""
+    """Draw three kinds of rows in turn, logits far from zero: only their distances may matter."""
     rng = np.random.default_rng(seed)
     base = np.array([2.5, 1.5, 0.5, 0.0, -0.5, -1.5]) + rng.uniform(-0.1, 0.1, 6)
     kinds = np.stack([rng.permutation(base) + offset for offset in (0, 30, -30)])
@@ -229,7 +234,7 @@ def draw_temperatures(seed: int) -> Challenge:
 
 
 def draw_top_k(seed: int) -> Challenge:
-    """Three kinds of rows; two of them have their best tokens in quite other places."""
+    """Draw three kinds of rows, whose best tokens are in other places."""
     rng = np.random.default_rng(seed)
     base = np.arange(3.0, -5.0, -1.0) + rng.uniform(-0.1, 0.1, 8)
     kinds = np.stack([rng.permutation(base) for _ in range(3)])
@@ -240,6 +245,7 @@ def draw_top_k(seed: int) -> Challenge:
 
 
 def draw_refusals(seed: int) -> Challenge:
+    """Draw logits, and calls that must be refused."""
     rng = np.random.default_rng(seed)
     V = int(rng.integers(5, 12))
     logits = rng.normal(size=(3, V)).astype(np.float32)
@@ -249,74 +255,14 @@ def draw_refusals(seed: int) -> Challenge:
 
 
 CHECKS = by_name(
-    Check(
-        "heads_split_and_merge",
-        ("split_heads", "merge_heads"),
-        draw_heads,
-        visible.heads_split_and_merge.probe,
-        attention.judge_heads,
-    ),
-    Check(
-        "attention_sees_no_future",
-        ("causal_attention",),
-        draw_futures,
-        visible.attention_sees_no_future.probe,
-        judge_futures,
-    ),
-    Check(
-        "attention_weighs_by_softmax",
-        ("causal_attention",),
-        draw_softmax,
-        visible.attention_weighs_by_softmax.probe,
-        judge_softmax,
-    ),
-    Check(
-        "query_heads_share_kv_heads",
-        ("causal_attention",),
-        draw_groups,
-        visible.query_heads_share_kv_heads.probe,
-        judge_groups,
-    ),
-    Check(
-        "layer_joins_its_parts",
-        ("attention_layer",),
-        draw_layers,
-        visible.layer_joins_its_parts.probe,
-        judge_layers,
-    ),
-    Check(
-        "layer_obeys_positions",
-        ("attention_layer",),
-        draw_scattered_layers,
-        visible.layer_obeys_positions.probe,
-        judge_layers,
-    ),
-    Check(
-        "greedy_takes_the_likeliest",
-        ("greedy_next",),
-        draw_logits,
-        visible.greedy_takes_the_likeliest.probe,
-        choosing.judge_greedy,
-    ),
-    Check(
-        "sample_follows_temperature",
-        ("sample_next",),
-        draw_temperatures,
-        visible.sample_follows_temperature.probe,
-        choosing.judge_temperatures,
-    ),
-    Check(
-        "sample_stays_in_top_k",
-        ("sample_next",),
-        draw_top_k,
-        visible.sample_stays_in_top_k.probe,
-        choosing.judge_top_k,
-    ),
-    Check(
-        "bad_arguments_are_refused",
-        ("greedy_next", "sample_next"),
-        draw_refusals,
-        visible.bad_arguments_are_refused.probe,
-        choosing.judge_refusals,
-    ),
+    visible.heads_split_and_merge.hidden(challenge=draw_heads),
+    visible.attention_sees_no_future.hidden(challenge=draw_futures, verdict=judge_futures),
+    visible.attention_weighs_by_softmax.hidden(challenge=draw_softmax, truth=last_by_oracle),
+    visible.query_heads_share_kv_heads.hidden(challenge=draw_groups, verdict=judge_groups),
+    visible.layer_joins_its_parts.hidden(challenge=draw_layers, verdict=judge_layers),
+    visible.layer_obeys_positions.hidden(challenge=draw_scattered_layers, verdict=judge_layers),
+    visible.greedy_takes_the_likeliest.hidden(challenge=draw_logits),
+    visible.sample_follows_temperature.hidden(challenge=draw_temperatures),
+    visible.sample_stays_in_top_k.hidden(challenge=draw_top_k),
+    visible.bad_arguments_are_refused.hidden(challenge=draw_refusals),
 )

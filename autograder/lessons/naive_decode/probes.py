@@ -1,7 +1,7 @@
-"""The probes of lesson 02: those of its visible checks, and one more.
+"""The hidden probe of lesson 02.
 
-A number that is counted in the student's process is a claim. So the work is also asked for in a way
-that has no short cut: the model's weights are exchanged for others after every forward pass.
+What is counted in the student's process can be forged there. So the work is also asked for in a way that
+has no short cut: the model's weights are exchanged for others after every forward pass.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 
-from course.checks import naive_decode as visible
 from course.checks.check import Challenge, Evidence
 from course.checks.drawing import build_model
+from course.checks.naive_decode.generation import probe_work, record
 
 
 def exchange_weights_after_each_pass(model: Any, passes: list[dict]) -> None:
-    """Before forward pass number j, counted from 0, give the model the weights of passes[j]."""
+    """Give the model the weights of passes[j] before forward pass number j, counted from 0."""
     left = list(passes)
 
     def exchange(*_: object) -> None:
@@ -29,10 +29,10 @@ def exchange_weights_after_each_pass(model: Any, passes: list[dict]) -> None:
 
 
 def each_step_reads_everything(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """The visible probe; and one text by a model that is another one at every pass."""
-    evidence = visible.each_step_reads_everything.probe(student, challenge)
+    """Count as the visible probe does; then record a text by a model that changes with every pass."""
+    evidence = probe_work(student, challenge)
     model = build_model(challenge)
     exchange_weights_after_each_pass(model, challenge["passes"])
     prompt = torch.tensor(challenge["prompt"][:1])
     text = student.generate_naive(model, prompt, len(challenge["passes"]))
-    return {**evidence, "exchanged": visible.record(text)}
+    return {**evidence, "exchanged": record(text)}

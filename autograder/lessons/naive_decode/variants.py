@@ -1,21 +1,18 @@
 """Right answers to lesson 02 in other styles: every check must pass them."""
 
-from __future__ import annotations
-
 import torch
-from torch import Tensor
 
 from autograder.lessons.exhibits import Variant
 from course.bounds import check_between
 
 
-def check(model, prompt: Tensor, n_new) -> None:
-    """What every answer below gets right, unless it is what it gets wrong."""
+def check(model, prompt, n_new):
+    """Refuse what cannot be done."""
     model.check_tokens(prompt)
     check_between("n_new", n_new, 0, model.config.max_seq_len - prompt.shape[1])
 
 
-def into_a_buffer(model, prompt: Tensor, n_new: int) -> Tensor:
+def into_a_buffer(model, prompt, n_new):
     check(model, prompt, n_new)
     B, P = prompt.shape
     tokens = prompt.new_zeros(B, P + n_new)
@@ -25,15 +22,15 @@ def into_a_buffer(model, prompt: Tensor, n_new: int) -> Tensor:
     return tokens
 
 
-def rows_by_adding(p: int, g: int) -> int:
+def rows_by_adding(p, g):
     return sum(p + step for step in range(g))
 
 
-def needed_as_a_set(p: int, g: int) -> int:
+def needed_as_a_set(p, g):
     return len({position for step in range(g) for position in range(p + step)})
 
 
-def row_by_row(model, prompt: Tensor, n_new: int) -> Tensor:
+def row_by_row(model, prompt, n_new):
     if not isinstance(n_new, int) or n_new < 0:
         raise ValueError(f"n_new should be 0, 1, 2, …, not {n_new}")
     if prompt.shape[1] == 0 or prompt.shape[1] + n_new > model.config.max_seq_len:
@@ -50,17 +47,17 @@ def row_by_row(model, prompt: Tensor, n_new: int) -> Tensor:
     return torch.tensor(rows)
 
 
-def rows_as_float(p: int, g: int) -> float:
+def rows_as_float(p, g):
     return g * (p + (p + g - 1)) / 2
 
 
-def needed_at_the_end(p: int, g: int) -> int:
+def needed_at_the_end(p, g):
     if not g:
         return 0
     return p + g - 1
 
 
-def by_recursion(model, prompt: Tensor, n_new: int) -> Tensor:
+def by_recursion(model, prompt, n_new):
     check(model, prompt, n_new)
     if n_new == 0:
         return prompt.clone()

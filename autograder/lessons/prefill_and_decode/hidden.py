@@ -1,5 +1,7 @@
-"""The hidden checks of lesson 04: the challenges of the visible ones, drawn from seeds that nobody
-knows, and judged by the oracle, which shares no code with the course."""
+"""The hidden checks of lesson 04: drawn from seeds that nobody knows, and judged by the oracle.
+
+The oracle shares no code with the course.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +13,19 @@ from autograder import oracle
 from autograder.lessons.prefill_and_decode import probes
 from course.checks import prefill_and_decode as visible
 from course.checks.check import Challenge, Evidence, Verdict, by_name, failed
+from course.checks.comparing import Truth
 from course.checks.drawing import TOLERANCE
-from course.checks.prefill_and_decode import chunks, latency, ragged, streaming
+from course.checks.prefill_and_decode import chunks, streaming
 from course.measure.latency import Latency
 
 
 def logits(challenge: Challenge, tokens: np.ndarray) -> np.ndarray:
-    """Truth: the oracle's logits, (B, T, V), float64."""
+    """Compute the oracle's logits, (B, T, V), float64."""
     return oracle.forward(challenge["state"], challenge["config"], tokens)
 
 
 def draw_tables(rng: np.random.Generator, n: int, n_words: int) -> np.ndarray:
-    """n tables of words, (n, V): what each word means is another one."""
+    """Draw n tables of words, (n, V): each word of a table means another one."""
     return np.stack([rng.permutation(n_words) for _ in range(n)])
 
 
@@ -30,15 +33,23 @@ def draw_tables(rng: np.random.Generator, n: int, n_words: int) -> np.ndarray:
 
 
 def draw_chunks(seed: int) -> Challenge:
-    """The visible challenge, and a table of words for each forward pass."""
+    """Draw the visible challenge, and a table of words for each forward pass."""
     challenge = chunks.draw_prompt(seed)
     n_passes, V = challenge["prompt"].shape[1], challenge["config"]["vocab_size"]
     return {**challenge, "tables": draw_tables(np.random.default_rng([seed, 1]), n_passes, V)}
 
 
-def judge_chunks(challenge: Challenge, evidence: Evidence) -> Verdict:
-    """Chunk j went in as pass j: the logits are those of words that mean what they meant there."""
-    verdict = chunks.sizes_verdict(logits)(challenge, evidence)
+def chunks_form(challenge: Challenge) -> Evidence:
+    exchanged = [chunks.ARRAY_OR_WORDS] * len(challenge["sizes"])
+    return {**chunks.sizes_form(challenge), "exchanged": exchanged}
+
+
+def judge_chunks(
+    challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
+) -> Verdict:
+    """Judge as the visible check does; then compare the logits with those of words that each mean
+    what they meant in the pass of their chunk."""
+    verdict = chunks.judge_sizes(challenge, evidence, truth, tolerance)
     if verdict.score < 1:
         return verdict
     prompt = challenge["prompt"]
@@ -46,14 +57,12 @@ def judge_chunks(challenge: Challenge, evidence: Evidence) -> Verdict:
         lengths = chunks.chunks_of(prompt.shape[1], size)
         tables = np.repeat(challenge["tables"][: len(lengths)], lengths, axis=0)  # (P, V)
         meant = np.take_along_axis(tables.T, prompt, axis=0)  # (B, P): of column t, by table t
-        wanted = logits(challenge, meant)[:, -1]
-        alike = not isinstance(got, str) and got.shape == wanted.shape
-        row, delta = chunks.apart(got, wanted) if alike else (0, np.inf)
-        if delta > TOLERANCE:
+        row, delta = chunks.largest_difference(got, truth(challenge, meant)[:, -1])
+        if delta > tolerance:
             return failed(
                 f"A model whose words mean something else in every forward pass, a prompt of "
                 f"{prompt.shape[1]} tokens, chunk_size {size}: batch row {row} differs (max |Δ| "
-                f"{delta:.2g}, tolerance {TOLERANCE:g}). In which pass does each token go in?"
+                f"{delta:.2g}, tolerance {tolerance:g}). In which pass does each token go in?"
             )
     return verdict
 
@@ -62,34 +71,40 @@ def judge_chunks(challenge: Challenge, evidence: Evidence) -> Verdict:
 
 
 def draw_turns(seed: int) -> Challenge:
-    """The visible challenge, and for each token that is asked for, and one more, three tables of
-    words: (n_new + 1, 3, V)."""
+    """Draw the visible challenge, and three tables of words for each token that is asked for, and for
+    one more: (n_new + 1, 3, V)."""
     challenge = streaming.draw_request(seed)
     turns, V = challenge["n_new"] + 1, challenge["config"]["vocab_size"]
     tables = draw_tables(np.random.default_rng([seed, 1]), 3 * turns, V)
     return {**challenge, "turns": tables.reshape(turns, 3, V)}
 
 
-def judge_turns(challenge: Challenge, evidence: Evidence) -> Verdict:
-    """Token j + 1 is the likeliest after the prompt as it was meant in turn 0, and each token as it
-    was meant in the turn in which it was fed."""
+def turns_form(challenge: Challenge) -> Evidence:
+    return {**streaming.laziness_form(challenge), "exchanged": streaming.STREAM}
+
+
+def judge_turns(
+    challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
+) -> Verdict:
+    """Judge as the visible check does; then ask whether each token is the likeliest after the prompt as
+    it was meant in turn 0, and after each token as it was meant in the turn in which it was fed."""
     verdict = streaming.judge_laziness(challenge, evidence)
     if verdict.score < 1:
         return verdict
-    prompt, turns, seen = challenge["prompt"], challenge["turns"], evidence["exchanged"]
+    prompt, turns, recorded = challenge["prompt"], challenge["turns"], evidence["exchanged"]
     (B, P), V, n_new = prompt.shape, challenge["config"]["vocab_size"], challenge["n_new"]
     case = "A stream whose words mean something else after each token that it gave out"
-    tokens = seen["tokens"]
-    if len(seen["kinds"]) != n_new + 1 or tokens.shape != (B, n_new + 1):
+    tokens = recorded["tokens"]
+    if len(recorded["kinds"]) != n_new + 1 or tokens.shape != (B, n_new + 1):
         return failed(f"{case}: tokens of shape {tokens.shape} came out.")
     if tokens.min() < 0 or tokens.max() >= V:
         return failed(f"{case}: ids came out that are not within 0 … {V - 1}.")
     fed = [turns[step + 1, 0][tokens[:, step]] for step in range(n_new)]
     meant = np.concatenate([turns[0, 0][prompt], np.stack(fed, axis=1)], axis=1)
-    after = logits(challenge, meant)[:, P - 1 :]  # (B, n_new + 1, V)
+    after = truth(challenge, meant)[:, P - 1 :]  # (B, n_new + 1, V)
     for step in range(n_new + 1):
         chosen = after[np.arange(B), step, tokens[:, step]]
-        if (after[:, step].max(axis=1) - chosen > TOLERANCE).any():
+        if (after[:, step].max(axis=1) - chosen > tolerance).any():
             return failed(
                 f"{case}: new token {step + 1} is not the one that follows by the meanings of its own "
                 f"turn. When was it computed, and from how many passes?"
@@ -101,8 +116,8 @@ def judge_turns(challenge: Challenge, evidence: Evidence) -> Verdict:
 
 
 def draw_streams(seed: int) -> Challenge:
-    """Streams (start, stamps) of a clock that has run for a day or more: of few tokens and of many,
-    with gaps of some milliseconds and now and then a long one; the last has one token."""
+    """Draw streams (start, stamps) of a clock that has run for a day or more: of few tokens and of
+    many, with gaps of some milliseconds and now and then a long one; the last has one token."""
     rng = np.random.default_rng(seed)
     streams = []
     for n in (2, 3, int(rng.integers(5, 9)), int(rng.integers(12, 30)), 130, 1):
@@ -116,7 +131,7 @@ def draw_streams(seed: int) -> Challenge:
 
 
 def true_latency(start: float, stamps: list[float]) -> Latency:
-    """Truth: counted out, one gap at a time."""
+    """Count out the numbers of a stream, one gap at a time."""
     gaps = sorted(late - early for early, late in pairwise(stamps))
     if not gaps:
         return Latency(stamps[0] - start, None, None, None, None)
@@ -137,19 +152,23 @@ CHECKS = by_name(
         probe=probes.every_chunk_size_gives_the_same_logits,
         challenge=draw_chunks,
         verdict=judge_chunks,
+        evidence=chunks_form,
+        truth=logits,
     ),
-    visible.too_long_a_prompt_changes_nothing.hidden(verdict=chunks.no_room_verdict(logits)),
-    visible.stream_writes_the_uncached_text.hidden(verdict=streaming.text_verdict(logits)),
+    visible.too_long_a_prompt_changes_nothing.hidden(truth=logits),
+    visible.stream_writes_the_uncached_text.hidden(truth=logits),
     visible.no_step_before_it_is_asked_for.hidden(
-        probe=probes.no_step_before_it_is_asked_for, challenge=draw_turns, verdict=judge_turns
+        probe=probes.no_step_before_it_is_asked_for,
+        challenge=draw_turns,
+        verdict=judge_turns,
+        evidence=turns_form,
+        truth=logits,
+        tolerance=TOLERANCE,
     ),
-    visible.rollback_equals_a_fresh_start.hidden(verdict=streaming.edit_verdict(logits)),
-    visible.first_token_is_no_gap.hidden(
-        challenge=draw_streams,
-        verdict=latency.latency_verdict(true_latency),
-    ),
+    visible.rollback_equals_a_fresh_start.hidden(truth=logits),
+    visible.first_token_is_no_gap.hidden(challenge=draw_streams, truth=true_latency),
     visible.pads_stand_on_the_left,
     visible.pads_are_never_seen,
     visible.positions_count_own_tokens,
-    visible.each_row_equals_itself_alone.hidden(verdict=ragged.ragged_verdict(logits)),
+    visible.each_row_equals_itself_alone.hidden(truth=logits),
 )

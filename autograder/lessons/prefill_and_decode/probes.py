@@ -1,8 +1,8 @@
-"""The probes of lesson 04: those of its visible checks, and more where a count could be made up.
+"""The probes of lesson 04: those of its visible checks, and more where a count could be forged.
 
-Forward passes that are counted in the student's process are a claim. So the work is also asked for
-in a way that has no short cut: at every pass the words have other meanings (the rows of the
-embedding are exchanged), and for a stream they have others again after each token that it gave out.
+The student's process counts its own forward passes, and could lie. So the same is asked once more in a
+way that only the work itself can answer: in every pass the words have other meanings (the rows of the
+embedding are exchanged), and in a stream they change again after each token that it gave out.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ from course.checks.prefill_and_decode.streaming import probe_laziness, record, s
 
 
 class Meanings:
-    """Gives a model, before each forward pass, the next of some tables of words: entry v of a table
-    is the word whose row of the embedding stands for v in that pass."""
+    """Exchange the rows of a model's embedding before each forward pass, by one table after another.
+
+    Entry v of a table (V,) is the word whose row stands for v in that pass.
+    """
 
     def __init__(self, model: Any) -> None:
         self.rows, self.left = model.embed.weight.clone(), []
         model.embed.register_forward_pre_hook(lambda *_: self.exchange(model))
 
     def begin(self, tables: np.ndarray) -> None:
-        """From now on: these tables (n, V), one a pass; the last one stays."""
+        """Take these tables (n, V) from now on, one a pass; the last one stays."""
         self.left = list(tables)
 
     def exchange(self, model: Any) -> None:
@@ -43,7 +45,7 @@ class Meanings:
 def every_chunk_size_gives_the_same_logits(
     student: SimpleNamespace, challenge: Challenge
 ) -> Evidence:
-    """The visible probe; and every chunk size once more, with other meanings in every pass."""
+    """Run the visible probe; and prefill once more with each size, other meanings in every pass."""
     evidence = probe_sizes(student, challenge)
     exchanged = []
     for size in challenge["sizes"]:
@@ -55,8 +57,8 @@ def every_chunk_size_gives_the_same_logits(
 
 
 def no_step_before_it_is_asked_for(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """The visible probe; and a stream whose words have other meanings after each token that it gave
-    out, and in each pass in between. It is continued by its own last token, in a second stream."""
+    """Run the visible probe; and a stream whose words change their meanings after each token that it
+    gave out, and in each pass in between. A second stream continues it from its own last token."""
     evidence = probe_laziness(student, challenge)
     model, prompt = build_model(challenge), torch.from_numpy(challenge["prompt"].copy())
     (P, n_new), turns = (prompt.shape[1], challenge["n_new"]), challenge["turns"]
@@ -65,7 +67,7 @@ def no_step_before_it_is_asked_for(student: SimpleNamespace, challenge: Challeng
     for token in islice(start(student, model, prompt, n_new, cache, chunk_size=P), n_new + 1):
         given.append(token)
         meanings.begin(turns[min(len(given), n_new)])
-    if (seen := record(given))["tokens"].size:
-        last = torch.from_numpy(seen["tokens"][:, -1:].copy())
+    if (recorded := record(given))["tokens"].size:
+        last = torch.from_numpy(recorded["tokens"][:, -1:].copy())
         given += islice(start(student, model, last, 1, cache, chunk_size=P), 2)
     return {**evidence, "exchanged": record(given)}

@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from autograder.lessons.exhibits import Variant
-from course.bounds import check_between
 from course.cache import CacheFull
 from course.measure.latency import Latency, check_stamps
 from course.minigpt.kv_cache import causal_mask, forward_cached
@@ -20,43 +19,39 @@ from course.minigpt.mini_gpt import greedy_next
 from course.minigpt.prefill_and_decode import prefill
 
 
-def prefill_by_slices(model, prompt, cache, chunk_size=256):
+def _refuse(model, prompt, cache, chunk_size):
+    """Refuse what prefill must refuse, in other words than the lesson's."""
+    model.check_tokens(prompt)
     if not isinstance(chunk_size, int) or chunk_size < 1:
         raise ValueError(f"chunk_size {chunk_size}")
     if cache.max_len - len(cache) < prompt.shape[1]:
         raise CacheFull("no room")
-    last = None
+
+
+def prefill_by_slices(model, prompt, cache, chunk_size=256):
+    _refuse(model, prompt, cache, chunk_size)
     for begin in range(0, prompt.shape[1], chunk_size):
         last = forward_cached(model, prompt[:, begin : begin + chunk_size], cache)[:, -1, :]
     return last
 
 
 def stream_by_feeding(model, prompt, n_new, cache, chunk_size=256):
-    logits = None
-    for step in range(n_new):
-        if step == 0:
+    feed = None
+    for _ in range(n_new):
+        if feed is None:
             logits = prefill(model, prompt, cache, chunk_size)
         else:
-            logits = forward_cached(model, feed, cache)[:, -1]  # noqa: F821 (made by the first turn)
+            logits = forward_cached(model, feed, cache)[:, -1]
         feed = logits.argmax(dim=-1, keepdim=True)
         yield feed.squeeze(1)
 
 
-def _room(cache, n):
-    if len(cache) + n > cache.max_len:
-        raise CacheFull("full")
-
-
 def prefill_by_while(model, prompt, cache, chunk_size=256):
-    model.check_tokens(prompt)
-    if chunk_size < 1:
-        raise ValueError(chunk_size)
-    _room(cache, prompt.shape[1])
+    _refuse(model, prompt, cache, chunk_size)
     begin, done = len(cache), 0
     while done < prompt.shape[1]:
-        out = forward_cached(
-            model, prompt.narrow(1, done, min(chunk_size, prompt.shape[1] - done)), cache
-        )
+        length = min(chunk_size, prompt.shape[1] - done)
+        out = forward_cached(model, prompt.narrow(1, done, length), cache)
         done = len(cache) - begin
     return out.select(1, out.shape[1] - 1)
 
@@ -77,9 +72,7 @@ def latency_in_plain_python(start, stamps):
 
 
 def prefill_by_recursion(model, prompt, cache, chunk_size=256):
-    if chunk_size < 1:
-        raise ValueError(chunk_size)
-    _room(cache, prompt.shape[1])
+    _refuse(model, prompt, cache, chunk_size)
     logits = forward_cached(model, prompt[:, :chunk_size], cache)
     if prompt.shape[1] > chunk_size:
         return prefill_by_recursion(model, prompt[:, chunk_size:], cache, chunk_size)
@@ -92,20 +85,10 @@ def pad_by_cat(prompts, pad_id):
     return torch.stack(rows), torch.tensor([T - len(p) for p in prompts])
 
 
-def _door(model, prompt, chunk_size):
-    """The given lines above the gap."""
-    model.check_tokens(prompt)
-    check_between("chunk_size", chunk_size, 1, 2**31)
-
-
-def _prefill(model, prompt, cache, chunk_size, forward=forward_cached):
-    _door(model, prompt, chunk_size)
-    _room(cache, prompt.shape[1])
-    return [forward(model, chunk, cache) for chunk in prompt.split(chunk_size, dim=1)]
-
-
 def prefill_with_all_logits(model, prompt, cache, chunk_size=256):
-    return torch.cat(_prefill(model, prompt, cache, chunk_size), dim=1)[:, -1]
+    _refuse(model, prompt, cache, chunk_size)
+    chunks = prompt.split(chunk_size, dim=1)
+    return torch.cat([forward_cached(model, chunk, cache) for chunk in chunks], dim=1)[:, -1]
 
 
 class Streaming:

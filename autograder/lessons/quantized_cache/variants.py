@@ -139,57 +139,17 @@ def unpack_by_a_table(packed):
     return table[packed.long()].flatten(-2)
 
 
-def complete_groups(cache, n):
-    """How many groups a right cache completes when it counts n tokens more."""
-    return max(0, (cache.length + n - cache.window) // cache.group - cache.n_groups)
-
-
-def _advance(
-    cache, n, done=None, keys=lambda x, bits: quantize(x, bits, -2), values=None, keep=lambda x: x
-):
-    """The reference's `advance`, some of it exchanged: how many groups are complete, how keys and
-    values are quantized, what becomes of the tokens that wait."""
-    values = values or (lambda x, bits: quantize(x, bits, -1))
-    if n == 0:
-        return
-    done = complete_groups(cache, n) if done is None else done
-    layers = [torch.stack(cache.pending[layer]) for layer in range(cache.config.n_layers)]
-    new = torch.stack(layers, dim=1)[..., :n, :]
-    held = cache.length - cache.n_groups * cache.group
-    rows = torch.cat([cache.recent[..., :held, :], new], dim=4)
-    cache.length, cache.pending = cache.length + n, {}
-    if done:
-        complete = rows[..., : done * cache.group, :].unflatten(4, (done, cache.group))
-        cache.keys.write(cache.n_groups, keys(complete[0], cache.bits))
-        cache.values.write(cache.n_groups, values(complete[1], cache.bits))
-        cache.n_groups += done
-    rest = rows[..., done * cache.group :, :]
-    cache.recent[..., : rest.shape[4], :] = keep(rest)
-
-
-def _checked(cache, n):
+def check_advance(cache, n):
+    """Refuse what the reference's `advance` refuses."""
     check_between("n", n, 0, cache.max_len - len(cache))
     check_appended(cache.pending, cache.config.n_layers, n)
-
-
-class SymmetricCache(QuantizedKVCache):
-    """With steps to both sides of 0."""
-
-    def advance(self, n):
-        _checked(self, n)
-        _advance(
-            self,
-            n,
-            keys=lambda x, bits: quantize_symmetric(x, bits, -2),
-            values=lambda x, bits: quantize_symmetric(x, bits, -1),
-        )
 
 
 class GroupByGroup(QuantizedKVCache):
     """One group after the other, as they become complete."""
 
     def advance(self, n):
-        _checked(self, n)
+        check_advance(self, n)
         rows = [
             torch.cat([self._waiting(layer), torch.stack(self.pending[layer])[..., :n, :]], dim=3)
             for layer in range(self.config.n_layers)
@@ -212,7 +172,7 @@ class TokenByToken(GroupByGroup):
     """Whatever the block, one token is counted after the other."""
 
     def advance(self, n):
-        _checked(self, n)
+        check_advance(self, n)
         blocks = dict(self.pending)
         for token in range(n):
             self.pending = {
@@ -388,7 +348,6 @@ VARIANTS = [
     Variant("pairs", {"pack_int4": pack_in_pairs, "unpack_int4": unpack_by_shifts}),
     Variant("numpy_bytes", {"pack_int4": pack_in_numpy, "unpack_int4": unpack_in_numpy}),
     Variant("one_by_one", {"pack_int4": pack_one_by_one, "unpack_int4": unpack_by_a_table}),
-    Variant("symmetric_cache", {"QuantizedKVCache": SymmetricCache}),
     Variant("group_by_group", {"QuantizedKVCache": GroupByGroup}),
     Variant("token_by_token", {"QuantizedKVCache": TokenByToken}),
     Variant(

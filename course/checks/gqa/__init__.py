@@ -1,14 +1,11 @@
-"""The visible checks of lesson 06. Their truth is built in, counted, or PyTorch's own attention.
-
-The makers (`make_…`) are shared with the hidden checks, which bring another truth.
-"""
+"""The visible checks of lesson 06: attention that shares keys, pooled heads, and what fits."""
 
 from course.checks.gqa.attention import (
     grouped_equals_repeated,
     heads_stand_in_a_row,
     masks_reach_every_head,
-    nothing_is_expanded,
 )
+from course.checks.gqa.copies import nothing_is_expanded
 from course.checks.gqa.memory import batch_fills_the_memory, edge_of_the_memory
 from course.checks.gqa.pooling import pooled_heads_are_means, pooling_keeps_the_rest
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
@@ -18,13 +19,13 @@ Bytes = Callable[[Challenge], int]
 
 
 def one_sequence(case: Challenge) -> int:
-    """By lesson 03's formula."""
+    """Count the bytes of a sequence by lesson 03's formula."""
     config = GPTConfig(**case["config"])
     return kv_cache_bytes(config, case["n_tokens"], 1, case.get("bytes_per_element", 2))
 
 
 def draw_request(rng: np.random.Generator) -> Challenge:
-    """A model, a context and the weights beside it; every size matters, and no two are equal."""
+    """Draw a model, a context and the weights beside it; every size matters, and no two are equal."""
     G, group = int(rng.integers(2, 5)), int(rng.integers(2, 5))
     H = G * group
     config = GPTConfig(1000, int(rng.integers(5, 30)), H * 2 * int(rng.integers(8, 33)), H, G, 64)
@@ -36,28 +37,34 @@ def draw_request(rng: np.random.Generator) -> Challenge:
     }
 
 
-def make_draw(bytes_of: Bytes, at_the_edge: bool) -> Callable[[int], Challenge]:
-    """Requests with their memory: room for a few dozen sequences and a part of one; or, with the
-    width of the numbers left out, what is just enough, one byte less, and less than the weights."""
+def draw_some_room(seed: int) -> Challenge:
+    """Draw requests with room for a few dozen sequences and a part of one."""
+    rng = np.random.default_rng([seed, 0])
+    cases = []
+    for _ in range(5):
+        case = draw_request(rng)
+        one, n = one_sequence(case), int(rng.integers(7, 60))
+        cases.append(with_room(case, n * one + int(one * rng.uniform(0.55, 0.95))))
+    return {"cases": cases}
 
-    def draw(seed: int) -> Challenge:
-        rng = np.random.default_rng([seed, int(at_the_edge)])
-        cases = []
-        for number in range(5):
-            case = draw_request(rng)
-            if at_the_edge:
-                del case["bytes_per_element"]
-            one, n = bytes_of(case), int(rng.integers(7, 60))
-            if not at_the_edge:
-                spare = n * one + int(one * rng.uniform(0.55, 0.95))
-            else:
-                spare = [n * one, n * one - 1, 0, -1, -int(3.5 * one)][number]
-            least = 1 + max(0, -spare)
-            case["weight_bytes"] = max(case["weight_bytes"], least)
-            cases.append({**case, "memory_bytes": case["weight_bytes"] + spare})
-        return {"cases": cases}
 
-    return draw
+def draw_edges(seed: int) -> Challenge:
+    """Draw requests of the default width with room that is just enough, one byte less, none, one
+    byte less than the weights, and much less than those."""
+    rng = np.random.default_rng([seed, 1])
+    cases = []
+    for number in range(5):
+        case = draw_request(rng)
+        del case["bytes_per_element"]
+        one, n = one_sequence(case), int(rng.integers(7, 60))
+        cases.append(with_room(case, [n * one, n * one - 1, 0, -1, -int(3.5 * one)][number]))
+    return {"cases": cases}
+
+
+def with_room(case: Challenge, spare: int) -> Challenge:
+    """Give a request a memory with so many bytes beside the weights; below 0, they do not fit."""
+    weights = max(case["weight_bytes"], 1 + max(0, -spare))
+    return {**case, "weight_bytes": weights, "memory_bytes": weights + spare}
 
 
 def probe_fitting(student: SimpleNamespace, challenge: Challenge) -> Evidence:
@@ -70,8 +77,8 @@ def probe_fitting(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {"values": values}
 
 
-def said(case: Challenge) -> str:
-    """The sizes of a case, in words."""
+def sizes_text(case: Challenge) -> str:
+    """Write the sizes of a case in words."""
     c = GPTConfig(**case["config"])
     return (
         f"L={c.n_layers}, H={c.n_heads}, G={c.n_kv_heads}, D={c.head_dim}, {case['n_tokens']} tokens "
@@ -80,50 +87,68 @@ def said(case: Challenge) -> str:
     )
 
 
-def make_fitting(name: str, bytes_of: Bytes, at_the_edge: bool, praise: str) -> Check:
-    """`max_batch_that_fits`, judged by what fits: that many sequences, and not one more."""
-
-    def judge(challenge: Challenge, evidence: Evidence) -> Verdict:
-        for case, got in zip(challenge["cases"], evidence["values"], strict=True):
-            one = bytes_of(case)
-            spare = case["memory_bytes"] - case["weight_bytes"]
-            if isinstance(got, str) or not math.isfinite(got) or got != int(got):
-                return failed(f"{said(case)}: you return {got}; wanted is a whole number.")
-            if got < 0:
-                return failed(f"{said(case)}: {got:,} sequences. Can fewer than none fit?")
-            if got > 0 and got * one > spare:
-                return failed(
-                    f"{said(case)}: {got:,} sequences need {got * one:,} bytes beside the weights, "
-                    f"and {spare:,} are left. {_ask(case, got)}"
-                )
-            if (got + 1) * one <= spare:
-                return failed(
-                    f"{said(case)}: {got:,} sequences leave {spare - got * one:,} bytes free, and "
-                    f"one needs {one:,}. {_ask(case, got)}"
-                )
-        return passed(praise)
-
-    return Check(
-        name, ("max_batch_that_fits",), make_draw(bytes_of, at_the_edge), probe_fitting, judge
-    )
-
-
-def _ask(case: Challenge, got: float) -> str:
-    """One question, about where the number of sequences is wrong by much, or by one."""
+def ask_about_room(case: Challenge) -> str:
+    """Choose the question of a failure: about the weights where they do not fit themselves."""
     if case["memory_bytes"] < case["weight_bytes"]:
         return "What is there before the first sequence comes?"
     return "What does one sequence keep, in which unit, and what is in the memory beside it?"
 
 
-batch_fills_the_memory = make_fitting(
+def wrong_number(challenge: Challenge, evidence: Evidence, one_sequence: Bytes) -> str | None:
+    """Tell the first number that is not what fits: that many sequences, and not one more."""
+    for case, got in zip(challenge["cases"], evidence["values"], strict=True):
+        one, case_text = one_sequence(case), sizes_text(case)
+        spare = case["memory_bytes"] - case["weight_bytes"]
+        if isinstance(got, str) or not math.isfinite(got) or got != int(got):
+            return f"{case_text}: you return {got}; wanted is a whole number."
+        if got < 0:
+            return f"{case_text}: {got:,} sequences. Can fewer than none fit?"
+        if got > 0 and got * one > spare:
+            return (
+                f"{case_text}: {got:,} sequences need {got * one:,} bytes beside the weights, "
+                f"and {spare:,} are left. {ask_about_room(case)}"
+            )
+        if (got + 1) * one <= spare:
+            return (
+                f"{case_text}: {got:,} sequences leave {spare - got * one:,} bytes free, and "
+                f"one needs {one:,}. {ask_about_room(case)}"
+            )
+    return None
+
+
+def judge_filling(challenge: Challenge, evidence: Evidence, truth: Bytes) -> Verdict:
+    if wrong := wrong_number(challenge, evidence, truth):
+        return failed(wrong)
+    return passed("As many sequences as there is room for beside the weights, and not one more.")
+
+
+def judge_edges(challenge: Challenge, evidence: Evidence, truth: Bytes) -> Verdict:
+    if wrong := wrong_number(challenge, evidence, truth):
+        return failed(wrong)
+    return passed(
+        "What fits to the byte fits; one byte less, and one sequence less; and never below 0."
+    )
+
+
+def form_of_values(challenge: Challenge) -> Any:
+    return {"values": [(int, float, str)] * len(challenge["cases"])}
+
+
+batch_fills_the_memory = Check(
     "batch_fills_the_memory",
-    one_sequence,
-    at_the_edge=False,
-    praise="As many sequences as there is room for beside the weights, and not one more.",
+    ("max_batch_that_fits",),
+    draw_some_room,
+    probe_fitting,
+    judge_filling,
+    evidence=form_of_values,
+    truth=one_sequence,
 )
-edge_of_the_memory = make_fitting(
+edge_of_the_memory = Check(
     "edge_of_the_memory",
-    one_sequence,
-    at_the_edge=True,
-    praise="What fits to the byte fits; one byte less, and one sequence less; and never below 0.",
+    ("max_batch_that_fits",),
+    draw_edges,
+    probe_fitting,
+    judge_edges,
+    evidence=form_of_values,
+    truth=one_sequence,
 )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from course.checks.check import Check
-from course.checks.mini_gpt import attention, choosing, probes
+from course.checks.drawing import TOLERANCE
+from course.checks.mini_gpt import attention, choosing, layers, probes
 
 heads_split_and_merge = Check(
     "heads_split_and_merge",
@@ -11,6 +12,7 @@ heads_split_and_merge = Check(
     attention.draw_heads,
     probes.probe_heads,
     attention.judge_heads,
+    evidence=probes.heads_form,
 )
 attention_sees_no_future = Check(
     "attention_sees_no_future",
@@ -18,6 +20,8 @@ attention_sees_no_future = Check(
     attention.draw_nudged_tokens,
     probes.probe_attention,
     attention.judge_causality,
+    evidence=probes.cases_form,
+    tolerance=TOLERANCE,
 )
 attention_weighs_by_softmax = Check(
     "attention_weighs_by_softmax",
@@ -25,6 +29,9 @@ attention_weighs_by_softmax = Check(
     attention.draw_softmax,
     probes.probe_attention,
     attention.judge_softmax,
+    evidence=probes.cases_form,
+    truth=attention.last_by_sdpa,
+    tolerance=TOLERANCE,
 )
 query_heads_share_kv_heads = Check(
     "query_heads_share_kv_heads",
@@ -32,20 +39,26 @@ query_heads_share_kv_heads = Check(
     attention.draw_groups,
     probes.probe_attention,
     attention.judge_groups,
+    evidence=probes.cases_form,
+    tolerance=TOLERANCE,
 )
 layer_joins_its_parts = Check(
     "layer_joins_its_parts",
     ("attention_layer",),
-    attention.draw_layer,
+    layers.draw_layer,
     probes.probe_layer,
-    attention.judge_layer,
+    layers.judge_layer,
+    evidence=probes.layers_form,
+    tolerance=TOLERANCE,
 )
 layer_obeys_positions = Check(
     "layer_obeys_positions",
     ("attention_layer",),
-    attention.draw_positions,
+    layers.draw_positions,
     probes.probe_layer,
-    attention.judge_positions,
+    layers.judge_positions,
+    evidence=probes.layers_form,
+    tolerance=TOLERANCE,
 )
 greedy_takes_the_likeliest = Check(
     "greedy_takes_the_likeliest",
@@ -53,6 +66,7 @@ greedy_takes_the_likeliest = Check(
     choosing.draw_logits,
     probes.probe_greedy,
     choosing.judge_greedy,
+    evidence=probes.greedy_form,
 )
 sample_follows_temperature = Check(
     "sample_follows_temperature",
@@ -60,6 +74,7 @@ sample_follows_temperature = Check(
     choosing.draw_temperatures,
     probes.probe_sampling,
     choosing.judge_temperatures,
+    evidence=probes.sampling_form,
 )
 sample_stays_in_top_k = Check(
     "sample_stays_in_top_k",
@@ -67,6 +82,7 @@ sample_stays_in_top_k = Check(
     choosing.draw_top_k,
     probes.probe_sampling,
     choosing.judge_top_k,
+    evidence=probes.sampling_form,
 )
 bad_arguments_are_refused = Check(
     "bad_arguments_are_refused",
@@ -74,4 +90,5 @@ bad_arguments_are_refused = Check(
     choosing.draw_refusals,
     probes.probe_refusals,
     choosing.judge_refusals,
+    evidence=probes.cases_form,
 )

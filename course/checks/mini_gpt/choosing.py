@@ -1,4 +1,4 @@
-"""Choosing the next token: frequencies, repeatability, and arguments that mean nothing."""
+"""Challenges and verdicts for choosing a token: frequencies, repeatability, bad arguments."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ DRAWS = 3_000
 
 
 def draw_logits(seed: int) -> Challenge:
+    """Draw logits (B, V)."""
     return {"logits": np.random.default_rng(seed).normal(size=(4, 7)).astype(np.float32)}
 
 
 def judge_greedy(challenge: Challenge, evidence: Evidence) -> Verdict:
+    """Judge whether each row's token has the row's best logit."""
     logits, out = challenge["logits"], evidence["token"]
     B, V = logits.shape
     if error := form_error(f"greedy_next on logits {(B, V)}", out, (B,), "int64"):
@@ -41,8 +43,8 @@ TEMPERATURES = (0.5, 1.0, 2.0)
 
 
 def draw_temperatures(seed: int) -> Challenge:
-    """Many draws at three temperatures, from two kinds of rows in turn; then few draws twice with
-    the same generator seed and once with another."""
+    """Ask for many draws at three temperatures, from two kinds of rows in turn; then for few draws,
+    twice with the same generator seed and once with another."""
     rng = np.random.default_rng(seed)
     kinds = np.stack([rng.permutation([2.5, 1.5, 0.5, 0.0, -0.5, -1.5]) for _ in range(2)])
     logits = np.tile(kinds, (DRAWS, 1))  # (2 · DRAWS, V): rows 0, 2, 4 … are of kind 0
@@ -54,11 +56,12 @@ def draw_temperatures(seed: int) -> Challenge:
 
 
 def draw_case(logits: Array, seed: int, global_seed: int = 0, **settings: Any) -> dict[str, Any]:
+    """Make a case of `probe_sampling`."""
     return {"logits": logits, "seed": seed, "global_seed": global_seed, "settings": settings}
 
 
 def repeated_draws(logits: Array, seed: int) -> list[dict[str, Any]]:
-    """Twice the same generator seed while torch's own seed differs; then another generator seed."""
+    """Repeat a generator seed while torch's own seed differs; then take another generator seed."""
     return [
         draw_case(logits, seed, temperature=1.0),
         draw_case(logits, seed, global_seed=1, temperature=1.0),
@@ -67,7 +70,7 @@ def repeated_draws(logits: Array, seed: int) -> list[dict[str, Any]]:
 
 
 def probabilities(logits: Array, temperature: float, top_k: int | None = None) -> Array:
-    """What fair draws from one row of logits must follow, (V,)."""
+    """Compute the probabilities that fair draws from one row of logits follow, (V,)."""
     scaled = np.asarray(logits, np.float64) / temperature
     if top_k is not None:
         scaled[np.argsort(-scaled)[top_k:]] = -np.inf
@@ -76,7 +79,7 @@ def probabilities(logits: Array, temperature: float, top_k: int | None = None) -
 
 
 def judge_draws(case: dict[str, Any], out: Evidence, kinds: Array) -> Verdict | None:
-    """The draws of one case against the probabilities of each kind of row; None if they agree."""
+    """Compare the draws of one case with the probabilities of each kind of row; None if they agree."""
     temperature, top_k = case["settings"]["temperature"], case["settings"].get("top_k")
     setting = f"temperature {temperature:.2g}" + ("" if top_k is None else f", top_k {top_k}")
     V = kinds.shape[1]
@@ -112,7 +115,7 @@ def judge_draws(case: dict[str, Any], out: Evidence, kinds: Array) -> Verdict | 
 
 
 def question_about(drawn: Array, kind: int, temperature: float, top_k: int | None) -> str:
-    """One question that fits what is odd about the frequencies."""
+    """Ask the one question that fits what is odd about the frequencies."""
     if drawn.max() == 1:
         return "All these rows gave the same token. Is there a draw, and one for each row?"
     if kind > 0:
@@ -126,6 +129,7 @@ def question_about(drawn: Array, kind: int, temperature: float, top_k: int | Non
 
 
 def judge_temperatures(challenge: Challenge, evidence: Evidence) -> Verdict:
+    """Judge the frequencies at each temperature, and then whether draws can be repeated."""
     cases, outputs = challenge["cases"], evidence["outputs"]
     n_draws = len(cases) - 3
     for case, out in zip(cases[:n_draws], outputs, strict=False):
@@ -156,8 +160,8 @@ def judge_temperatures(challenge: Challenge, evidence: Evidence) -> Verdict:
 
 
 def draw_top_k(seed: int) -> Challenge:
-    """Many draws with top_k 1, 3 and V from two kinds of rows in turn; at temperature 1, so that a
-    mistake with the temperature costs nothing here."""
+    """Ask for many draws with top_k 1, 3 and V from two kinds of rows in turn; at temperature 1, so
+    that a mistake with the temperature costs nothing here."""
     rng = np.random.default_rng(seed)
     kinds = np.stack([rng.permutation(np.arange(3.0, -5.0, -1.0)) for _ in range(2)])
     logits = np.tile(kinds, (DRAWS, 1))
@@ -166,6 +170,7 @@ def draw_top_k(seed: int) -> Challenge:
 
 
 def judge_top_k(challenge: Challenge, evidence: Evidence) -> Verdict:
+    """Judge which tokens were drawn, and how often each."""
     for case, out in zip(challenge["cases"], evidence["outputs"], strict=True):
         if wrong := judge_draws(case, out, challenge["kinds"]):
             return wrong
@@ -173,6 +178,7 @@ def judge_top_k(challenge: Challenge, evidence: Evidence) -> Verdict:
 
 
 def draw_refusals(seed: int) -> Challenge:
+    """Draw logits, and calls that must be refused."""
     rng = np.random.default_rng(seed)
     V = 6
     logits = rng.normal(size=(2, V)).astype(np.float32)
@@ -182,7 +188,7 @@ def draw_refusals(seed: int) -> Challenge:
 def refusal_cases(
     logits: Array, temperatures: tuple[float, ...], top_ks: tuple[int, ...]
 ) -> list[dict[str, Any]]:
-    """Last come settings at the edge that are right."""
+    """Make calls that must be refused; last come settings at the edge that are right."""
     V = logits.shape[1]
 
     def case(function: str, values: Array, refuse: bool = True, **settings: Any) -> dict[str, Any]:
@@ -199,6 +205,7 @@ def refusal_cases(
 
 
 def judge_refusals(challenge: Challenge, evidence: Evidence) -> Verdict:
+    """Judge whether bad arguments raise a ValueError, and good ones at the edge do not."""
     for case, out in zip(challenge["cases"], evidence["outputs"], strict=True):
         logits = case["logits"]
         settings = "".join(f", {name}={value}" for name, value in case["settings"].items())

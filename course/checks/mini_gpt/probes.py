@@ -1,4 +1,4 @@
-"""How lesson 01's functions are run and written down; shared with the hidden checks."""
+"""Run lesson 01's functions and record what they return; shared with the hidden checks."""
 
 from __future__ import annotations
 
@@ -14,51 +14,80 @@ from course.checks.drawing import build_model
 
 Array = np.ndarray
 
-TOLERANCE = 1e-4
-"""For float32 outputs of attention. Over 100 seeds, right answers in every style stayed within 6e-6
-of float64, and the mildest bug of the museum was off by 0.4."""
+OUTPUT = {
+    "kind": str,
+    "error": str,
+    "words": str,
+    "dtype": str,
+    "array": (np.ndarray, type(None)),
+    "modified": bool,
+}
+"""The form of what `call` records."""
 
 
 def call(function: Any, *arguments: Any, **named: Any) -> Evidence:
-    """Run a student's function on copies of the tensors; what it returned, as plain values."""
+    """Run a student's function on copies of the tensors and record what it returned, as plain values:
+    the kind of result ("error", "Tensor" or a type's name); of an exception its name and words; of a
+    tensor its dtype and numbers; and whether an argument was modified."""
+    output = {
+        "kind": "error",
+        "error": "",
+        "words": "",
+        "dtype": "",
+        "array": None,
+        "modified": False,
+    }
     tensors = [value.clone() if isinstance(value, Tensor) else value for value in arguments]
     try:
         value = function(*tensors, **named)
     except NotImplementedError:
         raise  # here the student has not begun
     except Exception as error:
-        return {"kind": "error", "error": type(error).__name__, "words": str(error)}
-    modified = any(
+        return {**output, "error": type(error).__name__, "words": str(error)}
+    output["modified"] = any(
         isinstance(before, Tensor) and not torch.equal(before, after)
         for before, after in zip(arguments, tensors, strict=True)
     )
     if not isinstance(value, Tensor):
-        return {"kind": type(value).__name__, "modified": modified}
+        return {**output, "kind": type(value).__name__}
     array = value.detach().double() if value.is_floating_point() else value.detach()
     dtype = str(value.dtype).removeprefix("torch.")
-    return {"kind": "Tensor", "dtype": dtype, "array": array.numpy(), "modified": modified}
+    return {**output, "kind": "Tensor", "dtype": dtype, "array": array.numpy()}
 
 
 def tensor(array: Array) -> Tensor:
-    """A float32 tensor of its own."""
+    """Copy an array into a float32 tensor."""
     return torch.from_numpy(np.array(array, dtype=np.float32))
 
 
+# Each probe stands with the form of its evidence.
+
+
 def probe_heads(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Split x, and merge the heads that it should give."""
     return {
         "split": call(student.split_heads, tensor(challenge["x"]), challenge["n_heads"]),
         "merge": call(student.merge_heads, tensor(challenge["heads"])),
     }
 
 
+def heads_form(challenge: Challenge) -> Evidence:
+    return {"split": OUTPUT, "merge": OUTPUT}
+
+
 def probe_attention(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Each case is a (q, k, v)."""
+    """Call causal_attention on each case, a (q, k, v)."""
     cases = challenge["cases"]
     return {"outputs": [call(student.causal_attention, *map(tensor, case)) for case in cases]}
 
 
+def cases_form(challenge: Challenge) -> Evidence:
+    """Declare one output for each of the challenge's cases."""
+    return {"outputs": [OUTPUT] * len(challenge["cases"])}
+
+
 def probe_layer(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Each layer is a model of one layer; each of its cases an (x, positions)."""
+    """Call attention_layer on each case, an (x, positions), of each layer, a model of one layer."""
     outputs = []
     for layer in challenge["layers"]:
         attn = build_model(layer, student.attention_layer).blocks[0].attn
@@ -68,13 +97,24 @@ def probe_layer(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {"outputs": outputs}
 
 
+def layers_form(challenge: Challenge) -> Evidence:
+    return {"outputs": [OUTPUT for layer in challenge["layers"] for _ in layer["cases"]]}
+
+
 def probe_greedy(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {"token": call(student.greedy_next, tensor(challenge["logits"]))}
 
 
+def greedy_form(challenge: Challenge) -> Evidence:
+    return {"token": OUTPUT}
+
+
 def probe_sampling(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Each case holds logits, the settings of the draw, and seeds: of its generator, and of torch's
-    own numbers, which must make no difference where a generator is given."""
+    """Call sample_next on each case, and once with logits alone.
+
+    A case holds logits, the settings of the draw, and seeds: of its generator, and of torch's own
+    numbers, which must make no difference where a generator is given.
+    """
     outputs = []
     with torch.random.fork_rng(devices=[]):
         for case in challenge["cases"]:
@@ -92,8 +132,12 @@ def probe_sampling(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {"outputs": outputs, "defaults": defaults}
 
 
+def sampling_form(challenge: Challenge) -> Evidence:
+    return {**cases_form(challenge), "defaults": OUTPUT}
+
+
 def probe_refusals(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Each case names a function and gives logits and settings."""
+    """Call, for each case, the function that it names with its logits and settings."""
     return {
         "outputs": [
             call(getattr(student, case["function"]), tensor(case["logits"]), **case["settings"])
@@ -102,11 +146,8 @@ def probe_refusals(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     }
 
 
-# What every verdict asks first.
-
-
 def form_error(name: str, out: Evidence, shape: tuple[int, ...], dtype: str) -> str | None:
-    """What is wrong with a result before its values are looked at."""
+    """Say what is wrong with a result before its values are looked at, or None."""
     if out["kind"] == "error":
         return f"{name} stopped with {out['error']}: {out['words']}"
     if out["kind"] != "Tensor":
@@ -130,11 +171,11 @@ def form_error(name: str, out: Evidence, shape: tuple[int, ...], dtype: str) -> 
 
 
 def gap(a: Array, b: Array) -> float:
-    """max |Δ|."""
+    """Compute max |Δ|."""
     return float(np.abs(a - b).max())
 
 
-def moved(a: Array, b: Array, axis: int) -> list[int]:
-    """Indices along `axis` at which two outputs differ."""
+def moved(a: Array, b: Array, axis: int, tolerance: float) -> list[int]:
+    """List the indices along `axis` at which two outputs differ."""
     others = tuple(i for i in range(a.ndim) if i != axis % a.ndim)
-    return np.flatnonzero(np.abs(a - b).max(axis=others) > TOLERANCE).tolist()
+    return np.flatnonzero(np.abs(a - b).max(axis=others) > tolerance).tolist()

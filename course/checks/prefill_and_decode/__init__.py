@@ -1,7 +1,4 @@
-"""The visible checks of lesson 04. Their truth is the model without a cache, or plain arithmetic.
-
-The makers (`..._verdict(truth)`) are shared with the hidden checks, which bring another truth.
-"""
+"""The visible checks of lesson 04. Their truth is the model without a cache, or plain arithmetic."""
 
 from course.checks.prefill_and_decode.chunks import (
     every_chunk_size_gives_the_same_logits,

@@ -1,8 +1,8 @@
-"""Chunked prefill: the logits of the whole prompt, from chunks of the size that was asked for."""
+"""Check chunked prefill: the logits of the whole prompt, from chunks of the size asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
 from course.checks.comparing import Truth, outcome, uncached
 from course.checks.drawing import TOLERANCE, build_model, draw_model, draw_tokens
 from course.config import GPTConfig
@@ -22,13 +22,13 @@ B = 3
 
 
 def new_cache(challenge: Challenge, max_len: int) -> KVCache:
-    """Lesson 03's cache for the challenge's model and a batch of 3."""
+    """Make lesson 03's cache for the challenge's model and a batch of 3."""
     return KVCache(GPTConfig(**challenge["config"]), batch=B, max_len=max_len)
 
 
 @contextmanager
 def count_passes(model: MiniGPT) -> Iterator[list[int]]:
-    """How many tokens of each row entered each forward pass inside the `with` block."""
+    """Count the tokens of each row that enter each forward pass inside the `with` block."""
     passes: list[int] = []
     hook = model.embed.register_forward_pre_hook(
         lambda _, inputs: passes.append(inputs[0].shape[-1])
@@ -40,17 +40,24 @@ def count_passes(model: MiniGPT) -> Iterator[list[int]]:
 
 
 def chunks_of(length: int, chunk_size: int) -> list[int]:
-    """Lengths of the chunks of a prompt: the last may be shorter."""
+    """List the lengths of a prompt's chunks; the last may be shorter."""
     return [min(chunk_size, length - done) for done in range(0, length, chunk_size)]
 
 
 def as_array(value: Any) -> np.ndarray | str:
-    """A tensor's numbers; of anything else, what it is."""
+    """Turn a tensor into an array; describe anything else in words."""
     return value.detach().numpy() if isinstance(value, Tensor) else f"a {type(value).__name__}"
 
 
-def apart(got: np.ndarray, wanted: np.ndarray) -> tuple[int, float]:
-    """The row of (B, V) logits that differs most, and by how much; infinite where not finite."""
+ARRAY_OR_WORDS = (np.ndarray, str)
+"""The form of what `as_array` returns."""
+
+
+def largest_difference(got: np.ndarray | str, wanted: np.ndarray) -> tuple[int, float]:
+    """Find the row of (B, V) logits that differs most, and by how much: infinitely where numbers are
+    not finite, or not (B, V)."""
+    if isinstance(got, str) or got.shape != wanted.shape:
+        return 0, np.inf
     delta = np.abs(got.astype(np.float64) - wanted).max(axis=-1)
     delta[~np.isfinite(delta)] = np.inf
     row = int(delta.argmax())
@@ -61,7 +68,7 @@ def apart(got: np.ndarray, wanted: np.ndarray) -> tuple[int, float]:
 
 
 def draw_prompt(seed: int) -> Challenge:
-    """A model, prompts (3, P), and chunk sizes: whole, one by one, with a rest, without one."""
+    """Draw a model, prompts (3, P), and chunk sizes: whole, one by one, with a rest, without one."""
     rng = np.random.default_rng(seed)
     challenge = draw_model(rng)
     length, size = [(7, 3), (8, 3), (10, 4), (11, 4), (9, 4)][int(rng.integers(5))]
@@ -70,6 +77,7 @@ def draw_prompt(seed: int) -> Challenge:
 
 
 def probe_sizes(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Prefill with each chunk size, and count the forward passes."""
     evidence: Evidence = {"logits": [], "passes": [], "held": []}
     for size in challenge["sizes"]:
         model, prompt = build_model(challenge), torch.from_numpy(challenge["prompt"].copy())
@@ -82,43 +90,46 @@ def probe_sizes(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return evidence
 
 
-def sizes_verdict(truth: Truth) -> Callable[..., Verdict]:
-    def judge(challenge: Challenge, evidence: Evidence) -> Verdict:
-        wanted, P = truth(challenge, challenge["prompt"])[:, -1], challenge["prompt"].shape[1]
-        agree: list[list[int]] = []
-        for size, logits, passes, held in zip(
-            challenge["sizes"],
-            evidence["logits"],
-            evidence["passes"],
-            evidence["held"],
-            strict=True,
-        ):
-            case, chunks = f"A prompt of {P} tokens, chunk_size {size}", chunks_of(P, size)
-            if isinstance(logits, str) or logits.shape != wanted.shape:
-                kind = logits if isinstance(logits, str) else f"shape {logits.shape}"
-                return failed(
-                    f"{case}: prefill gave {kind}, wanted are logits (B, V) = {wanted.shape}. Which "
-                    f"token's logits choose the first new one?"
-                )
-            if passes != chunks or held != P:
-                return failed(
-                    f"{case}: it went in as chunks of {passes}, and the cache then holds {held} "
-                    f"tokens; wanted are {chunks}, and {P}. {_about(passes, chunks)}"
-                )
-            row, delta = apart(logits, wanted)
-            if delta > TOLERANCE:
-                so_far = f" Chunks of {agree[-1]} agree." if agree else ""
-                return failed(
-                    f"{case}: the last token's logits differ from those without a cache (batch row "
-                    f"{row}, max |Δ| {delta:.2g}, tolerance {TOLERANCE:g}).{so_far} "
-                    f"{_question(chunks)}"
-                )
-            agree.append(chunks)
-        return passed(
-            f"{P} tokens in chunks of {agree}: every time the logits of the whole prompt."
-        )
+def sizes_form(challenge: Challenge) -> Evidence:
+    n = len(challenge["sizes"])
+    return {"logits": [ARRAY_OR_WORDS] * n, "passes": [Each(int)] * n, "held": [int] * n}
 
-    return judge
+
+def judge_sizes(
+    challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
+) -> Verdict:
+    """Compare passes, places held and logits of every chunk size with those of the whole prompt."""
+    wanted, P = truth(challenge, challenge["prompt"])[:, -1], challenge["prompt"].shape[1]
+    agree: list[list[int]] = []
+    for size, logits, passes, held in zip(
+        challenge["sizes"],
+        evidence["logits"],
+        evidence["passes"],
+        evidence["held"],
+        strict=True,
+    ):
+        case, chunks = f"A prompt of {P} tokens, chunk_size {size}", chunks_of(P, size)
+        if isinstance(logits, str) or logits.shape != wanted.shape:
+            kind = logits if isinstance(logits, str) else f"shape {logits.shape}"
+            return failed(
+                f"{case}: prefill gave {kind}, wanted are logits (B, V) = {wanted.shape}. Which "
+                f"token's logits choose the first new one?"
+            )
+        if passes != chunks or held != P:
+            return failed(
+                f"{case}: it went in as chunks of {passes}, and the cache then holds {held} "
+                f"tokens; wanted are {chunks}, and {P}. {_about(passes, chunks)}"
+            )
+        row, delta = largest_difference(logits, wanted)
+        if delta > tolerance:
+            so_far = f" Chunks of {agree[-1]} agree." if agree else ""
+            return failed(
+                f"{case}: the last token's logits differ from those without a cache (batch row "
+                f"{row}, max |Δ| {delta:.2g}, tolerance {tolerance:g}).{so_far} "
+                f"{_question(chunks)}"
+            )
+        agree.append(chunks)
+    return passed(f"{P} tokens in chunks of {agree}: every time the logits of the whole prompt.")
 
 
 def _about(passes: list[int], chunks: list[int]) -> str:
@@ -145,13 +156,17 @@ every_chunk_size_gives_the_same_logits = Check(
     ("prefill",),
     draw_prompt,
     probe_sizes,
-    sizes_verdict(uncached),
+    judge_sizes,
+    evidence=sizes_form,
+    truth=uncached,
+    tolerance=TOLERANCE,
 )
 
 # --- no room -------------------------------------------------------------------------------------
 
 
 def probe_no_room(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Prefill what does not fit an empty cache, and one that holds 3 tokens; then what just fits."""
     model, prompt = build_model(challenge), torch.from_numpy(challenge["prompt"].copy())
     P = prompt.shape[1]
     small, cache = new_cache(challenge, P - 1), new_cache(challenge, P)
@@ -173,59 +188,70 @@ def probe_no_room(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {**evidence, "rest": rest}
 
 
+def no_room_form(challenge: Challenge) -> Evidence:
+    return {
+        "alone": str,
+        "alone_held": int,
+        "before": int,
+        "refused": str,
+        "held": int,
+        "exact": str,
+        "sizes": [str] * 2,
+        "rest": Each(ARRAY_OR_WORDS),
+    }
+
+
 def _about_refusal(evidence: Evidence) -> str:
     if evidence["alone_held"]:
         return "When can you know that the last chunk will not fit?"
     return "By which exception does a caller know that it is the room that is missing?"
 
 
-def no_room_verdict(truth: Truth) -> Callable[..., Verdict]:
-    def judge(challenge: Challenge, evidence: Evidence) -> Verdict:
-        P = challenge["prompt"].shape[1]
-        if evidence["alone"] != "CacheFull" or evidence["alone_held"] != 0:
-            return failed(
-                f"An empty cache of {P - 1} places, and a prompt of {P} comes in chunks of 2: "
-                f"{evidence['alone']}, and then it holds {evidence['alone_held']}. Wanted is "
-                f"CacheFull, and 0. {_about_refusal(evidence)}"
-            )
-        case = f"A cache of {P} places holds 3 tokens"
-        if evidence["before"] != 3:
-            return failed(
-                f"3 tokens were fed in chunks of 2, and the cache holds {evidence['before']}. Does "
-                f"the check above pass?"
-            )
-        if evidence["refused"] != "CacheFull" or evidence["held"] != 3:
-            return failed(
-                f"{case}, and a prompt of {P - 2} comes in chunks of 2: {evidence['refused']}, and "
-                f"then it holds {evidence['held']}. Wanted is CacheFull, and 3 still. How many tokens "
-                f"would be held after the last chunk?"
-            )
-        if evidence["exact"] != "returned":
-            return failed(
-                f"{case}, and a prompt of {P - 3} comes, which just fits: {evidence['exact']}. "
-                f"Which is the last place that may be filled?"
-            )
-        (rest,) = evidence["rest"]
-        wanted = truth(challenge, challenge["prompt"])[:, -1]
-        alike = not isinstance(rest, str) and rest.shape == wanted.shape
-        row, delta = apart(rest, wanted) if alike else (0, np.inf)
-        if delta > TOLERANCE:
-            return failed(
-                f"{case}; a prompt that does not fit is refused, and then the rest of the text "
-                f"follows: its last logits differ from the uncached ones (batch row {row}, max |Δ| "
-                f"{delta:.2g}, tolerance {TOLERANCE:g}). What did the refused call leave behind?"
-            )
-        if evidence["sizes"] != ["ValueError", "ValueError"]:
-            return failed(
-                f"chunk_size 0 and -1: {evidence['sizes']}, wanted is ValueError, as the lines "
-                f"above the gap have it."
-            )
-        return passed(
-            "A prompt that does not fit is refused before anything is stored; one that just fits "
-            "is taken."
+def judge_no_room(
+    challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
+) -> Verdict:
+    P = challenge["prompt"].shape[1]
+    if evidence["alone"] != "CacheFull" or evidence["alone_held"] != 0:
+        return failed(
+            f"An empty cache of {P - 1} places, and a prompt of {P} comes in chunks of 2: "
+            f"{evidence['alone']}, and then it holds {evidence['alone_held']}. Wanted is "
+            f"CacheFull, and 0. {_about_refusal(evidence)}"
         )
-
-    return judge
+    case = f"A cache of {P} places holds 3 tokens"
+    if evidence["before"] != 3:
+        return failed(
+            f"3 tokens were fed in chunks of 2, and the cache holds {evidence['before']}. Does "
+            f"the check above pass?"
+        )
+    if evidence["refused"] != "CacheFull" or evidence["held"] != 3:
+        return failed(
+            f"{case}, and a prompt of {P - 2} comes in chunks of 2: {evidence['refused']}, and "
+            f"then it holds {evidence['held']}. Wanted is CacheFull, and 3 still. How many tokens "
+            f"would be held after the last chunk?"
+        )
+    if evidence["exact"] != "returned":
+        return failed(
+            f"{case}, and a prompt of {P - 3} comes, which just fits: {evidence['exact']}. "
+            f"Which is the last place that may be filled?"
+        )
+    (rest,) = evidence["rest"]
+    wanted = truth(challenge, challenge["prompt"])[:, -1]
+    row, delta = largest_difference(rest, wanted)
+    if delta > tolerance:
+        return failed(
+            f"{case}; a prompt that does not fit is refused, and then the rest of the text "
+            f"follows: its last logits differ from the uncached ones (batch row {row}, max |Δ| "
+            f"{delta:.2g}, tolerance {tolerance:g}). What did the refused call leave behind?"
+        )
+    if evidence["sizes"] != ["ValueError", "ValueError"]:
+        return failed(
+            f"chunk_size 0 and -1: {evidence['sizes']}, wanted is ValueError, as the lines "
+            f"above the gap have it."
+        )
+    return passed(
+        "A prompt that does not fit is refused before anything is stored; one that just fits "
+        "is taken."
+    )
 
 
 too_long_a_prompt_changes_nothing = Check(
@@ -233,5 +259,8 @@ too_long_a_prompt_changes_nothing = Check(
     ("prefill",),
     draw_prompt,
     probe_no_room,
-    no_room_verdict(uncached),
+    judge_no_room,
+    evidence=no_room_form,
+    truth=uncached,
+    tolerance=TOLERANCE,
 )

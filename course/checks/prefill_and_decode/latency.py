@@ -1,4 +1,4 @@
-"""The numbers of a stream: first token and gaps apart, percentiles between two gaps."""
+"""Check the numbers of a stream: first token and gaps apart, percentiles between two gaps."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
 from course.checks.comparing import outcome
-from course.checks.counts import plain
+from course.checks.counts import NUMBER_OR_WORDS, plain
 from course.measure.latency import Latency
 
 FIELDS = Latency._fields
@@ -32,7 +32,7 @@ BY_HAND = {
 
 
 def draw_streams(seed: int) -> Challenge:
-    """Streams (start, stamps) in seconds, of a clock that has run for days."""
+    """List streams (start, stamps) in seconds, of a clock that has run for days."""
     start = 86_400.0 * (10 + seed)
     return {
         "streams": [(start, [start + ms / 1e3 for ms in stamps]) for stamps, _ in BY_HAND.values()]
@@ -40,19 +40,20 @@ def draw_streams(seed: int) -> Challenge:
 
 
 def worked_by_hand(start: float, stamps: list[float]) -> Latency:
-    """The right numbers of a stream of `draw_streams`, which is known by its length."""
+    """Look up the right numbers of a stream of `draw_streams`, which is known by its length."""
     *times, rate = BY_HAND[len(stamps)][1]
     return Latency(*(None if ms is None else ms / 1e3 for ms in times), rate)
 
 
 def numbers(result: Any) -> list[Any]:
-    """The five numbers as plain ones; of anything else, what it is, in words."""
+    """Turn a Latency into five plain numbers; describe anything else in words."""
     if not isinstance(result, tuple) or len(result) != len(FIELDS):
         return [f"a {type(result).__name__}"]
     return [None if value is None else plain(value) for value in result]
 
 
 def probe_latency(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Measure every stream, and offer two that are none."""
     found = [
         numbers(student.latency_metrics(start, list(stamps)))
         for start, stamps in challenge["streams"]
@@ -65,27 +66,31 @@ def probe_latency(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {"numbers": found, "refused": refused}
 
 
-def latency_verdict(truth: Callable[[float, list[float]], Latency]) -> Callable[..., Verdict]:
-    def judge(challenge: Challenge, evidence: Evidence) -> Verdict:
-        for (start, stamps), got in zip(challenge["streams"], evidence["numbers"], strict=True):
-            shown = ", ".join(f"{(stamp - start) * 1e3:.1f}" for stamp in stamps[:9])
-            more = " …" if len(stamps) > 9 else ""
-            case = f"{len(stamps)} tokens, {shown}{more} ms after a start at {start:,.0f} s"
-            if len(got) != len(FIELDS):
-                return failed(f"{case}: wanted is a Latency, got {str(got).strip('[]')}.")
-            for name, value, right in zip(FIELDS, got, truth(start, stamps), strict=True):
-                problem = _wrong_number(f"{case}: {name}", name, value, right)
-                if problem:
-                    return problem
-        kinds = ("no stamps", "stamps that go back")
-        for what, came in zip(kinds, evidence["refused"], strict=True):
-            if came != "ValueError":
-                return failed(
-                    f"{what}: {came}, wanted is ValueError, as the line above the gap has it."
-                )
-        return passed("First token, gaps, percentiles and rate are right.")
+def latency_form(challenge: Challenge) -> Evidence:
+    number = (*NUMBER_OR_WORDS, type(None))
+    return {"numbers": [Each(number)] * len(challenge["streams"]), "refused": [str] * 2}
 
-    return judge
+
+def judge_latency(
+    challenge: Challenge, evidence: Evidence, truth: Callable[[float, list[float]], Latency]
+) -> Verdict:
+    for (start, stamps), got in zip(challenge["streams"], evidence["numbers"], strict=True):
+        first = ", ".join(f"{(stamp - start) * 1e3:.1f}" for stamp in stamps[:9])
+        more = " …" if len(stamps) > 9 else ""
+        case = f"{len(stamps)} tokens, {first}{more} ms after a start at {start:,.0f} s"
+        if len(got) != len(FIELDS):
+            return failed(f"{case}: wanted is a Latency, got {str(got).strip('[]')}.")
+        for name, value, right in zip(FIELDS, got, truth(start, stamps), strict=True):
+            problem = _wrong_number(f"{case}: {name}", name, value, right)
+            if problem:
+                return problem
+    kinds = ("no stamps", "stamps that go back")
+    for what, came in zip(kinds, evidence["refused"], strict=True):
+        if came != "ValueError":
+            return failed(
+                f"{what}: {came}, wanted is ValueError, as the line above the gap has it."
+            )
+    return passed("First token, gaps, percentiles and rate are right.")
 
 
 def _wrong_number(case: str, name: str, value: Any, right: float | None) -> Verdict | None:
@@ -109,5 +114,7 @@ first_token_is_no_gap = Check(
     ("latency_metrics",),
     draw_streams,
     probe_latency,
-    latency_verdict(worked_by_hand),
+    judge_latency,
+    evidence=latency_form,
+    truth=worked_by_hand,
 )

@@ -1,4 +1,4 @@
-"""Ragged batches: pads on the left, seen by nobody, counted by no position."""
+"""Check ragged batches: pads on the left, seen by nobody, counted by no position."""
 
 from __future__ import annotations
 
@@ -11,13 +11,19 @@ import torch
 from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
 from course.checks.comparing import Truth, uncached
 from course.checks.drawing import TOLERANCE, build_model, draw_model
-from course.checks.prefill_and_decode.chunks import B, apart, as_array, new_cache
+from course.checks.prefill_and_decode.chunks import (
+    ARRAY_OR_WORDS,
+    B,
+    as_array,
+    largest_difference,
+    new_cache,
+)
 
 PAD = 0
 
 
 def draw_lengths(rng: np.random.Generator) -> list[int]:
-    """Three lengths, all different, the longest not first."""
+    """Draw three lengths, all different, the longest not first."""
     longest = int(rng.integers(6, 9))
     others = rng.choice(np.arange(1, longest - 1), 2, replace=False).tolist()
     return [others[0], longest, others[1]]
@@ -27,8 +33,8 @@ def draw_lengths(rng: np.random.Generator) -> list[int]:
 
 
 def draw_prompts(seed: int) -> Challenge:
-    """Batches of prompts: ragged, all of one length, a single one. One begins with the id that
-    fills up elsewhere: it is a token like any other there."""
+    """Draw batches of prompts: ragged, all of one length, a single one; and one in which some prompts
+    begin with the id that also fills up, where it is a token like any other."""
     rng = np.random.default_rng(seed)
     batches = []
     for lengths in (draw_lengths(rng), [4, 4], [3]):
@@ -41,6 +47,7 @@ def draw_prompts(seed: int) -> Challenge:
 
 
 def probe_padding(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Pad every batch, and look at its prompts again."""
     padded, after = [], []
     for batch in challenge["batches"]:
         prompts = [torch.from_numpy(prompt.copy()) for prompt in batch["prompts"]]
@@ -51,6 +58,14 @@ def probe_padding(student: SimpleNamespace, challenge: Challenge) -> Evidence:
         padded.append(tuple(map(as_array, result)))
         after.append([prompt.numpy() for prompt in prompts])
     return {"padded": padded, "after": after}
+
+
+def padding_form(challenge: Challenge) -> Evidence:
+    batches = challenge["batches"]
+    return {
+        "padded": [[ARRAY_OR_WORDS] * 2 for _ in batches],
+        "after": [[np.ndarray] * len(batch["prompts"]) for batch in batches],
+    }
 
 
 def judge_padding(challenge: Challenge, evidence: Evidence) -> Verdict:
@@ -88,14 +103,19 @@ def judge_padding(challenge: Challenge, evidence: Evidence) -> Verdict:
 
 
 pads_stand_on_the_left = Check(
-    "pads_stand_on_the_left", ("pad_prompts",), draw_prompts, probe_padding, judge_padding
+    "pads_stand_on_the_left",
+    ("pad_prompts",),
+    draw_prompts,
+    probe_padding,
+    judge_padding,
+    evidence=padding_form,
 )
 
 # --- ragged_mask and ragged_positions ------------------------------------------------------------
 
 
 def draw_ragged_sizes(seed: int) -> Challenge:
-    """(T, S) of a prefill, of a step and of chunks between, with pads for each of three rows."""
+    """Draw (T, S) of a prefill, of a step and of chunks between, and pads for each of three rows."""
     rng = np.random.default_rng(seed)
     cases = []
     for n_new, n_visible in ((5, 5), (1, 6), (2, 6), (4, 7), (int(rng.integers(2, 5)), 9)):
@@ -105,7 +125,7 @@ def draw_ragged_sizes(seed: int) -> Challenge:
 
 
 def call_for_each(function: str) -> Callable[[SimpleNamespace, Challenge], Evidence]:
-    """A probe that calls the student's function of that name on every case."""
+    """Make a probe that calls the student's function of that name on every case."""
 
     def probe(student: SimpleNamespace, challenge: Challenge) -> Evidence:
         call, results, after = getattr(student, function), [], []
@@ -116,6 +136,14 @@ def call_for_each(function: str) -> Callable[[SimpleNamespace, Challenge], Evide
         return {"results": results, "after": after}
 
     return probe
+
+
+def results_form(challenge: Challenge) -> Evidence:
+    cases = challenge["cases"]
+    return {
+        "results": [ARRAY_OR_WORDS] * len(cases),
+        "after": [[int] * len(case["n_pads"]) for case in cases],
+    }
 
 
 def judge_mask(challenge: Challenge, evidence: Evidence) -> Verdict:
@@ -139,8 +167,8 @@ def judge_mask(challenge: Challenge, evidence: Evidence) -> Verdict:
 
 
 def _wrong_mask_row(call: str, row: int, n: int, own: int, seen: np.ndarray) -> Verdict | None:
-    shown = "".join("x" if s else "." for s in seen)
-    case = f"{call}: in row {row}, with {n} pads, place {own} sees {shown} (x: may look)."
+    drawn = "".join("x" if s else "." for s in seen)
+    case = f"{call}: in row {row}, with {n} pads, place {own} sees {drawn} (x: may look)."
     if seen[:n].any():
         return failed(f"{case} Which of these places hold no token?")
     if seen[own + 1 :].any():
@@ -156,6 +184,7 @@ pads_are_never_seen = Check(
     draw_ragged_sizes,
     call_for_each("ragged_mask"),
     judge_mask,
+    evidence=results_form,
 )
 
 
@@ -193,13 +222,14 @@ positions_count_own_tokens = Check(
     draw_ragged_sizes,
     call_for_each("ragged_positions"),
     judge_positions,
+    evidence=results_form,
 )
 
 # --- the whole batch -----------------------------------------------------------------------------
 
 
 def draw_ragged_texts(seed: int) -> Challenge:
-    """A model, three prompts of different lengths, and 3 tokens that follow each, (3, 3)."""
+    """Draw a model, three prompts of different lengths, and 3 tokens that follow each, (3, 3)."""
     rng = np.random.default_rng(seed)
     challenge = draw_model(rng)
     prompts = [rng.integers(1, 50, n) for n in draw_lengths(rng)]
@@ -207,6 +237,7 @@ def draw_ragged_texts(seed: int) -> Challenge:
 
 
 def probe_ragged(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Feed the padded prompts as one batch, and then step after step."""
     model = build_model(challenge)
     prompts = [torch.from_numpy(prompt.copy()) for prompt in challenge["prompts"]]
     tokens, n_pads = student.pad_prompts(prompts, PAD)
@@ -218,34 +249,40 @@ def probe_ragged(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {"logits": [chunk.numpy() for chunk in logits]}
 
 
-def ragged_verdict(truth: Truth) -> Callable[..., Verdict]:
-    def judge(challenge: Challenge, evidence: Evidence) -> Verdict:
-        prompts, V = challenge["prompts"], challenge["config"]["vocab_size"]
-        lengths = [len(prompt) for prompt in prompts]
-        T, steps = max(lengths), challenge["next"].shape[1]
-        shapes = [chunk.shape for chunk in evidence["logits"]]
-        if shapes != [(B, T, V)] + [(B, 1, V)] * steps:
-            return failed(f"Prompts of {lengths} tokens, then {steps} steps: logits of {shapes}.")
-        logits = np.concatenate(evidence["logits"], axis=1)  # (B, T + steps, V)
-        for row in sorted(range(B), key=lambda row: -lengths[row]):
-            text = np.concatenate([prompts[row], challenge["next"][row]])
-            wanted = truth(challenge, text[None])[0]  # (P + steps, V)
-            for i, want in enumerate(wanted):
-                got = logits[row, T - lengths[row] + i]
-                _, delta = apart(got[None], want[None])
-                if delta > TOLERANCE:
-                    return failed(_say_apart(lengths, row, i, delta, got))
-        return passed(f"Prompts of {lengths} tokens in one batch: every row equals itself alone.")
-
-    return judge
+def ragged_form(challenge: Challenge) -> Evidence:
+    return {"logits": [np.ndarray] * (1 + challenge["next"].shape[1])}
 
 
-def _say_apart(lengths: list[int], row: int, i: int, delta: float, got: np.ndarray) -> str:
+def judge_ragged(
+    challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
+) -> Verdict:
+    """Compare the logits of every row's tokens with those of the row alone."""
+    prompts, V = challenge["prompts"], challenge["config"]["vocab_size"]
+    lengths = [len(prompt) for prompt in prompts]
+    T, steps = max(lengths), challenge["next"].shape[1]
+    shapes = [chunk.shape for chunk in evidence["logits"]]
+    if shapes != [(B, T, V)] + [(B, 1, V)] * steps:
+        return failed(f"Prompts of {lengths} tokens, then {steps} steps: logits of {shapes}.")
+    logits = np.concatenate(evidence["logits"], axis=1)  # (B, T + steps, V)
+    for row in sorted(range(B), key=lambda row: -lengths[row]):
+        text = np.concatenate([prompts[row], challenge["next"][row]])
+        wanted = truth(challenge, text[None])[0]  # (P + steps, V)
+        for i, want in enumerate(wanted):
+            got = logits[row, T - lengths[row] + i]
+            _, delta = largest_difference(got[None], want[None])
+            if delta > tolerance:
+                return failed(_say_where(lengths, row, i, delta, got, tolerance))
+    return passed(f"Prompts of {lengths} tokens in one batch: every row equals itself alone.")
+
+
+def _say_where(
+    lengths: list[int], row: int, i: int, delta: float, got: np.ndarray, tolerance: float
+) -> str:
     step = i - lengths[row] + 1
     where = f"step {step}" if step > 0 else f"token {i} of the prompt"
     case = (
         f"Prompts of {lengths} tokens in one batch. Row {row}, with {max(lengths) - lengths[row]} "
-        f"pads, differs from itself alone at {where} (max |Δ| {delta:.2g}, tolerance {TOLERANCE:g})."
+        f"pads, differs from itself alone at {where} (max |Δ| {delta:.2g}, tolerance {tolerance:g})."
     )
     if np.isnan(got).any():
         return f"{case} These are NaN. What is the softmax over nothing, and who reads the result?"
@@ -261,5 +298,8 @@ each_row_equals_itself_alone = Check(
     ("pad_prompts", "forward_ragged"),
     draw_ragged_texts,
     probe_ragged,
-    ragged_verdict(uncached),
+    judge_ragged,
+    evidence=ragged_form,
+    truth=uncached,
+    tolerance=TOLERANCE,
 )

@@ -1,8 +1,8 @@
-"""Streaming: the uncached text, one token for each that is asked for, from a cache that may go back."""
+"""Check streaming: the uncached text, a token for each one asked for, from a cache that may go back."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import islice
 from types import SimpleNamespace
 from typing import Any
@@ -11,16 +11,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
 from course.checks.comparing import Truth, first_wrong_choice, outcome, uncached
-from course.checks.drawing import build_model, draw_model, draw_tokens
+from course.checks.drawing import TOLERANCE, build_model, draw_model, draw_tokens
 from course.checks.prefill_and_decode.chunks import B, count_passes, new_cache
 
 CHUNK = 3
 
 
 def draw_request(seed: int) -> Challenge:
-    """A model, prompts (3, P), how many tokens are wanted."""
+    """Draw a model, prompts (3, P), and how many tokens are wanted."""
     rng = np.random.default_rng(seed)
     challenge = draw_model(rng)
     length, n_new = int(rng.integers(4, 8)), int(rng.integers(3, 6))
@@ -29,8 +29,8 @@ def draw_request(seed: int) -> Challenge:
 
 
 def record(tokens: Iterable[Any]) -> Evidence:
-    """What came out of a stream: the kind of each token, and the numbers of those that are (B,)
-    int64, (B, n)."""
+    """Read a stream to its end: the kind of each token, and the numbers (B, n) of those that are
+    int64 and (B,)."""
     kinds, columns = [], []
     for token in tokens:
         if not isinstance(token, Tensor):
@@ -43,11 +43,21 @@ def record(tokens: Iterable[Any]) -> Evidence:
     return {"kinds": kinds, "tokens": text.numpy()}
 
 
+STREAM = {"kinds": Each(str), "tokens": np.ndarray}
+"""The form of what `record` returns."""
+
+
 def wrong_text(
-    case: str, challenge: Challenge, prompt: np.ndarray, n_new: int, seen: Evidence, truth: Truth
+    case: str,
+    challenge: Challenge,
+    prompt: np.ndarray,
+    n_new: int,
+    recorded: Evidence,
+    truth: Truth,
+    tolerance: float,
 ) -> Verdict | None:
-    """What is wrong with a stream of tokens that should continue the text `prompt` (B, P)."""
-    kinds, tokens = seen["kinds"], seen["tokens"]
+    """Say what is wrong with a stream of tokens that should continue the text `prompt` (B, P)."""
+    kinds, tokens = recorded["kinds"], recorded["tokens"]
     if len(kinds) != n_new:
         return failed(f"{case}: {len(kinds)} tokens came out. How many does each turn yield?")
     wanted = f"torch.int64 ({B},)"
@@ -60,7 +70,7 @@ def wrong_text(
     if tokens.shape != (B, n_new) or tokens.min() < 0 or tokens.max() >= V:
         return failed(f"{case}: ids of shape {tokens.shape} came out, not all within 0 … {V - 1}.")
     text = np.concatenate([prompt, tokens], axis=1)
-    wrong = first_wrong_choice(truth(challenge, text), text, P)
+    wrong = first_wrong_choice(truth(challenge, text), text, P, tolerance)
     if wrong:
         return failed(
             f"{case}: batch row {wrong.row}, new token {wrong.step + 1}, is "
@@ -71,7 +81,7 @@ def wrong_text(
 
 
 def start(student: SimpleNamespace, *arguments: Any, chunk_size: int = CHUNK) -> Any:
-    """The student's stream, as an iterator whatever it is."""
+    """Start the student's stream, as an iterator whatever it is."""
     tokens = student.stream(*arguments, chunk_size)
     if not isinstance(tokens, Iterable):
         raise TypeError(f"stream gave {tokens!r}, from which no tokens come. Does it yield?")
@@ -82,6 +92,7 @@ def start(student: SimpleNamespace, *arguments: Any, chunk_size: int = CHUNK) ->
 
 
 def probe_text(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Stream n_new tokens, one and none, and ask for one more each time."""
     model, n_new = build_model(challenge), challenge["n_new"]
     evidence: Evidence = {}
     for name, n in (("text", n_new), ("one", 1), ("none", 0)):
@@ -91,23 +102,22 @@ def probe_text(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return evidence
 
 
-def text_verdict(truth: Truth) -> Callable[..., Verdict]:
-    def judge(challenge: Challenge, evidence: Evidence) -> Verdict:
-        prompt, n_new = challenge["prompt"], challenge["n_new"]
-        for name, n in (("one", 1), ("text", n_new)):
-            case = f"A prompt (B, P) = {prompt.shape} and n_new = {n}"
-            problem = wrong_text(case, challenge, prompt, n, evidence[name], truth)
-            if problem:
-                return problem
-        if evidence["none"]["kinds"] or evidence["none"]["tokens"].shape != (B, 0):
-            return failed(
-                f"n_new = 0: {len(evidence['none']['kinds'])} tokens came out. Who asked for one?"
-            )
-        return passed(
-            f"{n_new} tokens for each of {B} rows, the ones that the uncached model writes."
-        )
+def text_form(challenge: Challenge) -> Evidence:
+    return {"text": STREAM, "one": STREAM, "none": STREAM}
 
-    return judge
+
+def judge_text(challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float) -> Verdict:
+    prompt, n_new = challenge["prompt"], challenge["n_new"]
+    for name, n in (("one", 1), ("text", n_new)):
+        case = f"A prompt (B, P) = {prompt.shape} and n_new = {n}"
+        problem = wrong_text(case, challenge, prompt, n, evidence[name], truth, tolerance)
+        if problem:
+            return problem
+    if evidence["none"]["kinds"] or evidence["none"]["tokens"].shape != (B, 0):
+        return failed(
+            f"n_new = 0: {len(evidence['none']['kinds'])} tokens came out. Who asked for one?"
+        )
+    return passed(f"{n_new} tokens for each of {B} rows, the ones that the uncached model writes.")
 
 
 stream_writes_the_uncached_text = Check(
@@ -115,28 +125,33 @@ stream_writes_the_uncached_text = Check(
     ("stream",),
     draw_request,
     probe_text,
-    text_verdict(uncached),
+    judge_text,
+    evidence=text_form,
+    truth=uncached,
+    tolerance=TOLERANCE,
 )
 
 # --- when the work is done -----------------------------------------------------------------------
 
 
 def probe_laziness(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """The forward passes so far, as tokens a pass: before the first token is asked for, when each
-    came out, and when the stream has ended."""
+    """Record the forward passes so far, as tokens a pass: before the first token is asked for, when
+    each came out, and when the stream has ended."""
     model, prompt = build_model(challenge), torch.from_numpy(challenge["prompt"].copy())
     P, n_new = prompt.shape[1], challenge["n_new"]
     cache = new_cache(challenge, P + n_new)
     with count_passes(model) as passes:
         tokens = start(student, model, prompt, n_new, cache, chunk_size=P)
-        seen = [list(passes)]
+        so_far = [list(passes)]
         given = 0
-        for _ in range(n_new):
+        for _ in range(n_new + 1):
             given += next(tokens, None) is not None
-            seen.append(list(passes))
-        given += next(tokens, None) is not None
-        seen.append(list(passes))
-    return {"passes": seen, "given": given, "held": len(cache)}
+            so_far.append(list(passes))
+    return {"passes": so_far, "given": given, "held": len(cache)}
+
+
+def laziness_form(challenge: Challenge) -> Evidence:
+    return {"passes": [Each(int)] * (challenge["n_new"] + 2), "given": int, "held": int}
 
 
 def judge_laziness(challenge: Challenge, evidence: Evidence) -> Verdict:
@@ -170,14 +185,19 @@ def judge_laziness(challenge: Challenge, evidence: Evidence) -> Verdict:
 
 
 no_step_before_it_is_asked_for = Check(
-    "no_step_before_it_is_asked_for", ("stream",), draw_request, probe_laziness, judge_laziness
+    "no_step_before_it_is_asked_for",
+    ("stream",),
+    draw_request,
+    probe_laziness,
+    judge_laziness,
+    evidence=laziness_form,
 )
 
 # --- going back ----------------------------------------------------------------------------------
 
 
 def draw_edit(seed: int) -> Challenge:
-    """A model, and two prompts (3, ·) that begin alike: what they share, and how each ends. The
+    """Draw a model, and two prompts (3, ·) that begin alike: what they share, and how each ends. The
     second is the longer one, and fills the cache to its last place."""
     rng = np.random.default_rng(seed)
     challenge = draw_model(rng)
@@ -190,6 +210,7 @@ def draw_edit(seed: int) -> Challenge:
 
 
 def probe_edit(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Stream the first text, cut the cache back to what both share, and stream the second."""
     model, n_new = build_model(challenge), challenge["n_new"]
     shared, first, second = (
         torch.from_numpy(challenge[name].copy()) for name in ("shared", "first", "second")
@@ -204,40 +225,48 @@ def probe_edit(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {"before": before, "came": came, "after": after, "held": len(cache)}
 
 
-def edit_verdict(truth: Truth) -> Callable[..., Verdict]:
-    def judge(challenge: Challenge, evidence: Evidence) -> Verdict:
-        shared, n_new = challenge["shared"], challenge["n_new"]
-        first, second = (
-            np.concatenate([shared, challenge[name]], axis=1) for name in ("first", "second")
-        )
-        k, wanted = shared.shape[1], second.shape[1] + n_new - 1
-        case = f"A prompt of {first.shape[1]} tokens, n_new = {n_new}"
-        problem = wrong_text(case, challenge, first, n_new, evidence["before"], truth)
-        if problem:
-            return problem
-        case = (
-            f"A text was streamed, the cache (of {wanted} places) cut back to its first {k} tokens, "
-            f"and a prompt of {second.shape[1] - k} goes on from there, n_new = {n_new}"
-        )
-        if evidence["came"] != "returned":
-            return failed(f"{case}: {evidence['came']}. Who knows how many tokens are held now?")
-        (after,) = evidence["after"]
-        problem = wrong_text(case, challenge, second, n_new, after, truth)
-        if problem:
-            return problem
-        if evidence["held"] != wanted:
-            return failed(
-                f"{case}: the cache holds {evidence['held']} tokens at the end, wanted are {wanted}. "
-                f"Which cache do you fill, and from which place on?"
-            )
-        return passed(
-            f"Cut back to the {k} tokens that both share, the edited prompt is continued as if the "
-            f"first had never been."
-        )
+def edit_form(challenge: Challenge) -> Evidence:
+    return {"before": STREAM, "came": str, "after": Each(STREAM), "held": int}
 
-    return judge
+
+def judge_edit(challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float) -> Verdict:
+    shared, n_new = challenge["shared"], challenge["n_new"]
+    first, second = (
+        np.concatenate([shared, challenge[name]], axis=1) for name in ("first", "second")
+    )
+    k, wanted = shared.shape[1], second.shape[1] + n_new - 1
+    case = f"A prompt of {first.shape[1]} tokens, n_new = {n_new}"
+    problem = wrong_text(case, challenge, first, n_new, evidence["before"], truth, tolerance)
+    if problem:
+        return problem
+    case = (
+        f"A text was streamed, the cache (of {wanted} places) cut back to its first {k} tokens, "
+        f"and a prompt of {second.shape[1] - k} goes on from there, n_new = {n_new}"
+    )
+    if evidence["came"] != "returned":
+        return failed(f"{case}: {evidence['came']}. Who knows how many tokens are held now?")
+    (after,) = evidence["after"]
+    problem = wrong_text(case, challenge, second, n_new, after, truth, tolerance)
+    if problem:
+        return problem
+    if evidence["held"] != wanted:
+        return failed(
+            f"{case}: the cache holds {evidence['held']} tokens at the end, wanted are {wanted}. "
+            f"Which cache do you fill, and from which place on?"
+        )
+    return passed(
+        f"Cut back to the {k} tokens that both share, the edited prompt is continued as if the "
+        f"first had never been."
+    )
 
 
 rollback_equals_a_fresh_start = Check(
-    "rollback_equals_a_fresh_start", ("stream",), draw_edit, probe_edit, edit_verdict(uncached)
+    "rollback_equals_a_fresh_start",
+    ("stream",),
+    draw_edit,
+    probe_edit,
+    judge_edit,
+    evidence=edit_form,
+    truth=uncached,
+    tolerance=TOLERANCE,
 )

@@ -1,8 +1,7 @@
-"""Numbers to codes and back: how far off, how many codes, flat vectors, two codes in a byte."""
+"""Check numbers that become codes and come back: how far off, how many codes, flat vectors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 import torch
 
 from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
-from course.checks.comparing import outcome
 from course.fast.quantized import BITS, Quantized
 
 ROUNDING = 4
@@ -18,22 +16,26 @@ ROUNDING = 4
 and add are one each, in whatever order a style has them."""
 
 Array = np.ndarray
+TENSOR = (np.ndarray, str)
+"""In the form of evidence: a tensor, or what stands in its place, in words."""
+PARTS = {"form": str, "codes": TENSOR, "scale": TENSOR, "zero": TENSOR}
+"""The form of what quantize returned, see `parts`."""
 
 
-def slack(x: Array) -> Array:
-    """What rounding in x's own dtype may add to an error, for vectors with these largest numbers."""
+def rounding_of(x: Array) -> Array:
+    """Bound what rounding in x's own dtype adds to an error, for vectors with these largest numbers."""
     info = np.finfo(x.dtype)
     return ROUNDING * (float(info.eps) * np.abs(x).astype(float) + float(info.smallest_subnormal))
 
 
 def widest_step(x: Array, bits: int, axis: int | tuple[int, ...]) -> Array:
-    """The largest step that a vector needs: that of a grid around 0, which loses one code for being
-    symmetric. An asymmetric grid has a smaller one."""
+    """Compute the largest step that a vector needs: that of a grid around 0, which loses one code for
+    being symmetric. An asymmetric grid has a smaller one."""
     return 2 * np.abs(x).astype(float).max(axis=axis, keepdims=True) / (2**bits - 2)
 
 
 def draw_vectors(seed: int) -> Challenge:
-    """Numbers of three dimensions for 2, 4 and 8 bits: vectors along `dim` that differ in size and
+    """Draw numbers of three dimensions for 2, 4 and 8 bits: vectors along `dim` that differ in size and
     in place, some of them on one side of 0."""
     rng = np.random.default_rng(seed)
     cases = []
@@ -46,67 +48,77 @@ def draw_vectors(seed: int) -> Challenge:
     return {"cases": cases}
 
 
-def plain(value: Any) -> Any:
-    """A tensor as an array; of anything else, what it is."""
+def as_array(value: Any) -> Array | str:
+    """Turn a tensor into an array; of anything else, say what it is."""
     if not isinstance(value, torch.Tensor):
         return f"a {type(value).__name__}"
     value = value.detach()
     return (value.float() if value.dtype == torch.bfloat16 else value).clone().numpy()
 
 
-def quantized(student: SimpleNamespace, case: Challenge) -> Any:
+def quantize_case(student: SimpleNamespace, case: Challenge) -> Any:
+    """Call the student's quantize on a copy of a case's numbers."""
     return student.quantize(torch.from_numpy(case["x"].copy()), case["bits"], case["dim"])
 
 
 def parts(q: Any) -> Evidence:
-    """What quantize returned, as plain data."""
+    """Turn what quantize returned into plain data; of anything but a Quantized, say what it is."""
     if not isinstance(q, Quantized):
-        return {"form": f"a {type(q).__name__}"}
-    return {"form": "", "codes": plain(q.codes), "scale": plain(q.scale), "zero": plain(q.zero)}
+        return {"form": f"a {type(q).__name__}", "codes": "", "scale": "", "zero": ""}
+    arrays = {name: as_array(getattr(q, name)) for name in ("codes", "scale", "zero")}
+    return {"form": "", **arrays}
 
 
-def there_and_back(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+def probe_there_and_back(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Quantize and dequantize the numbers of each case."""
     results = []
     for case in challenge["cases"]:
-        q = quantized(student, case)
-        results.append({**parts(q), "back": plain(student.dequantize(q))})
+        q = quantize_case(student, case)
+        results.append({**parts(q), "back": as_array(student.dequantize(q))})
     return {"results": results}
 
 
-def name_of(case: Challenge) -> str:
+def evidence_there_and_back(challenge: Challenge) -> Any:
+    """The form of what `probe_there_and_back` records."""
+    return {"results": [{**PARTS, "back": TENSOR}] * len(challenge["cases"])}
+
+
+def describe(case: Challenge) -> str:
+    """The shape, dtype, bits and dim of a case, in words."""
     x = case["x"]
     return f"x {x.shape} of {x.dtype}, {case['bits']} bits, dim={case['dim']}"
 
 
 def wrong_form(case: Challenge, result: Evidence) -> str | None:
-    """What is wrong with the form of a result, if anything."""
+    """Say what is wrong with the types, shapes and dtypes of a result, if anything."""
     if result["form"]:
-        return f"{name_of(case)}: quantize gave {result['form']}; wanted is a Quantized."
+        return f"{describe(case)}: quantize gave {result['form']}; wanted is a Quantized."
     for name in ("codes", "scale", "zero", *(["back"] if "back" in result else [])):
         if not isinstance(result[name], np.ndarray):
-            return f"{name_of(case)}: {name} is {result[name]}; wanted is a tensor."
+            return f"{describe(case)}: {name} is {result[name]}; wanted is a tensor."
     shape = case["x"].shape
-    for name in {"codes", "back"} & result.keys():
-        if result[name].shape != shape:
-            return f"{name_of(case)}: {name} have shape {result[name].shape}, wanted is {shape}."
+    for name in ("codes", "back"):
+        if name in result and result[name].shape != shape:
+            return f"{describe(case)}: {name} have shape {result[name].shape}, wanted is {shape}."
     steps = tuple(1 if axis == case["dim"] % 3 else n for axis, n in enumerate(shape))
     for name in ("scale", "zero"):
         if result[name].shape != steps:
             return (
-                f"{name_of(case)}: {name} has shape {result[name].shape}; one number for each vector "
+                f"{describe(case)}: {name} has shape {result[name].shape}; one number for each vector "
                 f"along the dim would be {steps}. Which numbers share a step?"
             )
         if result[name].dtype != case["x"].dtype:
-            return f"{name_of(case)}: {name} is {result[name].dtype}, wanted is the dtype of x."
+            return f"{describe(case)}: {name} is {result[name].dtype}, wanted is the dtype of x."
         if not np.isfinite(result[name]).all():
             return (
-                f"{name_of(case)}: {name} holds NaN or infinity. What is divided by what when all "
+                f"{describe(case)}: {name} holds NaN or infinity. What is divided by what when all "
                 f"numbers of a vector are the same?"
             )
     return None
 
 
 def judge_error(challenge: Challenge, evidence: Evidence) -> Verdict:
+    """No number is off by more than half a step, and no step is wider than it must be."""
     worst = 0.0
     for case, result in zip(challenge["cases"], evidence["results"], strict=True):
         problem = wrong_form(case, result) or too_far(case, result) or too_wide(case, result)
@@ -118,17 +130,19 @@ def judge_error(challenge: Challenge, evidence: Evidence) -> Verdict:
 
 
 def too_far(case: Challenge, result: Evidence) -> str | None:
-    """The first number that is off by more than half of the step that the answer itself gives."""
+    """Find the first number that is off by more than half of the step that the answer itself gives."""
     x, back, scale = case["x"], result["back"].astype(float), result["scale"].astype(float)
     error = np.abs(back - x)
     largest = np.abs(x).max(axis=case["dim"], keepdims=True)
-    bad = np.argwhere(~(error <= scale / 2 + slack(largest)))
+    bad = np.argwhere(~(error <= scale / 2 + rounding_of(largest)))
     if not len(bad):
         return None
     place = tuple(bad[0].tolist())
     step = np.broadcast_to(scale, x.shape)[place]
     off = error[place] / step if step else np.inf
-    one_sided = bool((back - x <= slack(largest)).all() or (back - x >= -slack(largest)).all())
+    one_sided = bool(
+        (back - x <= rounding_of(largest)).all() or (back - x >= -rounding_of(largest)).all()
+    )
     if not np.isfinite(back[place]):
         question = "What is divided by what there?"
     elif one_sided and off <= 1.01:
@@ -136,13 +150,13 @@ def too_far(case: Challenge, result: Evidence) -> str | None:
     else:
         question = "From which numbers was this step made, and what does code 0 stand for?"
     return (
-        f"{name_of(case)}: x{list(place)} = {x[place]:.4g} came back as {back[place]:.4g}, off by "
+        f"{describe(case)}: x{list(place)} = {x[place]:.4g} came back as {back[place]:.4g}, off by "
         f"{off:.3g} of its step {step:.3g}; half a step is the limit. {question}"
     )
 
 
 def too_wide(case: Challenge, result: Evidence) -> str | None:
-    """The first step that is wider than this many bits need."""
+    """Find the first step that is wider than this many bits need."""
     most = widest_step(case["x"], case["bits"], case["dim"])
     scale = result["scale"].astype(float)
     bad = np.argwhere(~(scale <= most * (1 + ROUNDING * np.finfo(case["x"].dtype).eps)))
@@ -150,27 +164,39 @@ def too_wide(case: Challenge, result: Evidence) -> str | None:
         return None
     place = tuple(bad[0].tolist())
     return (
-        f"{name_of(case)}: scale{list(place)} is {scale[place]:.3g}, but {2 ** case['bits']} codes "
+        f"{describe(case)}: scale{list(place)} is {scale[place]:.3g}, but {2 ** case['bits']} codes "
         f"reach over this vector in steps of {most[place]:.3g}. How many of your codes are used?"
     )
 
 
 half_a_step_at_most = Check(
-    "half_a_step_at_most", ("quantize", "dequantize"), draw_vectors, there_and_back, judge_error
+    "half_a_step_at_most",
+    ("quantize", "dequantize"),
+    draw_vectors,
+    probe_there_and_back,
+    judge_error,
+    evidence=evidence_there_and_back,
 )
 
 
 def probe_codes(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Codes of all vectors at once, and of the first and the last of them alone."""
+    """Quantize all vectors at once, and the first and the last of them alone."""
     results, alone = [], []
     for case in challenge["cases"]:
-        results.append(parts(quantized(student, case)))
+        results.append(parts(quantize_case(student, case)))
         ends = [np.take(case["x"], [at], axis=(case["dim"] + 1) % 3) for at in (0, -1)]
-        alone.append([parts(quantized(student, {**case, "x": x})) for x in ends])
+        alone.append([parts(quantize_case(student, {**case, "x": x})) for x in ends])
     return {"results": results, "alone": alone}
 
 
+def evidence_of_codes(challenge: Challenge) -> Any:
+    """The form of what `probe_codes` records."""
+    n = len(challenge["cases"])
+    return {"results": [PARTS] * n, "alone": [[PARTS, PARTS]] * n}
+
+
 def judge_codes(challenge: Challenge, evidence: Evidence) -> Verdict:
+    """Codes are bytes of so many bits, and those of a vector depend on no other vector."""
     for case, result, alone in zip(
         challenge["cases"], evidence["results"], evidence["alone"], strict=True
     ):
@@ -184,38 +210,45 @@ def judge_codes(challenge: Challenge, evidence: Evidence) -> Verdict:
                 return failed(problem)
             if (single["codes"] != np.take(result["codes"], [at], axis=other)).any():
                 return failed(
-                    f"{name_of(case)}: vectors that are quantized alone, {small['x'].shape}, get other "
+                    f"{describe(case)}: vectors that are quantized alone, {small['x'].shape}, get other "
                     f"codes than among the rest. Which numbers may a code depend on?"
                 )
     return passed("Codes are bytes, use no more than their bits, and each vector has its own step.")
 
 
 def wrong_codes(case: Challenge, codes: Array) -> str | None:
-    """What is wrong with codes of the right shape, if anything."""
+    """Say what is wrong with codes of the right shape, if anything."""
     if codes.dtype != np.uint8:
         return (
-            f"{name_of(case)}: the codes are {codes.dtype}, {codes.dtype.itemsize} bytes each; wanted "
+            f"{describe(case)}: the codes are {codes.dtype}, {codes.dtype.itemsize} bytes each; wanted "
             f"is uint8. How many bytes does a code need?"
         )
     if codes.max() >= 2 ** case["bits"]:
         return (
-            f"{name_of(case)}: codes run up to {codes.max()}; {case['bits']} bits end at "
+            f"{describe(case)}: codes run up to {codes.max()}; {case['bits']} bits end at "
             f"{2 ** case['bits'] - 1}. What becomes of the largest number?"
         )
     along = np.moveaxis(codes, case["dim"], -1).reshape(-1, codes.shape[case["dim"]])
     if all(len(np.unique(row)) == 1 for row in along):
-        return f"{name_of(case)}: all codes of a vector are the same. What tells its numbers apart?"
+        return (
+            f"{describe(case)}: all codes of a vector are the same. What tells its numbers apart?"
+        )
     return None
 
 
 codes_fit_their_bits = Check(
-    "codes_fit_their_bits", ("quantize",), draw_vectors, probe_codes, judge_codes
+    "codes_fit_their_bits",
+    ("quantize",),
+    draw_vectors,
+    probe_codes,
+    judge_codes,
+    evidence=evidence_of_codes,
 )
 
 
 def draw_flat(seed: int) -> Challenge:
-    """Zeros, one number again and again, vectors of one number, and float16 numbers whose steps are
-    smaller than float16 can say."""
+    """Draw zeros, one number again and again, vectors of one number, and float16 numbers whose steps are
+    too small for float16."""
     rng = np.random.default_rng(seed)
     level = float(rng.uniform(0.5, 9))
     bits = rng.permutation([2, 4, 8, 8]).tolist()
@@ -235,6 +268,7 @@ def draw_flat(seed: int) -> Challenge:
 
 
 def judge_flat(challenge: Challenge, evidence: Evidence) -> Verdict:
+    """What comes back is finite and right, and every step is above 0."""
     for case, result in zip(challenge["cases"], evidence["results"], strict=True):
         problem = wrong_form(case, result)
         if problem:
@@ -242,19 +276,19 @@ def judge_flat(challenge: Challenge, evidence: Evidence) -> Verdict:
         x, back, scale = (a.astype(float) for a in (case["x"], result["back"], result["scale"]))
         if not np.isfinite(back).all():
             return failed(
-                f"{case['name'].capitalize()}: {name_of(case)}. NaN or infinity came back (step "
+                f"{case['name'].capitalize()}: {describe(case)}. NaN or infinity came back (step "
                 f"{scale.flat[0]:.3g}). What is divided by what when all numbers are the same?"
             )
         if not (scale > 0).all():
             return failed(
-                f"{case['name'].capitalize()}: {name_of(case)}. There are steps of {scale.min():.3g}; "
+                f"{case['name'].capitalize()}: {describe(case)}. There are steps of {scale.min():.3g}; "
                 f"a step must be above 0. What is the smallest step that {case['x'].dtype} can hold?"
             )
         half = scale / 2 if case["name"] == "tiny numbers" else 0 * scale
-        if not (np.abs(back - x) <= half + slack(case["x"])).all():
+        if not (np.abs(back - x) <= half + rounding_of(case["x"])).all():
             at = np.unravel_index(np.abs(back - x).argmax(), x.shape)
             return failed(
-                f"{case['name'].capitalize()}: {name_of(case)}. {x[at]:.4g} came back as {back[at]:.4g} "
+                f"{case['name'].capitalize()}: {describe(case)}. {x[at]:.4g} came back as {back[at]:.4g} "
                 f"(step {np.broadcast_to(scale, x.shape)[at]:.3g}). Which step was used to divide, and "
                 f"which one is stored?"
             )
@@ -262,77 +296,10 @@ def judge_flat(challenge: Challenge, evidence: Evidence) -> Verdict:
 
 
 flat_vectors_stay_finite = Check(
-    "flat_vectors_stay_finite", ("quantize", "dequantize"), draw_flat, there_and_back, judge_flat
-)
-
-
-def draw_nibbles(seed: int) -> Challenge:
-    """Codes 0 … 15 in one, two and three dimensions."""
-    rng = np.random.default_rng(seed)
-    shapes = [(2,), (3, 4), (2, 3, 6)]
-    codes = [rng.integers(0, 16, shape).astype(np.uint8) for shape in shapes]
-    codes[0] = np.array([rng.integers(1, 7), rng.integers(8, 16)], np.uint8)
-    return {"codes": codes}
-
-
-def probe_nibbles(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    packed = [student.pack_int4(torch.from_numpy(codes.copy())) for codes in challenge["codes"]]
-    return {
-        "packed": [plain(bytes_) for bytes_ in packed],
-        "unpacked": [plain(student.unpack_int4(bytes_)) for bytes_ in packed],
-        "odd": outcome(lambda: student.pack_int4(torch.zeros(2, 3, dtype=torch.uint8))),
-    }
-
-
-def by_digits(codes: Array) -> Array:
-    """Bytes as they are written: a byte is two hexadecimal digits, the high one first."""
-    pairs = codes.reshape(-1, 2).tolist()
-    written = [int(f"{second:x}{first:x}", 16) for first, second in pairs]
-    return np.array(written, np.uint8).reshape(*codes.shape[:-1], codes.shape[-1] // 2)
-
-
-def nibbles_verdict(truth: Callable[[Array], Array]) -> Callable[..., Verdict]:
-    """Args: truth: codes (…, n) to bytes (…, n / 2)."""
-
-    def judge(challenge: Challenge, evidence: Evidence) -> Verdict:
-        for codes, packed, unpacked in zip(
-            challenge["codes"], evidence["packed"], evidence["unpacked"], strict=True
-        ):
-            wanted = truth(codes)
-            for name, got, want in (("pack", packed, wanted), ("unpack", unpacked, codes)):
-                if not isinstance(got, np.ndarray) or got.dtype != np.uint8:
-                    kind = got.dtype if isinstance(got, np.ndarray) else got
-                    return failed(f"Codes {codes.shape}: {name}_int4 gave {kind}, wanted is uint8.")
-                if got.shape != want.shape:
-                    return failed(
-                        f"Codes {codes.shape}: {name}_int4 gave shape {got.shape}, wanted is "
-                        f"{want.shape}. Which axis do two neighbours stand on?"
-                    )
-            if (packed != wanted).any():
-                at = tuple(np.argwhere(packed != wanted)[0].tolist())
-                pair = codes[(*at[:-1], slice(2 * at[-1], 2 * at[-1] + 2))].tolist()
-                return failed(
-                    f"Codes {codes.shape}: the neighbours {pair} share the byte {packed[at]:08b}. The "
-                    f"first belongs into the low four bits, the second into the high ones."
-                )
-            if (unpacked != codes).any():
-                at = tuple(np.argwhere(unpacked != codes)[0].tolist())
-                return failed(
-                    f"Codes {codes.shape}: the code {codes[at]} at {list(at)} came back as "
-                    f"{unpacked[at]}, from bytes that are right. Which four bits are yours, and what "
-                    f"stands in the others?"
-                )
-        if evidence["odd"] != "ValueError":
-            return failed(f"pack_int4 of shape (2, 3): {evidence['odd']}, wanted is ValueError.")
-        return passed("Two codes in every byte, and the same codes back.")
-
-    return judge
-
-
-two_codes_share_a_byte = Check(
-    "two_codes_share_a_byte",
-    ("pack_int4", "unpack_int4"),
-    draw_nibbles,
-    probe_nibbles,
-    nibbles_verdict(by_digits),
+    "flat_vectors_stay_finite",
+    ("quantize", "dequantize"),
+    draw_flat,
+    probe_there_and_back,
+    judge_flat,
+    evidence=evidence_there_and_back,
 )

@@ -1,4 +1,4 @@
-"""Bytes of a quantized cache: the formula, what the cache reports, and what it really keeps."""
+"""Check the bytes of a quantized cache: the formula, what the cache reports, what it really keeps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARTS = ("codes", "scales", "window")
 
 
 def draw_sizes(seed: int) -> Challenge:
-    """Caches of 8, 4 and 2 bits, one of 1-token groups and one too short for any group."""
+    """Draw caches of 8, 4 and 2 bits, one of 1-token groups and one too short for any group."""
     rng = np.random.default_rng(seed)
     cases = []
     for bits, group, tokens in ((8, 5, 40), (4, 4, 30), (2, 7, 33), (4, 1, 12), (8, 16, 13)):
@@ -40,6 +40,7 @@ def draw_sizes(seed: int) -> Challenge:
 
 
 def probe_sizes(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Ask the formula, fill a cache of the same sizes, and count what it keeps."""
     results = []
     for case in challenge["cases"]:
         c, dtype = GPTConfig(**case["config"]), getattr(torch, case["dtype"])
@@ -53,7 +54,7 @@ def probe_sizes(student: SimpleNamespace, challenge: Challenge) -> Evidence:
         feed(cache, np.zeros(shape, np.float32), dtype)
         results.append(
             {
-                "formula": parts_of(formula),
+                **parts_of(formula),
                 "reported": plain(cache.nbytes()),
                 "stored": stored_bytes(cache),
             }
@@ -61,15 +62,22 @@ def probe_sizes(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {"results": results}
 
 
-def parts_of(formula: Any) -> list[Any] | str:
-    """The three numbers; of anything else, what it is."""
+def evidence_of_sizes(challenge: Challenge) -> Any:
+    """The form of what `probe_sizes` records."""
+    number = (int, float, str)
+    result = {"form": str, "formula": [number] * 3, "reported": number, "stored": int}
+    return {"results": [result] * len(challenge["cases"])}
+
+
+def parts_of(formula: Any) -> Evidence:
+    """Turn a CacheBytes into its three numbers; of anything else, say what it is."""
     if not isinstance(formula, CacheBytes):
-        return f"a {type(formula).__name__}"
-    return [plain(part) for part in formula]
+        return {"form": f"a {type(formula).__name__}", "formula": [""] * 3}
+    return {"form": "", "formula": [plain(part) for part in formula]}
 
 
-def counted(case: Challenge) -> list[int]:
-    """Bytes of codes, scales and window: of arrays of the shapes that are stored."""
+def count_bytes(case: Challenge) -> list[int]:
+    """Count bytes of codes, scales and window: of arrays of the shapes that are stored."""
     c, group, window = GPTConfig(**case["config"]), case["group"], case["window"]
     n_groups = len(range(window + group, case["tokens"] + 1, group))  # one more at each of these
     heads = (2, c.n_layers, case["batch"], c.n_kv_heads)  # of keys and values
@@ -79,57 +87,60 @@ def counted(case: Challenge) -> list[int]:
     return [codes, steps, np.zeros((*heads, room, c.head_dim), case["dtype"]).nbytes]
 
 
-def sizes_verdict(truth: Callable[[Challenge], list[int]]) -> Callable[..., Verdict]:
-    """Args: truth: bytes of codes, scales and window of a case."""
-
-    def judge(challenge: Challenge, evidence: Evidence) -> Verdict:
-        for case, result in zip(challenge["cases"], evidence["results"], strict=True):
-            wanted, c = truth(case), GPTConfig(**case["config"])
-            sizes = (
-                f"L={c.n_layers}, G={c.n_kv_heads}, D={c.head_dim}, {case['tokens']} tokens, batch "
-                f"{case['batch']}, {case['bits']} bits, group {case['group']}, window {case['window']}, "
-                f"{case['dtype']}"
-            )
-            formula = result["formula"]
-            if not isinstance(formula, list):
-                return failed(
-                    f"{sizes}: quantized_cache_bytes gave {formula}, wanted is a CacheBytes."
-                )
-            for name, got, want in zip(PARTS, formula, wanted, strict=True):
-                if got != want or type(got) is not int:
-                    times = (
-                        f", {got / want:.3g} times" if want and type(got) is int else ", against"
-                    )
-                    return failed(
-                        f"{sizes}: {name} = {got!r}{times} the {want:,} that such a cache keeps. "
-                        f"{QUESTIONS[name]}"
-                    )
-            if result["stored"] != sum(wanted):
-                return failed(
-                    f"{sizes}: your cache keeps tensors of {result['stored']:,} bytes, where codes, "
-                    f"scales and window take {sum(wanted):,}. What is kept twice, or in more bytes "
-                    f"than it needs?"
-                )
-            if result["reported"] != sum(wanted):
-                return failed(
-                    f"{sizes}: nbytes() gives {result['reported']}, and the tensors in your cache "
-                    f"occupy {sum(wanted):,}. What did nbytes() leave out, or count twice?"
-                )
-        return passed("Formula, nbytes() and the tensors really stored agree, part by part.")
-
-    return judge
-
-
 QUESTIONS = {
     "codes": "Which tokens have codes, and how many codes go into a byte?",
     "scales": "How many vectors are there in a group, of keys and of values, and what does each need?",
     "window": "How many tokens can stand in full precision at most, just before a group is complete?",
 }
 
+
+def judge_sizes(
+    challenge: Challenge, evidence: Evidence, truth: Callable[[Challenge], list[int]]
+) -> Verdict:
+    """Formula, report and storage agree with `truth`: bytes of codes, scales and window of a case."""
+    for case, result in zip(challenge["cases"], evidence["results"], strict=True):
+        wanted, sizes = truth(case), describe(case)
+        if result["form"]:
+            return failed(
+                f"{sizes}: quantized_cache_bytes gave {result['form']}, wanted is a CacheBytes."
+            )
+        for name, got, want in zip(PARTS, result["formula"], wanted, strict=True):
+            if got != want or type(got) is not int:
+                times = f", {got / want:.3g} times" if want and type(got) is int else ", against"
+                return failed(
+                    f"{sizes}: {name} = {got!r}{times} the {want:,} that such a cache keeps. "
+                    f"{QUESTIONS[name]}"
+                )
+        if result["stored"] != sum(wanted):
+            return failed(
+                f"{sizes}: your cache keeps tensors of {result['stored']:,} bytes, where codes, "
+                f"scales and window take {sum(wanted):,}. What is kept twice, or in more bytes than it "
+                f"needs?"
+            )
+        if result["reported"] != sum(wanted):
+            return failed(
+                f"{sizes}: nbytes() gives {result['reported']}, and the tensors in your cache "
+                f"occupy {sum(wanted):,}. What did nbytes() leave out, or count twice?"
+            )
+    return passed("Formula, nbytes() and the tensors really stored agree, part by part.")
+
+
+def describe(case: Challenge) -> str:
+    """The sizes of a case, in words."""
+    c = GPTConfig(**case["config"])
+    return (
+        f"L={c.n_layers}, G={c.n_kv_heads}, D={c.head_dim}, {case['tokens']} tokens, batch "
+        f"{case['batch']}, {case['bits']} bits, group {case['group']}, window {case['window']}, "
+        f"{case['dtype']}"
+    )
+
+
 bytes_match_codes_scales_window = Check(
     "bytes_match_codes_scales_window",
     ("quantized_cache_bytes", "QuantizedKVCache"),
     draw_sizes,
     probe_sizes,
-    sizes_verdict(counted),
+    judge_sizes,
+    evidence=evidence_of_sizes,
+    truth=count_bytes,
 )

@@ -1,0 +1,261 @@
+"""Checks of `generate_naive`: its result, its tokens, its prompt and its work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
+from course.checks.comparing import Truth, first_wrong_choice, uncached
+from course.checks.drawing import TOLERANCE, build_model, draw_model, draw_tokens
+from course.measure.counting import count_kv_rows
+
+NEEDS = ("generate_naive",)
+GENERATED = {"kind": str, "tokens": (np.ndarray, type(None))}
+"""The form of what `record` gives."""
+
+
+def draw_request(seed: int) -> Challenge:
+    """Draw a model, three different prompts of one length, and how many tokens are wanted."""
+    rng = np.random.default_rng(seed)
+    length = int(rng.integers(4, 8))
+    model = draw_model(rng)
+    prompt = draw_tokens(rng, 3, length, model["config"]["vocab_size"])
+    return {**model, "prompt": prompt, "n_new": int(rng.integers(4, 7))}
+
+
+def record(value: Any) -> dict[str, Any]:
+    """Record what `generate_naive` returned: its kind, and its numbers if it is a tensor."""
+    if not isinstance(value, Tensor):
+        return {"kind": type(value).__name__, "tokens": None}
+    return {"kind": str(value.dtype), "tokens": value.detach().cpu().numpy()}
+
+
+# --- the result ----------------------------------------------------------------------------------
+
+
+def requests_for_results(challenge: Challenge) -> list[tuple[np.ndarray, int]]:
+    """List prompts and numbers of new tokens: as drawn, the smallest one, and none."""
+    prompt = challenge["prompt"]
+    return [(prompt, challenge["n_new"]), (prompt[:1], 1), (prompt, 0)]
+
+
+def probe_results(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    model = build_model(challenge)
+    results = [
+        record(student.generate_naive(model, torch.tensor(prompt), n_new))
+        for prompt, n_new in requests_for_results(challenge)
+    ]
+    return {"results": results}
+
+
+def judge_results(challenge: Challenge, evidence: Evidence) -> Verdict:
+    """Judge type and shape, and whether each row begins with its prompt."""
+    requests = requests_for_results(challenge)
+    for (prompt, n_new), result in zip(requests, evidence["results"], strict=True):
+        if wrong := _judge_shape(challenge, prompt, n_new, result):
+            return wrong
+    return passed("The prompt comes first, then as many new tokens as asked for; none for 0.")
+
+
+def _judge_shape(
+    challenge: Challenge, prompt: np.ndarray, n_new: int, result: Mapping[str, Any]
+) -> Verdict | None:
+    """Fail a result that is not the prompt and n_new further ids, or give None."""
+    (B, P), tokens = prompt.shape, result["tokens"]
+    case = f"A prompt of shape ({B}, {P}) with n_new={n_new}"
+    if result["kind"] != "torch.int64":
+        return failed(
+            f"{case} gave {result['kind']}; wanted is a torch.int64 tensor. "
+            f"What type has the prompt, and what did you put it together with?"
+        )
+    if tokens.shape != (B, P + n_new):
+        return failed(
+            f"{case} gave shape {tokens.shape}, wanted is ({B}, {P + n_new}). "
+            f"{_ask_about_shape(tokens.shape, n_new)}"
+        )
+    if (tokens[:, :P] != prompt).any():
+        row, t = np.argwhere(tokens[:, :P] != prompt)[0]
+        return failed(
+            f"{case}: in row {row}, token {t} of the prompt was {prompt[row, t]} and is "
+            f"{tokens[row, t]} in the result. What stands before the first new token?"
+        )
+    V = challenge["config"]["vocab_size"]
+    if not ((tokens >= 0) & (tokens < V)).all():
+        return failed(
+            f"{case}: the result holds the id {tokens[(tokens < 0) | (tokens >= V)][0]}, but ids lie "
+            f"in 0 … {V - 1}. Over which axis do you take the argmax?"
+        )
+    return None
+
+
+def _ask_about_shape(shape: tuple[int, ...], n_new: int) -> str:
+    if len(shape) != 2:
+        return "What became of the batch's axis?"
+    if shape[1] == n_new:
+        return "What is in the result besides the new tokens?"
+    return "How often does your loop turn, and how many tokens does each turn add?"
+
+
+result_starts_with_the_prompt = Check(
+    "result_starts_with_the_prompt",
+    NEEDS,
+    draw_request,
+    probe_results,
+    judge_results,
+    evidence=lambda challenge: {"results": [GENERATED] * 3},
+)
+
+# --- the tokens ----------------------------------------------------------------------------------
+
+
+def probe_tokens(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    prompt = torch.tensor(challenge["prompt"])
+    return record(student.generate_naive(build_model(challenge), prompt, challenge["n_new"]))
+
+
+def judge_tokens(
+    challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
+) -> Verdict:
+    """Judge whether every new token has the highest logit after all that stands before it."""
+    prompt, n_new, tokens = challenge["prompt"], challenge["n_new"], evidence["tokens"]
+    if wrong := _judge_shape(challenge, prompt, n_new, evidence):
+        return wrong
+    P = prompt.shape[1]
+    if wrong := first_wrong_choice(truth(challenge, tokens), tokens, P, tolerance):
+        row, step = wrong.row, wrong.step
+        return failed(
+            f"Row {row}, new token {step + 1} of {n_new}: you chose {tokens[row, P + step]}, but "
+            f"after {tokens[row, : P + step].tolist()} the likeliest is {wrong.likeliest}; its logit "
+            f"is {wrong.lead:.2f} higher (tolerance {tolerance:g}). "
+            f"{_ask_about_choice(tokens[:, P:], row, step)}"
+        )
+    return passed("In every row, each new token is the likeliest after all before it.")
+
+
+def _ask_about_choice(new: np.ndarray, row: int, step: int) -> str:
+    if row > 0 and (new[row] == new[0]).all():
+        return "Row 0 is right, and this row repeats it. Whose logits does each row need?"
+    if step > 0:
+        return "The first new token is right. What must the model read to choose this one?"
+    return "Which position's logits say what comes next, and over which axis is the argmax?"
+
+
+every_new_token_is_the_likeliest = Check(
+    "every_new_token_is_the_likeliest",
+    NEEDS,
+    draw_request,
+    probe_tokens,
+    judge_tokens,
+    evidence=lambda challenge: GENERATED,
+    truth=uncached,
+    tolerance=TOLERANCE,
+)
+
+# --- the prompt ----------------------------------------------------------------------------------
+
+
+def probe_prompt(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Record the caller's prompt after a call, and whether the result shares its memory."""
+    model, calls = build_model(challenge), []
+    for n_new in (challenge["n_new"], 0):
+        prompt = torch.tensor(challenge["prompt"])
+        before = prompt.untyped_storage().data_ptr()
+        result = student.generate_naive(model, prompt, n_new)
+        shared = isinstance(result, Tensor) and result.untyped_storage().data_ptr() in (
+            before,
+            prompt.untyped_storage().data_ptr(),
+        )
+        calls.append({"prompt": prompt.numpy().copy(), "shared": shared})
+    return {"calls": calls}
+
+
+def judge_prompt(challenge: Challenge, evidence: Evidence) -> Verdict:
+    """Judge whether the prompt kept its shape and ids, and belongs to the caller alone."""
+    prompt = challenge["prompt"]
+    for n_new, call in zip((challenge["n_new"], 0), evidence["calls"], strict=True):
+        case, after = f"n_new={n_new}", call["prompt"]
+        if after.shape != prompt.shape:
+            return failed(
+                f"{case}: the prompt had shape {prompt.shape} before the call and has {after.shape} "
+                f"after it. Whose tensor is it?"
+            )
+        if (after != prompt).any():
+            row, t = np.argwhere(after != prompt)[0]
+            return failed(
+                f"{case}: token {t} of row {row} of the prompt was {prompt[row, t]} and is "
+                f"{after[row, t]} after the call. Which line writes into it?"
+            )
+        if call["shared"]:
+            return failed(
+                f"{case}: your result and the caller's prompt are one tensor: whoever writes into "
+                f"one changes the other. What do you return when the loop never turns?"
+            )
+    return passed("The caller's prompt stays as it was, and the result is a tensor of its own.")
+
+
+prompt_is_left_alone = Check(
+    "prompt_is_left_alone",
+    NEEDS,
+    draw_request,
+    probe_prompt,
+    judge_prompt,
+    evidence=lambda challenge: {"calls": [{"prompt": np.ndarray, "shared": bool}] * 2},
+)
+
+# --- the work ------------------------------------------------------------------------------------
+
+
+def probe_work(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Count the rows of keys of each layer and pass: for no new token, for one, for as many as drawn."""
+    model, counts = build_model(challenge), []
+    for n_new in (0, 1, challenge["n_new"]):
+        prompt = torch.tensor(challenge["prompt"])
+        with count_kv_rows(model) as count:
+            student.generate_naive(model, prompt, n_new)
+        counts.append([list(calls) for calls in count.by_layer])
+    return {"counts": counts}
+
+
+def judge_work(challenge: Challenge, evidence: Evidence) -> Verdict:
+    """Compare the rows of each layer with those of one pass over everything for each new token."""
+    B, P = challenge["prompt"].shape
+    for n_new, by_layer in zip((0, 1, challenge["n_new"]), evidence["counts"], strict=True):
+        case = f"{B} rows, a prompt of {P} tokens, n_new={n_new}"
+        wanted = [B * (P + step) for step in range(n_new)]
+        for layer, calls in enumerate(by_layer):
+            if sum(calls) != sum(wanted):
+                return failed(
+                    f"{case}: layer {layer} computed keys for {sum(calls)} rows in {len(calls)} "
+                    f"forward passes; one pass over everything so far for each new token makes "
+                    f"{sum(wanted)} in {len(wanted)}. {_ask_about_work(calls, wanted)}"
+                )
+    return passed("One forward pass over everything so far for each new token, and no other.")
+
+
+def _ask_about_work(calls: list[int], wanted: list[int]) -> str:
+    if len(calls) > len(wanted):
+        return "Which of your forward passes chooses no token?"
+    if sum(calls) > sum(wanted):
+        return "Which tokens are fed in that the model has not even written yet?"
+    return "Does every pass see the whole text so far?"
+
+
+def work_form(challenge: Challenge) -> Evidence:
+    """Declare three counts: for each layer, the rows of each pass."""
+    return {"counts": [[Each(int)] * challenge["config"]["n_layers"]] * 3}
+
+
+each_step_reads_everything = Check(
+    "each_step_reads_everything",
+    NEEDS,
+    draw_request,
+    probe_work,
+    judge_work,
+    evidence=work_form,
+)

@@ -1,0 +1,265 @@
+"""Check that refusals leave no trace in a quantized cache, and that truncate and reset go back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+
+from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
+from course.checks.comparing import outcome
+from course.checks.kv_cache.container import feed
+from course.checks.quantized_cache.reading import (
+    ENDING,
+    LAYERS,
+    SAME,
+    Array,
+    describe,
+    draw_rows,
+    feed_blocks,
+    join_layers,
+    n_groups,
+    new_cache,
+    run_until_refused,
+    wrong_read,
+)
+
+ATTEMPTS = ("too many", "NaN", "infinity", "NaN value", "one more")
+"""The appends that a cache must refuse, in their order."""
+
+
+def draw_refusals(seed: int) -> Challenge:
+    """Draw a cache that is half full, and what it must refuse: too much, and what is no number."""
+    rng = np.random.default_rng(seed)
+    group, window = [(3, 2), (4, 1)][seed % 2]
+    n, room = window + 2 * group - 1, group + 1
+    case = {"bits": 8, "group": group, "window": window, "held": n, "room": room}
+    case["abandoned"] = int(rng.integers(1, room))
+    return {**case, "rows": draw_rows(rng, n + room)}
+
+
+def probe_refusals(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Try what must be refused, then fill the cache and read it."""
+    rows, held, room = challenge["rows"], challenge["held"], challenge["room"]
+    cache = new_cache(student, challenge, held + room)
+    feed(cache, rows[..., :held, :])
+    block = torch.from_numpy(np.concatenate([rows, rows], axis=4)[:, 0] + 1)  # (2, B, G, ·, D)
+    good = block[:, :, :, : int(challenge["abandoned"])]
+    came = {"too many": outcome(lambda: cache.append(0, *block[:, :, :, : room + 1]))}
+    for name, kind, value in (
+        ("NaN", 0, np.nan),
+        ("infinity", 0, np.inf),
+        ("NaN value", 1, np.nan),
+    ):
+        bad = good.clone()
+        bad[kind, 1, 0, -1, 3] = value
+        came[name] = outcome(lambda bad=bad: cache.append(0, *bad))
+    cache.append(0, *good)  # and the forward pass goes no further: nobody calls advance
+    length = len(cache)
+    fed, ending = run_until_refused(feed_blocks(cache, rows[..., held:, :], [room - 1, 1]))
+    came["one more"] = outcome(lambda: cache.append(0, *block[:, :, :, :1]))
+    lengths = [length, len(cache)]
+    return {"came": came, "lengths": lengths, "reads": [read for read, _ in fed], **ending}
+
+
+def evidence_of_refusals(challenge: Challenge) -> Any:
+    """The form of what `probe_refusals` records."""
+    came = dict.fromkeys(ATTEMPTS, str)
+    return {"came": came, "lengths": [int, int], "reads": Each(LAYERS), **ENDING}
+
+
+def judge_refusals(challenge: Challenge, evidence: Evidence) -> Verdict:
+    """Each attempt is refused by its exception, and what fits goes in as if there had been none."""
+    held, room = challenge["held"], challenge["room"]
+    n, case = (
+        held + room,
+        f"{describe(challenge)}: a cache of {held + room} places with {held} tokens",
+    )
+    attempts = (
+        (f"{room + 1} more", "CacheFull"),
+        ("a key that is NaN", "ValueError"),
+        ("a key that is infinite", "ValueError"),
+        ("a value that is NaN", "ValueError"),
+        (f"one more, after {room} that fit", "CacheFull"),
+    )
+    for name, (asked, wanted) in zip(ATTEMPTS, attempts, strict=True):
+        if name == "one more" and len(evidence["reads"]) < 2:
+            return failed(
+                f"{case}; some appends were refused, one was never advanced. Then {room} tokens that "
+                f"fit: {evidence['refused_with']}: {evidence['stopped']}. What did an append leave "
+                f"behind that did not count?"
+            )
+        if evidence["came"][name] != wanted:
+            return failed(f"{case}, append {asked}: {evidence['came'][name]}, wanted is {wanted}.")
+    if evidence["lengths"] != [held, n]:
+        return failed(
+            f"{case}, refused {room + 1} more: len(cache) is {evidence['lengths'][0]}; and {room} later "
+            f"{evidence['lengths'][1]}. Wanted are {held} and {n}."
+        )
+    for size, before, layers in zip((n - 1, n), (held, n - 1), evidence["reads"], strict=True):
+        codes = n_groups(challenge, before) * challenge["group"]
+        problem = wrong_read(challenge, challenge["rows"][..., :size, :], layers, codes)
+        if problem:
+            return failed(
+                f"{case}; some appends were refused, one was never advanced. Then, with {size} tokens: "
+                f"{problem} What did an append leave behind that did not count?"
+            )
+    return passed("What is refused, or never advanced, leaves no trace.")
+
+
+a_refusal_changes_nothing = Check(
+    "a_refusal_changes_nothing",
+    ("QuantizedKVCache",),
+    draw_refusals,
+    probe_refusals,
+    judge_refusals,
+    evidence=evidence_of_refusals,
+)
+
+
+def draw_ways_back(seed: int) -> Challenge:
+    """Draw a text; a length within the window to go back to, one inside a group, and other tokens."""
+    rng = np.random.default_rng(seed)
+    group, window = [(4, 3), (5, 2), (3, 4)][seed % 3]
+    n = window + 3 * group
+    case = {"bits": 8, "group": group, "window": window, "held": n}
+    near = n - int(rng.integers(1, window + 1))
+    far = group + int(rng.integers(1, group))  # in the second group
+    rows, others = draw_rows(rng, n), draw_rows(rng, n + group + 1)
+    return {**case, "near": near, "far": far, "rows": rows, "others": others}
+
+
+def probe_ways_back(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Go back three times, each time feeding other tokens up to n, and one more to read what is kept."""
+    rows, others, n = challenge["rows"], challenge["others"], challenge["held"]
+    cache = new_cache(student, challenge, n + challenge["group"] + 1)
+    feed(cache, rows)
+    refused = [outcome(lambda back=back: cache.truncate(back)) for back in (n + 1, -1)]
+    lengths: list[int] = []
+
+    def back(to: int) -> None:
+        cache.truncate(to) if to else cache.reset()
+        lengths.append(len(cache))
+
+    def steps() -> Iterable[Callable[[], Any]]:
+        for to in (challenge["near"], challenge["far"], 0):
+            yield lambda to=to: back(to)
+            yield lambda to=to: feed(cache, others[..., to:n, :])
+            yield lambda: feed(cache, others[..., n : n + 1, :])
+
+    came, ending = run_until_refused(steps())
+    reads = [read for read in came if read is not None]
+    return {"refused": refused, "lengths": lengths, "reads": reads, **ending}
+
+
+def evidence_of_ways_back(challenge: Challenge) -> Any:
+    """The form of what `probe_ways_back` records."""
+    return {"refused": [str, str], "lengths": Each(int), "reads": Each(LAYERS), **ENDING}
+
+
+def judge_ways_back(challenge: Challenge, evidence: Evidence, tolerance: float) -> Verdict:
+    """What is kept is read as it was, what is forgotten never again.
+
+    Args:
+        tolerance: as a part of the largest number.
+    """
+    n, near, far = (challenge[name] for name in ("held", "near", "far"))
+    case = f"{describe(challenge)}, {n} tokens"
+    for back, came in zip((n + 1, -1), evidence["refused"], strict=True):
+        if came != "ValueError":
+            return failed(f"{case}: truncate({back}): {came}, wanted is ValueError.")
+    for to, length in zip((near, far, 0), evidence["lengths"], strict=False):
+        if length != to:
+            call = f"truncate({to})" if to else "reset()"
+            return failed(
+                f"{case}, after {call}: len(cache) is {length}. Which tokens should stay?"
+            )
+    if len(evidence["lengths"]) < 3 or len(evidence["reads"]) < 6:
+        return failed(
+            f"{case}, truncate({near}), truncate({far}), reset(), and tokens up to {n + 1} after each: "
+            f"after {len(evidence['reads'])} blocks {evidence['refused_with']}: {evidence['stopped']}. "
+            f"What is still counted?"
+        )
+    if problem := wrong_reads(challenge, evidence["reads"], tolerance):
+        return failed(f"{case}{problem}")
+    return passed(
+        f"truncate({near}), truncate({far}) and reset() keep {near}, {far} and no tokens."
+    )
+
+
+def wrong_reads(challenge: Challenge, reads: list[list[Array]], tolerance: float) -> str | None:
+    """Say what is wrong with the reads, two after each way back."""
+    rows, others = challenge["rows"], challenge["others"]
+    n, near, far = (challenge[name] for name in ("held", "near", "far"))
+    after_near, one_more, after_far, again, *after_reset = reads
+    codes = n_groups(challenge, n) * challenge["group"]
+    # Of the groups that were complete before, none is touched by going back within the window.
+    first = np.concatenate([rows[..., :near, :], others[..., near : n + 1, :]], axis=4)
+    for size, layers in ((n, after_near), (n + 1, one_more)):
+        if problem := wrong_read(challenge, first[..., :size, :], layers, codes):
+            return f", truncate({near}), other tokens up to {size}: {problem}"
+    before = join_layers(one_more)
+    if problem := wrong_after_far(challenge, before, after_far, again, tolerance):
+        return f", then truncate({far}), which lies inside a group: {problem}"
+    for size, layers, coded in zip((n, n + 1), after_reset, (0, codes), strict=True):
+        if problem := wrong_read(challenge, others[..., :size, :], layers, coded):
+            return f", reset(), and then {size} other tokens: {problem}"
+    return None
+
+
+def wrong_after_far(
+    challenge: Challenge,
+    before: Array,
+    layers: list[Array],
+    again: list[Array],
+    tolerance: float,
+) -> str | None:
+    """Say what is wrong after going back into a group: its first tokens must be read as they were
+    until it fills again, and those of whole groups for ever.
+
+    Args:
+        before: what was read before, (2, L, B, G, ·, D).
+        layers, again: what was read with new tokens up to n, and with one more.
+        tolerance: as a part of the largest number.
+    """
+    others, n, far = challenge["others"], challenge["held"], challenge["far"]
+    whole = far // challenge["group"] * challenge["group"]
+    near = tolerance * float(np.abs(before).max())
+    for size, kept, got in ((n, far, layers), (n + 1, whole, again)):
+        if any(part.shape != others[:, 0, ..., :size, :].shape for part in got):
+            return f"other shapes came back than those of {size} tokens. How many are left?"
+        bad = np.argwhere(
+            ~(np.abs(join_layers(got)[..., :kept, :] - before[..., :kept, :]) <= near)
+        )
+        if len(bad):
+            return (
+                f"with {size} tokens, token {bad[:, 4].min()} is read as other numbers than before, but "
+                f"it was not forgotten. What is left of a group that is cut, and where is it?"
+            )
+    exact = (join_layers(layers)[..., far:, :] == others[..., far:n, :]).all()
+    if not exact:
+        return f"the tokens from {far} on, new ones, came back changed. Where are they written?"
+    codes = n_groups(challenge, n) * challenge["group"]
+    tail = join_layers(again)[..., codes:, :] == others[..., codes : n + 1, :]
+    if not tail.all():
+        return (
+            f"of {n + 1} tokens the last {n + 1 - codes} should be exact. Which group comes next?"
+        )
+    error = np.abs(join_layers(again)[..., far:codes, :] - others[..., far:codes, :])
+    if not (0 < error.max(initial=0) <= np.abs(others).max()):
+        return f"tokens {far} to {codes - 1} were not rounded when their groups filled. Why not?"
+    return None
+
+
+quantized_cache_can_go_back = Check(
+    "quantized_cache_can_go_back",
+    ("QuantizedKVCache",),
+    draw_ways_back,
+    probe_ways_back,
+    judge_ways_back,
+    evidence=evidence_of_ways_back,
+    tolerance=SAME,
+)

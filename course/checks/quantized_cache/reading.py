@@ -1,0 +1,130 @@
+"""Feed keys and values to a quantized cache, and say what is wrong with what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from course.cache import CacheFull
+from course.checks.check import Challenge, Evidence
+from course.checks.kv_cache.container import feed
+from course.config import GPTConfig
+
+Array = np.ndarray
+CONFIG = GPTConfig(30, 2, 32, 4, 2, 40, max_seq_len=64)  # G = 2, D = 8
+LAYERS = [np.ndarray] * CONFIG.n_layers
+"""The form of one read: what each layer gave back, (2, B, G, S, D)."""
+ENDING = {"refused_with": str, "stopped": str}
+"""The form of how a run of steps ended, see `run_until_refused`."""
+SAME = 1e-5
+"""How near two reads of the same codes are, as a part of the largest number: styles multiply and add in
+their own order."""
+
+
+def draw_rows(rng: np.random.Generator, n_tokens: int, spread: float = 0.0) -> Array:
+    """Draw keys and values of n tokens, (2, L, B, G, n, D), L = 2, B = 3. With a spread, key channels
+    and groups of tokens differ by powers of ten, and so do the values of different tokens."""
+    L, G, D = CONFIG.n_layers, CONFIG.n_kv_heads, CONFIG.head_dim
+    rows = rng.normal(size=(2, L, 3, G, n_tokens, D))
+    rows[0] *= 10 ** rng.uniform(-spread, spread, (L, 3, G, 1, D))
+    rows *= 10 ** rng.uniform(-spread / 2, spread / 2, (2, L, 3, G, n_tokens, 1)).round()
+    return rows.astype(np.float32)
+
+
+def new_cache(student: SimpleNamespace, case: Challenge, max_len: int) -> Any:
+    """Make the student's cache for a case's bits, group and window, and a batch of 3."""
+    how = {name: case[name] for name in ("bits", "group", "window")}
+    return student.QuantizedKVCache(CONFIG, batch=3, max_len=max_len, **how)
+
+
+def run_until_refused(steps: Iterable[Callable[[], Any]]) -> tuple[list[Any], Evidence]:
+    """Run steps up to the first that is refused: what they returned, and the name and the message of
+    the exception, "" where none was raised."""
+    results = []
+    for step in steps:
+        try:
+            results.append(step())
+        except (CacheFull, ValueError) as error:
+            return results, {"refused_with": type(error).__name__, "stopped": str(error)}
+    return results, {"refused_with": "", "stopped": ""}
+
+
+def describe_refusal(ending: Evidence) -> str:
+    """Tell which exception refused a step, and ask a question about it."""
+    full = ending["refused_with"] == "CacheFull"
+    question = "Is there no room for it?" if full else "Who was given what there?"
+    return f"{ending['refused_with']}: {ending['stopped']}. {question}"
+
+
+def feed_blocks(cache: Any, rows: Array, split: list[int]) -> Iterator[Callable[[], Any]]:
+    """Make the steps that feed rows in blocks; each returns what came back and len(cache) then."""
+    done = 0
+    for n in split:
+        block = rows[..., done : done + n, :]
+        yield lambda block=block: (feed(cache, block), len(cache))
+        done += n
+
+
+def n_groups(case: Challenge, tokens: int) -> int:
+    """Count the groups of a text that are complete and outside the window."""
+    return max(0, tokens - case["window"]) // case["group"]
+
+
+def describe(case: Challenge) -> str:
+    """The bits, group and window of a case, in words."""
+    return f"{case['bits']} bits, groups of {case['group']}, window {case['window']}"
+
+
+def join_layers(layers: list[Array]) -> Array:
+    """Put what the layers returned, (2, B, G, S, D) each, into one array (2, L, B, G, S, D)."""
+    return np.stack(layers, axis=1)
+
+
+def wrong_read(case: Challenge, rows: Array, layers: list[Array], n_codes: int) -> str | None:
+    """Say what is wrong with what the layers returned: its form, or which tokens are exact.
+
+    Args:
+        rows: (2, L, B, G, S, D), as they were appended.
+        layers: what came back.
+        n_codes: the first tokens, that should have been rounded; all others are exact.
+    """
+    if any(got.shape != rows[:, 0].shape for got in layers):
+        return (
+            f"keys and values of shape {layers[0].shape[1:]} came back, wanted is (B, G, S, D) = "
+            f"{rows.shape[2:]}. How many tokens are codes, recent, or new?"
+        )
+    got = join_layers(layers)
+    if got.dtype != rows.dtype:
+        return f"{got.dtype} came back from a {rows.dtype} cache."
+    return _wrong_tokens(case, rows, got, n_codes)
+
+
+def _wrong_tokens(case: Challenge, rows: Array, got: Array, n_codes: int) -> str | None:
+    """Say which token came back changed or lost that should not have, or exact that should not."""
+    exact = (got == rows).all(axis=(1, 2, 3, 5))  # (2, S)
+    if not exact[:, n_codes:].all():
+        kind, token = np.argwhere(~exact[:, n_codes:])[0].tolist()
+        return (
+            f"{('keys', 'values')[kind]} of token {token + n_codes} came back changed, but of "
+            f"{rows.shape[4]} tokens only the first {n_codes} are in complete groups outside the "
+            f"window. When is a token rounded, and where is it until then?"
+        )
+    far = np.argwhere(~(np.abs(got - rows).max(axis=(1, 2, 3, 5)) <= np.abs(rows).max()))
+    if len(far):
+        kind, token = far[0].tolist()
+        return (
+            f"{('keys', 'values')[kind]} of token {token} came back as something else altogether. Where "
+            f"is its group written, and where is it read?"
+        )
+    coded = [1] if case["group"] < 3 else [0, 1]  # one or two keys of a channel are always exact
+    for kind in coded:
+        if n_codes and exact[kind, :n_codes].any():
+            return (
+                f"{('keys', 'values')[kind]} of token {int(exact[kind].argmax())} came back exact, but "
+                f"{case['bits']} bits cannot hold them. Of {rows.shape[4]} tokens {n_codes} are in "
+                f"complete groups outside the window. What does your cache keep of them?"
+            )
+    return None
