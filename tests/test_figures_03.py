@@ -1,11 +1,10 @@
-"""Every figure that lesson 03 shows, computed by the lesson's own functions."""
+"""What lesson 03 says of its model's runs; the figures in its prose are computed by the builder."""
 
 import pytest
 
-from course.config import GPTConfig
 from course.measure.counting import count_kv_rows
 from course.minigpt.kv_cache import KVCache, forward_cached, generate_cached, kv_cache_bytes
-from course.minigpt.naive_decode import generate_naive, kv_rows_naive, kv_rows_needed
+from course.minigpt.naive_decode import generate_naive
 from course.model import MiniGPT
 from course.world.tokenizer import decode, encode
 
@@ -20,22 +19,6 @@ def test_mini_gpt_needs_28672_bytes_for_28_tokens_and_a_real_cache_occupies_them
     assert KVCache(mini.config, batch=1, max_len=28).nbytes() == 28_672
 
 
-def test_gpt3_needs_9_66_gb_for_2048_tokens():
-    gpt3 = GPTConfig(50_257, 96, 12_288, 96, 96, 49_152, max_seq_len=2048)
-    assert f"{kv_cache_bytes(gpt3, 2048) / 1e9:.2f}" == "9.66"
-
-
-def test_a_70b_model_needs_43_gb_at_128k_with_8_kv_heads_and_344_with_64():
-    sizes = {
-        heads: GPTConfig(128_256, 80, 8192, 64, heads, 28_672, max_seq_len=131_072)
-        for heads in (8, 64)
-    }
-    gigabytes = {heads: kv_cache_bytes(config, 131_072) / 1e9 for heads, config in sizes.items()}
-    assert round(gigabytes[8]) == 43
-    assert round(gigabytes[64]) == 344
-    assert gigabytes[64] == 8 * gigabytes[8]
-
-
 def test_the_cat_sat_takes_18_rows_without_a_cache_and_6_with_one(mini):
     with count_kv_rows(mini) as naive:
         text = generate_naive(mini, encode("The cat sat"), 4)
@@ -43,10 +26,6 @@ def test_the_cat_sat_takes_18_rows_without_a_cache_and_6_with_one(mini):
         same = generate_cached(mini, encode("The cat sat"), 4)
     assert (naive.rows, cached.rows) == (18, 6)
     assert decode(text) == decode(same) == "The cat sat on the mat ."
-
-
-def test_256_new_tokens_take_129_times_the_rows_without_a_cache():
-    assert int(kv_rows_naive(3, 256) / kv_rows_needed(3, 256)) == 129
 
 
 def test_the_place_of_the_lamp_is_known_from_the_cache_and_lost_with_it():

@@ -12,10 +12,12 @@
 # * build a KV cache, and get *the same logits* as without one,
 # * tell how many bytes it takes, for this model and for one of 70 billion parameters.
 #
+# **You build:** the cache, and proof that nothing changed.
 # **Time:** 75 minutes. **Points:** 10. **Needs:** lessons 01 and 02; their answers are given.
 #
-# > **Predict.** A prompt has 3 tokens and the model writes 4 more. Lesson 02 computed 18 rows of
-# > keys. With a cache, how many? Write your number down; you will count it.
+# > **Predict.** A prompt has 3 tokens and the model writes 4 more. Lesson 02 computed
+# > {{18 = kv_rows_naive(3, 4)}} rows of keys. With a cache, how many? Write your number down; you
+# > will count it.
 
 # %% tags=["setup"]
 
@@ -446,7 +448,8 @@ watch_a_cache_fill(model, forward_cached, KVCache, "The cat sat", n_new=9)
 # %% [markdown]
 # ## 6 · The race
 #
-# > **Predict.** For 3 + 256 tokens the naive decoder computes 129 times as many rows of keys. How many
+# > **Predict.** For 3 + 256 tokens the naive decoder computes
+# > {{129 = kv_rows_naive(3, 256) / kv_rows_needed(3, 256)}} times as many rows of keys. How many
 # > times faster will the cached one be on your machine?
 
 # %%
@@ -545,8 +548,10 @@ show(draw_bytes(caches))
 # > 128k tokens at "tens of gigabytes". Which bar is its formula, and which its number?
 #
 # <details><summary>Answer</summary>
-# The formula gives the last bar, 344 GB. The number fits the bar above, 43 GB, where 8 key/value heads
-# serve 64 query heads. The factor is H / G = 8: lesson 06.
+# The formula gives the last bar,
+# {{344 = kv_cache_bytes(GPTConfig(128_256, 80, 8192, 64, 64, 28_672), 131_072) / 1e9}} GB. The number
+# fits the bar above, {{43 = kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 131_072) / 1e9}} GB, where
+# 8 key/value heads serve 64 query heads. The factor is H / G = {{8 = 64 // 8}}: lesson 06.
 # </details>
 #
 # ## Check yourself

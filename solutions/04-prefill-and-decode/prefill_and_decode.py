@@ -12,6 +12,7 @@
 # * feed a prompt in chunks, stream tokens, and report TTFT and ITL as engines do,
 # * decode prompts of different lengths in one batch, each as if it were alone.
 #
+# **You build:** chunked prefill, streams, latency, ragged batches.
 # **Time:** 75 minutes. **Points:** 10. **Needs:** lesson 03; its answers are given.
 #
 # > **Predict.** A prompt of 500 tokens goes in, then one token at a time. How many times longer
@@ -119,9 +120,10 @@ checks.every_chunk_size_gives_the_same_logits(prefill)
 checks.too_long_a_prompt_changes_nothing(prefill)
 
 # %% [markdown]
-# All but one row of those logits were computed for nobody. Our 243 words forgive it. With 128,256
-# words and 2,048 prompt tokens in float32 they would take 1.05 GB: an engine sends the last row
-# alone through `lm_head`.
+# All but one row of those logits were computed for nobody. Our
+# {{243 = MiniGPT.from_weights("story").config.vocab_size}} words forgive it. With 128,256 words and
+# 2,048 prompt tokens in float32 they would take {{1.05 = 2048 * 128_256 * 4 / 1e9}} GB: an engine
+# sends the last row alone through `lm_head`.
 #
 # ## 2 · A stream
 #
@@ -262,13 +264,15 @@ show(draw_timeline(prompt.shape[1], start, stamps))
 # is not 500 times faster: a step still starts every operation and reads every weight, for one row.
 #
 # > **Spot the slip.** A popular table says: prefill time is "linear in N", and decode is limited by
-# > "cache reads". Test both with a 70B model in fp16 (140 GB of weights, 327,680 bytes of cache a
-# > token).
+# > "cache reads". Test both with a 70B model in fp16 ({{140 = 70e9 * 2 / 1e9}} GB of weights,
+# > {{327,680 = kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 1)}} bytes of cache a token).
 #
 # <details><summary>Answer</summary>
 # Attention in prefill has N² / 2 scores: beside the matrices that is little at 2,000 tokens, and
-# much at 100,000. And at 2,000 tokens a step reads 0.66 GB of cache and 140 GB of weights; cache
-# reads weigh as much from some 200 such users on.
+# much at 100,000. And at 2,000 tokens a step reads
+# {{0.66 = kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 2000) / 1e9}} GB of cache and
+# {{140 = 70e9 * 2 / 1e9}} GB of weights; cache reads weigh as much from some
+# {{200 = round(70e9 * 2 / kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 2000), -2)}} such users on.
 # </details>
 #
 # ## 4 · Why input is priced below output
@@ -534,7 +538,9 @@ for text, row in zip(texts, torch.cat(written, dim=1), strict=True):
 # fed.
 # </details>
 # <details><summary>101 tokens: 1 s to the first, 3 s in all. Tokens per second?</summary>
-# 100 / 2 = 50. <em>Common wrong answer:</em> 101 / 3 = 34, which mixes the phases and falls as the
+# 100 / 2 =
+# {{50 = latency_metrics(0.0, [1 + step / 50 for step in range(101)]).tokens_per_second}}.
+# <em>Common wrong answer:</em> 101 / 3 = {{34 = 101 / 3}}, which mixes the phases and falls as the
 # prompt grows.
 # </details>
 # <details><summary>Do chunks make a prompt faster?</summary>
