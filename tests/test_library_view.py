@@ -12,7 +12,7 @@ from lessons import COURSE, FOLDERS, ROOT
 
 PLANNED = ["start", "mini_gpt", "naive_decode", "kv_cache", "prefill_and_decode", "roofline", "gqa"]
 PLANNED += ["quantized_cache", "sliding_window"]
-READS = ["tiled_read", "triton_decode"]
+READS = ["fast/tiled_read", "fast/triton"]
 
 
 def squeezed_lines(path: Path) -> set[str]:
@@ -25,7 +25,7 @@ def test_no_line_of_its_answers_or_of_a_later_lesson_s_stands_in_a_view(place, t
     view = lay_out(tmp_path, ORDER[place], ORDER)
     asked = secrets_of(COURSE.read(folder) for folder in FOLDERS[place:]).lines
     # What earlier lessons built may stand there, and what every student reads in what is given.
-    given = [ROOT / "course" / "model.py", ROOT / "course" / "machine.py"]
+    given = [ROOT / "course" / name for name in ("model.py", "layers.py", "measure/machine.py")]
     given += [ROOT / "course" / "minigpt" / f"{name}.py" for name in ORDER[:place]]
     asked -= set().union(*map(squeezed_lines, given))
     found = {
@@ -39,7 +39,7 @@ def test_no_line_of_its_answers_or_of_a_later_lesson_s_stands_in_a_view(place, t
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_the_fast_decode_holds_no_line_of_any_answer(folder):
     """Students have it beside their notebook, whatever a view leaves out."""
-    lines = squeezed_lines(ROOT / "course" / "fast_decode.py")
+    lines = squeezed_lines(ROOT / "course" / "fast" / "decode.py")
     assert lines & secrets_of([COURSE.read(folder)]).lines == set()
 
 
@@ -47,21 +47,26 @@ def test_the_fast_decode_holds_no_line_of_any_answer(folder):
 def test_a_module_named_for_its_answers_exists_and_nothing_given_imports_it_at_once(name):
     """Where it is left out, the rest of `course` must still be importable."""
     assert (ROOT / "course" / f"{name}.py").is_file()
-    at_once = re.compile(rf"^(from course\.{name} import|import course\.{name}\b)", re.MULTILINE)
+    module = name.replace("/", r"\.")
+    at_once = re.compile(rf"^(from course\.{module} import|import course\.{module}\b)", re.MULTILINE)
     given = [p for p in (ROOT / "course").rglob("*.py") if p.parent.name != "minigpt"]
-    users = {p.stem for p in given if at_once.search(p.read_text(encoding="utf-8"))}
-    assert users <= {"roofline", *SEEN_FROM}  # lesson 05's, whose view holds it
+    users = {
+        path.relative_to(ROOT / "course").with_suffix("").as_posix()
+        for path in given
+        if at_once.search(path.read_text(encoding="utf-8"))
+    }
+    assert users <= {"plots/roofline", "widgets/roofline", "checks/roofline", *SEEN_FROM}  # lesson 05's, whose view holds it
 
 
 @pytest.mark.parametrize(
     ("module", "expected"),
     [
-        ("start", ["fast_decode", "steps", "train", *READS]),
-        ("kv_cache", ["fast_decode", "steps", "train", *READS]),
-        ("prefill_and_decode", ["fast_decode", "steps", "train", *READS]),
-        ("roofline", ["train", *READS]),
-        ("gqa", ["train", *READS]),
-        ("quantized_cache", ["triton_decode"]),
+        ("start", ["fast/decode", "fast/steps", "world/train", *READS]),
+        ("kv_cache", ["fast/decode", "fast/steps", "world/train", *READS]),
+        ("prefill_and_decode", ["fast/decode", "fast/steps", "world/train", *READS]),
+        ("roofline", ["world/train", *READS]),
+        ("gqa", ["world/train", *READS]),
+        ("quantized_cache", ["fast/triton"]),
         ("sliding_window", []),
     ],
 )
@@ -70,12 +75,12 @@ def test_what_holds_answers_is_seen_when_the_last_of_their_lessons_is_over(modul
 
 
 def test_a_lesson_that_is_not_written_yet_counts_as_a_later_one():
-    assert left_out("kv_cache", PLANNED[:4]) == ["fast_decode", "steps", "train", *READS]
-    assert left_out("gqa", PLANNED[:-2]) == ["train", *READS]
+    assert left_out("kv_cache", PLANNED[:4]) == ["fast/decode", "fast/steps", "world/train", *READS]
+    assert left_out("gqa", PLANNED[:-2]) == ["world/train", *READS]
 
 
 def test_a_view_goes_without_them(tmp_path):
     course = lay_out(tmp_path, "kv_cache", ORDER) / "course"
-    assert not (course / "fast_decode.py").exists()
-    assert not (course / "train.py").exists()
+    assert not (course / "fast/decode.py").exists()
+    assert not (course / "world/train.py").exists()
     assert (course / "model.py").exists()
