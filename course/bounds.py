@@ -1,4 +1,4 @@
-"""Refuse clumsy arguments: whole numbers out of range, prompts, heads, masks; a clear error for each."""
+"""Check arguments, and raise a ValueError that names the value: sizes, prompts, heads, masks."""
 
 from collections.abc import Sequence
 
@@ -9,14 +9,13 @@ from course.config import GPTConfig
 
 
 def check_between(name: str, value: int, low: int, high: int) -> None:
-    """Raise a ValueError that names the value, unless it is a whole number from low to high."""
+    """Check that a value is a whole number from low to high."""
     if type(value) is not int or not low <= value <= high:
         raise ValueError(f"{name} must be a whole number from {low} to {high}, got {value!r}")
 
 
 def check_prompts(prompts: Sequence[Tensor]) -> None:
-    """Raise a ValueError that names the value, unless there is at least one prompt and each is
-    (P,) int64 with P of at least 1."""
+    """Check that there is at least one prompt, and that each is (P,) int64 with P of at least 1."""
     if len(prompts) == 0:
         raise ValueError("prompts is empty; at least one prompt is needed")
     for number, prompt in enumerate(prompts):
@@ -29,15 +28,19 @@ def check_prompts(prompts: Sequence[Tensor]) -> None:
 
 
 def check_heads(x: Tensor) -> None:
-    """Raise a ValueError that names the shape, unless x is (B, heads, tokens, D) with none of 0."""
+    """Check that x is (B, heads, tokens, D), and that none of these is 0."""
     if x.dim() != 4 or 0 in x.shape:
         raise ValueError(f"heads must be (B, G, S, D), none of them 0; got {tuple(x.shape)}")
 
 
 def check_grouped(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
-    """Raise a ValueError that names the value, unless queries (B, H, T, D) can attend to keys and
-    values (B, G, S, D) with G a divisor of H, and the mask is None, or bool and (B, H, T, S) or
-    something that broadcasts to it."""
+    """Check that queries can attend to keys and values in groups, under a mask.
+
+    Args:
+        q: (B, H, T, D).
+        k, v: (B, G, S, D), where G divides H.
+        mask: bool, (B, H, T, S) or what broadcasts to it; or None.
+    """
     for heads in (q, k, v):
         check_heads(heads)
     B, H, T, D = q.shape
@@ -60,8 +63,7 @@ def check_grouped(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
 
 
 def check_pooling(config: GPTConfig, n_kv_heads: int) -> None:
-    """Raise a ValueError that names the value, unless the model's KV heads can be put together into
-    `n_kv_heads` groups of one size."""
+    """Check that the model's KV heads can be pooled into `n_kv_heads` groups of one size."""
     check_between("n_kv_heads", n_kv_heads, 1, config.n_kv_heads)
     if config.n_kv_heads % n_kv_heads:
         raise ValueError(

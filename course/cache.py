@@ -1,4 +1,4 @@
-"""What every KV cache of the course promises, whoever wrote it, and what it may refuse."""
+"""Define what every KV cache of the course can do, and check what is put into one."""
 
 from typing import Protocol, runtime_checkable
 
@@ -10,25 +10,25 @@ from course.config import GPTConfig
 
 
 class CacheFull(Exception):
-    """The cache has no room for the tokens it was asked to hold; nothing in it was changed."""
+    """Raised when a cache has no room for the tokens it was given; nothing in it was changed."""
 
 
 @runtime_checkable
 class KVCacheLike(Protocol):
-    """Keys and values of the tokens so far, one pair of tensors a layer.
+    """Hold the keys and values of the tokens so far, one pair of tensors a layer.
 
-    One `forward_cached` drives every cache through this protocol: `append` once per layer, then
-    `advance` once per forward pass.
+    `forward_cached` uses every cache through these methods: `append` once per layer, then `advance`
+    once per forward pass.
     """
 
     max_len: int
 
     def __len__(self) -> int:
-        """Tokens held, the same for every layer."""
+        """Count the tokens held, the same for every layer."""
         ...
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Store (B, G, T, D), keys already rotated; return all so far, (B, G, S, D) each.
+        """Store k and v (B, G, T, D), keys rotated; return all so far, (B, G, S, D) each.
 
         Raises:
             CacheFull: no room for T more tokens; nothing was changed.
@@ -48,17 +48,20 @@ class KVCacheLike(Protocol):
         ...
 
     def nbytes(self) -> int:
-        """Bytes that the storage really occupies."""
+        """Count the bytes that the storage occupies, whether filled or not."""
         ...
 
 
 def check_cache_sizes(config: GPTConfig, batch: int, max_len: int) -> None:
-    """Raise a ValueError that names the value, unless a cache of these sizes can be used.
+    """Check the sizes of a cache.
 
     Args:
         config: of the model that will fill the cache.
         batch: rows that are decoded together, at least 1.
         max_len: tokens that the cache will hold at most, 1 … config.max_seq_len.
+
+    Raises:
+        ValueError: a size out of these bounds; the message names it.
     """
     check_between("batch", batch, 1, 2**31)
     check_between("max_len", max_len, 1, config.max_seq_len)
@@ -67,8 +70,16 @@ def check_cache_sizes(config: GPTConfig, batch: int, max_len: int) -> None:
 def check_block(
     config: GPTConfig, batch: int, dtype: torch.dtype, layer: int, k: Tensor, v: Tensor
 ) -> None:
-    """Raise a ValueError that names the value, unless k and v can be stored: both (B, G, T, D) with
-    T of at least 1, and of the cache's dtype, for a layer 0 … L-1."""
+    """Check a block of keys and values before a cache stores it.
+
+    Args:
+        config, batch, dtype: of the cache.
+        layer: 0 … L-1.
+        k, v: (B, G, T, D) with T of at least 1, of the cache's dtype.
+
+    Raises:
+        ValueError: another layer, shape or dtype; the message names it.
+    """
     check_between("layer", layer, 0, config.n_layers - 1)
     for name, tensor in (("keys", k), ("values", v)):
         wanted = (batch, config.n_kv_heads, k.shape[2] if k.dim() == 4 else "T", config.head_dim)

@@ -1,12 +1,14 @@
-"""The sizes of a mini-GPT, checked where they enter."""
+"""The sizes of a mini-GPT, checked when a config is made."""
 
 from dataclasses import asdict, dataclass, fields
 
 
 @dataclass(frozen=True)
 class GPTConfig:
-    """Sizes of a Llama-family decoder. Letters as everywhere in the course:
-    V = vocab_size, L = n_layers, C = d_model, H = n_heads, G = n_kv_heads, D = head_dim = C // H.
+    """Hold the sizes of a Llama-family decoder.
+
+    In shapes: V = vocab_size, L = n_layers, C = d_model, H = n_heads, G = n_kv_heads, and
+    D = head_dim = C // H.
 
     Raises:
         ValueError: a size is not a positive whole number, or one does not divide another.
@@ -59,5 +61,5 @@ class GPTConfig:
         return self.d_model // self.n_heads
 
     def to_dict(self) -> dict[str, int | float | bool]:
-        """The sizes as plain values, for JSON."""
+        """Return the sizes as plain values, for JSON."""
         return asdict(self)

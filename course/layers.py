@@ -1,6 +1,6 @@
-"""The parts of one layer of the mini-GPT: normalization, the matrices of attention, the feed-forward.
+"""The parts of one layer of the mini-GPT: RMSNorm, the matrices of attention, the feed-forward.
 
-What an attention layer *does* with its matrices is lesson 01's `attention_layer`.
+What an attention layer computes with its matrices is lesson 01's `attention_layer`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class RMSNorm(nn.Module):
 
 
 class Attention(nn.Module):
-    """The four matrices of one attention layer, and its sizes. Lesson 01 puts them to work.
+    """Hold the four matrices of one attention layer and its sizes; lesson 01 computes with them.
 
     Args:
         config: the sizes.
@@ -47,12 +47,12 @@ class Attention(nn.Module):
         self.register_buffer("rotary_table", table, persistent=False)
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Turn queries (B, H, T, D) or keys (B, G, T, D) by positions, (T,) or (B, T) int64."""
+        """Rotate queries (B, H, T, D) or keys (B, G, T, D) by positions, (T,) or (B, T) int64."""
         return rotate(x, positions, self.rotary_table)
 
 
 class SwiGLU(nn.Module):
-    """The feed-forward part: silu(x·gate) · (x·up) · down. Shazeer 2020."""
+    """Compute the feed-forward part: (silu(x·gate) * (x·up))·down. Shazeer 2020."""
 
     def __init__(self, d_model: int, d_ff: int) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class SwiGLU(nn.Module):
 
 
 class Block(nn.Module):
-    """One layer: x + attention(norm(x)), then x + mlp(norm(x))."""
+    """Hold one layer's parts; the model computes x + attention(norm(x)), then x + mlp(norm(x))."""
 
     def __init__(self, config: GPTConfig, table: Tensor | None = None) -> None:
         super().__init__()

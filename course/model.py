@@ -1,11 +1,11 @@
-"""The mini-GPT: a Llama-family decoder to be read in one sitting.
+"""The mini-GPT: a Llama-family decoder.
 
     model = MiniGPT.from_weights("mini")
     logits = model(tokens)                     # (B, T) int64 -> (B, T, V)
 
-What an attention layer *does* is lesson 01's `attention_layer`, given as a parameter; this file
-holds the rest: RMSNorm, rotary positions, SwiGLU, residual stream. With the same weights it gives
-the logits of `transformers.LlamaForCausalLM`.
+What an attention layer computes is lesson 01's `attention_layer`, given as a parameter. This file has
+the embedding, the residual stream and the checks of arguments; `layers` and `rotary` have the rest.
+With the same weights it gives the logits of `transformers.LlamaForCausalLM`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ AttentionLayer = Callable[[Attention, Tensor, Tensor], Tensor]
 
 
 class MiniGPT(nn.Module):
-    """A decoder with named parts: `embed`, `blocks[i].attn.{wq,wk,wv,wo}`, `blocks[i].attn_norm`,
-    `blocks[i].mlp_norm`, `blocks[i].mlp`, `norm`, `lm_head`.
+    """Compute logits of tokens; a decoder whose parts lessons use by name.
+
+    The parts: `embed`, `blocks[i].attn.{wq,wk,wv,wo}`, `blocks[i].attn_norm`, `blocks[i].mlp_norm`,
+    `blocks[i].mlp`, `norm`, `lm_head`.
 
     Args:
         config: the sizes.
@@ -49,7 +51,7 @@ class MiniGPT(nn.Module):
     def from_weights(
         cls, name: str, attention_layer: AttentionLayer | None = None, device: str = "cpu"
     ) -> MiniGPT:
-        """A model with weights that the course ships.
+        """Load a model with weights that the course ships.
 
         Raises:
             ValueError: no such weights; the message lists those there are.
@@ -66,8 +68,10 @@ class MiniGPT(nn.Module):
         state: Mapping[str, Tensor],
         attention_layer: AttentionLayer | None = None,
     ) -> MiniGPT:
-        """A float32 model with the given tensors, named as in `state_dict()`; where the embeddings
-        are tied, `lm_head.weight` may be left out."""
+        """Make a float32 model of the given tensors, named as in `state_dict()`.
+
+        Where the embeddings are tied, `lm_head.weight` may be left out.
+        """
         model = cls(config, attention_layer)
         if config.tie_embeddings:
             state = {**state, "lm_head.weight": state["embed.weight"]}
@@ -75,7 +79,7 @@ class MiniGPT(nn.Module):
         return model.eval()
 
     def forward(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
-        """Logits of every position, with no cache.
+        """Compute the logits of every position, without a cache.
 
         Args:
             tokens: (B, T) int64.
@@ -100,7 +104,7 @@ class MiniGPT(nn.Module):
         return self.lm_head(self.norm(x))  # (B, T, V)
 
     def check_tokens(self, tokens: Tensor) -> None:
-        """Refuse, with a ValueError that names the value, tokens that no forward pass can take."""
+        """Check tokens before a forward pass; a ValueError names what is wrong with them."""
         if not isinstance(tokens, Tensor) or tokens.dtype != torch.int64:
             kind = tokens.dtype if isinstance(tokens, Tensor) else type(tokens).__name__
             raise ValueError(f"tokens must be an int64 tensor, got {kind}")
@@ -123,8 +127,7 @@ class MiniGPT(nn.Module):
                 )
 
     def check_positions(self, positions: Tensor, tokens: Tensor) -> None:
-        """Refuse, with a ValueError that names the value, positions that are not those of tokens
-        (B, T)."""
+        """Check that positions can be those of tokens (B, T); a ValueError names what is wrong."""
         B, T = tokens.shape
         if positions.dtype != torch.int64 or tuple(positions.shape) not in {(T,), (B, T)}:
             raise ValueError(

@@ -1,9 +1,9 @@
-"""Rotary positions: a token's place, written into its queries and keys as a rotation.
+"""Rotate queries and keys by their tokens' positions.
 
 Numbers i and i + D/2 of a head form a pair; at position p the pair is turned by the angle
-p · theta^(-2i/D). A query at m and a key at n then meet at the angle of m − n alone, which is why
-a key can be rotated once, stored, and never touched again. Source: Su et al. 2021 (RoFormer); the
-pairing is that of Llama in `transformers`.
+p · theta^(-2i/D). The product of a query at m and a key at n then depends on m − n alone, which is
+why a key can be rotated once and stored. Source: Su et al. 2021 (RoFormer); the pairing is that of
+Llama in `transformers`.
 """
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def rotary_table(max_seq_len: int, head_dim: int, theta: float) -> Tensor:
-    """Cosines and sines of every position, (2, max_seq_len, D), float32."""
+    """Tabulate cosines and sines of every position, (2, max_seq_len, D), float32."""
     frequencies = theta ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
     angles = torch.outer(torch.arange(max_seq_len, dtype=torch.float64), frequencies)  # (S, D/2)
     angles = torch.cat([angles, angles], dim=-1)  # (S, D): both numbers of a pair turn alike
@@ -19,7 +19,7 @@ def rotary_table(max_seq_len: int, head_dim: int, theta: float) -> Tensor:
 
 
 def rotate(x: Tensor, positions: Tensor, table: Tensor) -> Tensor:
-    """Turn queries or keys by their positions.
+    """Rotate queries or keys by their positions.
 
     Args:
         x: (B, H, T, D) queries, or (B, G, T, D) keys.

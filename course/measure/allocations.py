@@ -1,12 +1,12 @@
-"""Which tensors a piece of code makes: counted, where a stopwatch would only guess.
+"""Record which tensors a piece of code makes.
 
 with watch_new_tensors(q, k, v) as made:
     attention(q, k, v)
 made.numbers  # how many numbers were written into new memory
 
-A view makes nothing new: `transpose`, `expand` or a slice are other ways to walk through the same
-memory. What copies is seen, also where no line of the program says so, such as inside a matrix product
-whose batch axes differ. What one of PyTorch's own operations needs inside, while it runs, is not seen.
+A view is no new tensor: `transpose`, `expand` and a slice share the memory of what they view. Copies are
+recorded, also those that an operation makes on its way, such as a matrix product whose batch axes
+differ. Memory that a single operation of PyTorch uses only while it runs is not.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_leaves
 
 @dataclass(frozen=True)
 class NewTensor:
-    """A tensor in memory of its own.
+    """Describe a tensor with memory of its own.
 
     Attributes:
         made_by: PyTorch's name of the operation, such as "clone" or "bmm".
@@ -38,12 +38,12 @@ class NewTensor:
 
 @dataclass
 class NewTensors:
-    """What came into being while it was watched, in order of time.
+    """Hold the tensors that were made, in order of time.
 
     Attributes:
         tensors: the new ones.
-        read: for each of the given ones, whether an operation made something else of it, such as a
-            product. (A view does not read; nor is anything seen that NumPy does.)
+        read: for each given tensor, whether an operation computed something else from it, such as a
+            product. (Views do not count, and what NumPy does is not seen.)
     """
 
     tensors: list[NewTensor] = field(default_factory=list)
@@ -51,17 +51,17 @@ class NewTensors:
 
     @property
     def numbers(self) -> int:
-        """Of all new tensors together."""
+        """Add up the numbers of all new tensors."""
         return sum(tensor.numbers for tensor in self.tensors)
 
     @property
     def largest(self) -> NewTensor | None:
-        """The first of those with most numbers; None where nothing was made."""
+        """Find the new tensor with most numbers, the first of several; None where there is none."""
         return max(self.tensors, key=lambda tensor: tensor.numbers, default=None)
 
 
 class _Watch(TorchDispatchMode):
-    """Sees every operation of PyTorch, whatever it was called through."""
+    """Record the results of every operation of PyTorch, whatever it was called through."""
 
     def __init__(self, given: tuple[Tensor, ...]) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class _Watch(TorchDispatchMode):
 
 
 def _memory(tensor: Tensor) -> int:
-    """What tells one piece of memory from another while both live."""
+    """Identify the memory of a tensor, as long as the tensor lives."""
     return tensor.untyped_storage()._cdata
 
 
@@ -102,7 +102,7 @@ def _memories(values: Any) -> set[int]:
 
 @contextmanager
 def watch_new_tensors(*given: Tensor) -> Iterator[NewTensors]:
-    """Note every tensor made inside the `with` block; they all stay alive until it ends.
+    """Record every tensor made inside the `with` block; all of them stay alive until it ends.
 
     Args:
         given: tensors that were there before. Any other that is used inside counts as new.

@@ -1,8 +1,8 @@
-"""Counting work exactly, where a stopwatch would only guess.
+"""Count the rows of keys that a model computes.
 
 with count_kv_rows(model) as count:
     model(tokens)
-count.rows  # for how many tokens a key was computed, in one layer
+count.rows  # tokens for which a key was computed, in one layer
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from course.model import MiniGPT
 
 @dataclass
 class KVRowCount:
-    """For how many tokens a key, and with it a value, was computed.
+    """Hold the number of tokens for which a key, and with it a value, was computed.
 
     Attributes:
         by_layer: for each layer, the rows (B·T) of each use of its `wk`, in order of time.
@@ -28,7 +28,7 @@ class KVRowCount:
 
     @property
     def per_call(self) -> list[int]:
-        """Rows of each forward pass, in one layer.
+        """List the rows of each forward pass, in one layer.
 
         Raises:
             ValueError: the layers did not all do the same, so there is no one answer.
@@ -44,14 +44,16 @@ class KVRowCount:
 
     @property
     def rows(self) -> int:
-        """Rows of all forward passes together, in one layer."""
+        """Add up the rows of all forward passes, in one layer."""
         return sum(self.per_call)
 
 
 @contextmanager
 def count_kv_rows(model: MiniGPT) -> Iterator[KVRowCount]:
-    """Count the rows that go through every layer's `attn.wk` inside the `with` block: B·T for each
-    forward pass of tokens (B, T). The model computes as before, and is left as it was found.
+    """Count the rows that go through every layer's `attn.wk` inside the `with` block.
+
+    A forward pass of tokens (B, T) counts B·T. The model computes as before; its hooks are removed at
+    the end.
 
     Raises:
         ValueError: `model` is not a MiniGPT.

@@ -1,4 +1,4 @@
-"""What a user waits for: the times of a stream of tokens, and the numbers made of them."""
+"""The latency of one stream of tokens, and a check of the times that it is computed from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Latency(NamedTuple):
-    """The usual numbers of one stream; times in seconds.
+    """Hold the latency of one stream; times in seconds.
 
     Attributes:
         ttft: time to first token: from the request to the first token.
@@ -26,7 +26,7 @@ class Latency(NamedTuple):
 
 
 def check_stamps(start: float, stamps: Sequence[float]) -> None:
-    """Raise a ValueError that names the value, unless these can be the times of one stream.
+    """Check that these can be the times of one stream; a ValueError names the one that cannot.
 
     Args:
         start: when the request came, in seconds.

@@ -1,4 +1,4 @@
-"""The pictures of lesson 03: rows computed and read, masks, a filling cache, the race, the bytes."""
+"""Draw the pictures of lesson 03: rows computed and read, masks, a filling cache, the race, bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PAPER = "#F2F2F2"
 
 
 def draw_rows(prompt_len: int, n_new: int) -> Picture:
-    """Which rows of keys and values each decode step computes, without and with a cache."""
+    """Draw which rows of keys and values each decode step computes, without and with a cache."""
     places, steps = prompt_len + n_new - 1, n_new
     with course_style():
         figure, axes = plt.subplots(1, 2, figsize=(8, 0.42 * places + 1.1), sharey=True)
@@ -56,7 +56,7 @@ def _row_cell(axis: Axes, step: int, place: int, new: bool, cached: bool) -> Non
 
 
 def _grid(axis: Axes, columns: int, rows: int) -> None:
-    """Cells of one unit, token 0 on top, numbers in the middle of the cells."""
+    """Lay out cells of one unit, token 0 on top, and number them."""
     axis.set(xlim=(0, columns), ylim=(rows, 0))
     axis.set_xticks(np.arange(columns) + 0.5, [str(n + 1) for n in range(columns)])
     axis.set_yticks(np.arange(rows) + 0.5, [str(n) for n in range(rows)])
@@ -66,7 +66,7 @@ def _grid(axis: Axes, columns: int, rows: int) -> None:
 
 
 def draw_masks(sizes: Sequence[tuple[int, int]]) -> Picture:
-    """Causal masks of (n_new, n_visible), side by side: which keys each new token may see."""
+    """Draw causal masks of sizes (n_new, n_visible) side by side: which keys each new token may see."""
     with course_style():
         figure, axes = plt.subplots(
             1, len(sizes), figsize=(2.6 * len(sizes), 2.9), width_ratios=[S for _, S in sizes]
@@ -101,7 +101,7 @@ def draw_masks(sizes: Sequence[tuple[int, int]]) -> Picture:
 def draw_cache(
     keys: np.ndarray, words: Sequence[str], n_places: int, n_computed: int, title: str
 ) -> Picture:
-    """A cache that is being filled: one KV head's keys of one layer.
+    """Draw one KV head's keys of one layer, in a cache that is being filled.
 
     Args:
         keys: (S, D), the rows that are held.
@@ -140,7 +140,7 @@ def draw_cache(
 
 
 def draw_race(prompt_len: int, times: Mapping[int, Mapping[str, Sequence[float]]]) -> Picture:
-    """Naive against cached generation.
+    """Draw the seconds of naive and of cached generation, and their ratio.
 
     Args:
         prompt_len: tokens of the prompt.
@@ -177,7 +177,7 @@ def draw_race(prompt_len: int, times: Mapping[int, Mapping[str, Sequence[float]]
 
 
 def draw_bytes(caches: Mapping[str, int]) -> Picture:
-    """Bytes of several caches, by name, on one logarithmic scale."""
+    """Draw the bytes of several caches, by name, on one logarithmic scale."""
     names, sizes = list(caches), np.array(list(caches.values()), dtype=float)
     units = EngFormatter("B", places=2)
     with course_style():

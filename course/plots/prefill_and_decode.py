@@ -1,4 +1,4 @@
-"""The pictures of lesson 04: shapes of two phases, a stream in time, a shared machine, padded rows."""
+"""Draw the pictures of lesson 04: shapes of two phases, a stream in time, a shared machine, padding."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PAPER = "#F2F2F2"
 def phase_shapes(
     config: GPTConfig, n_new: int, n_past: int, batch: int = 1
 ) -> dict[str, tuple[int, ...]]:
-    """Shapes inside one layer when n_new tokens follow n_past cached ones."""
+    """List the shapes inside one layer when n_new tokens follow n_past cached ones."""
     B, T, S = batch, n_new, n_past + n_new
     H, G, D = config.n_heads, config.n_kv_heads, config.head_dim
     return {
@@ -32,7 +32,7 @@ def phase_shapes(
 
 
 def draw_phases(config: GPTConfig, prompt_len: int, n_past: int) -> Picture:
-    """Queries, keys, scores of one head and rows of the MLP, in a prefill and in a decode step.
+    """Draw queries, keys, scores of one head and rows of the MLP, in prefill and in a decode step.
 
     Args:
         prompt_len: tokens of the prefill, which finds an empty cache.
@@ -77,8 +77,14 @@ def _grid(
     triangle: bool = False,
     n_old: int = 0,
 ) -> None:
-    """A rectangle of cells, (rows, columns), in a room for so many. In a triangle, what a token may
-    not see is left pale; the first n_old rows are pale, too."""
+    """Draw a rectangle of cells.
+
+    Args:
+        size: rows and columns.
+        room: rows and columns that the axes have room for.
+        triangle: leave pale what a token may not see.
+        n_old: so many rows, the first ones, are pale.
+    """
     for r in range(size[0]):
         for c in range(size[1]):
             face = _PAPER if triangle and c > r else colour
@@ -94,7 +100,7 @@ def _grid(
 
 
 def draw_timeline(prompt_len: int, start: float, stamps: Sequence[float]) -> Picture:
-    """A measured stream: the prefill, then one step a token, with TTFT and one ITL marked.
+    """Draw a measured stream: the prefill, then one step a token, with TTFT and one ITL marked.
 
     Args:
         prompt_len: tokens of the prompt.
@@ -138,7 +144,7 @@ def draw_timeline(prompt_len: int, start: float, stamps: Sequence[float]) -> Pic
 
 
 def _span(axis: Axes, left: float, right: float, height: float, label: str) -> None:
-    """A double arrow with a label below."""
+    """Draw a double arrow with a label below."""
     arrow = {
         "arrowstyle": "|-|,widthA=0.3,widthB=0.3",
         "color": "black",
@@ -153,7 +159,7 @@ def _span(axis: Axes, left: float, right: float, height: float, label: str) -> N
 
 
 class Shared(NamedTuple):
-    """A stream that is under way when a prompt arrives, at time 0; times in seconds.
+    """Times of a stream under way and of a prompt that arrives at time 0, in seconds.
 
     Attributes:
         tokens: when each token of the stream came out.
@@ -165,31 +171,31 @@ class Shared(NamedTuple):
 
     @property
     def longest_gap(self) -> float:
-        """What the stream's reader notices."""
+        """Find the longest gap between two tokens of the stream."""
         return float(np.diff(self.tokens).max())
 
     @property
     def ttft(self) -> float:
-        """What the newcomer waits."""
+        """Find when the newcomer's prefill ends."""
         return self.chunks[-1][1]
 
 
 def draw_sharing(runs: Mapping[int, Shared], chunk_size: int) -> Picture:
-    """A stream and a long prompt on one machine, for one chunk size, and the trade over all.
+    """Draw a stream and a long prompt on one machine, and gap and TTFT over all chunk sizes.
 
     Args:
         runs: measured, by chunk size.
-        chunk_size: the one to show.
+        chunk_size: whose run is drawn in time.
     """
-    shown, sizes = runs[chunk_size], sorted(runs)
-    gap, ttft = shown.longest_gap * 1e3, shown.ttft * 1e3
+    run, sizes = runs[chunk_size], sorted(runs)
+    gap, ttft = run.longest_gap * 1e3, run.ttft * 1e3
     with course_style():
         figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3), width_ratios=[3, 2])
-        for number, (begin, end) in enumerate(shown.chunks):
+        for number, (begin, end) in enumerate(run.chunks):
             colour = SKY if number % 2 else BLUE
             corner, width = (begin * 1e3, 0.1), (end - begin) * 1e3
             left.add_patch(Rectangle(corner, width, 0.5, facecolor=colour))
-        times = np.array(shown.tokens) * 1e3
+        times = np.array(run.tokens) * 1e3
         left.plot(times, np.full(len(times), 1.2), "v", color=VERMILION)
         left.axvline(0, color=GREY, linestyle=":")
         left.set(ylim=(0, 1.7), xlabel="ms after the prompt arrived")
@@ -212,7 +218,7 @@ def draw_sharing(runs: Mapping[int, Shared], chunk_size: int) -> Picture:
         right.legend(fontsize=8)
     return Picture(
         figure,
-        f"Left: a prompt enters in {len(shown.chunks)} chunks; the other stream's tokens come between "
+        f"Left: a prompt enters in {len(run.chunks)} chunks; the other stream's tokens come between "
         f"them, with a longest gap of {gap:.1f} ms; the newcomer's prefill ends after {ttft:.1f} ms. "
         f"Right, for chunks from {sizes[0]} to {sizes[-1]}: the longest gap goes from "
         f"{runs[sizes[0]].longest_gap * 1e3:.1f} to {runs[sizes[-1]].longest_gap * 1e3:.1f} ms, the "
@@ -226,7 +232,7 @@ def draw_sharing(runs: Mapping[int, Shared], chunk_size: int) -> Picture:
 
 
 def draw_padding(texts: Sequence[str]) -> Picture:
-    """A ragged batch, filled up on the left: words, their positions, and what each row continues."""
+    """Draw a ragged batch, padded on the left: words, their positions, and each row's next one."""
     rows = [[decode([token]) for token in encode(text)[0].tolist()] for text in texts]
     T = max(map(len, rows))
     with course_style():

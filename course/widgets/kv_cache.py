@@ -1,4 +1,4 @@
-"""The widget of lesson 03: a cache that you can watch as it fills."""
+"""Show how a cache fills, step by step: the widget of lesson 03."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from course.world.tokenizer import decode, encode
 
 
 class _Recorder:
-    """A cache that notes which keys each layer gets back, and else leaves all to another cache."""
+    """Wrap a cache, and record the keys that each layer gets back."""
 
     def __init__(self, cache: KVCacheLike) -> None:
         self._cache = cache
@@ -40,6 +40,8 @@ class _Recorder:
 
 @dataclass(frozen=True)
 class _Step:
+    """Record of one decode step: words fed, held and chosen, and the keys of each layer."""
+
     fed: list[str]
     held: list[str]
     chosen: str
@@ -53,7 +55,7 @@ def record_steps(
     prompt: str,
     n_new: int,
 ) -> list[_Step]:
-    """Decode greedily, and keep what was fed, held and chosen at each step."""
+    """Decode greedily, and record what was fed, held and chosen at each step."""
     feed = encode(prompt)
     text = feed
     cache = _Recorder(make_cache(model.config, batch=1, max_len=feed.shape[1] + n_new))
@@ -86,12 +88,12 @@ def watch_a_cache_fill(
     n_places = len(steps[-1].held) + 1
 
     def draw(step: int, layer: int) -> Picture:
-        shown = steps[step - 1]
+        now = steps[step - 1]
         title = (
-            f"Step {step}: feed “{' '.join(shown.fed)}”, compute {len(shown.fed)}, "
-            f"read {len(shown.held)}, choose “{shown.chosen}”"
+            f"Step {step}: feed “{' '.join(now.fed)}”, compute {len(now.fed)}, "
+            f"read {len(now.held)}, choose “{now.chosen}”"
         )
-        return draw_cache(shown.keys[layer], shown.held, n_places, len(shown.fed), title)
+        return draw_cache(now.keys[layer], now.held, n_places, len(now.fed), title)
 
     playground(
         draw,

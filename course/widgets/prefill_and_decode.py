@@ -1,4 +1,4 @@
-"""The widget of lesson 04: a stream and a long prompt that share one machine."""
+"""Show how a stream and a long prompt share one machine: the widget of lesson 04."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from course.widgets.playground import playground
 
 SIZES = (8, 16, 32, 64, 128, 256)
 AROUND = 6
-"""Tokens of the stream that are shown before the prompt arrives, and after it was fed."""
+"""Tokens of the stream before the prompt arrives, and as many after it was fed."""
 
 Forward = Callable[[MiniGPT, Tensor, KVCacheLike], Tensor]
 MakeCache = Callable[..., KVCacheLike]
@@ -28,7 +28,7 @@ def share(
 ) -> Shared:
     """Measure two users in turns: a chunk of the prompt (1, P), then a token of the other stream.
 
-    The stream's tokens are any tokens: what is measured is when its steps end.
+    Which token the stream is fed does not matter: only the end of each step is measured.
     """
     chunks, token = prompt.split(chunk_size, dim=1), prompt[:, :1]
     places = 40 + 2 * AROUND + len(chunks)
