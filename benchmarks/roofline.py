@@ -2,7 +2,7 @@
 
     python benchmarks/roofline.py                                  this CPU, one thread
     python benchmarks/roofline.py --device cuda --size 1.3B 6.7B   a GPU, two models
-    … --device cuda --record course/measure/runs                       and keep the figures for readers
+    … --device cuda --record course/measure/runs                   and keep the run for readers
 
 The limits are measured first and printed with what they predict; then all phases and the limits
 themselves take turns, round after round, so that a noisy minute falls on all of them. The shortest
@@ -26,7 +26,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -358,7 +358,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
                         help="compare with transformers on a CPU as well; it is on a GPU up to "
                         "1.5 billion parameters")  # fmt: skip
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the JSON there as well")
-    parser.add_argument("--record", type=Path, metavar="DIR", help="keep the figures for readers")
+    parser.add_argument("--record", type=Path, metavar="DIR", help="keep the run for readers")
     asked = parser.parse_args(arguments)
     try:
         asked.device = check_device(asked.device)
@@ -424,15 +424,11 @@ def room(size: Size, cases: list[Case]) -> int:
 
 
 def recording_of(result: dict[str, Any], limits: Machine) -> recorded.Recording:
-    """What readers get of a run."""
-    names = recorded.Point.__dataclass_fields__
-    return recorded.Recording(
-        **{name: result[name] for name in ("device", "dtype", "date", "command", "versions")},
-        machine=limits,
-        points=tuple(
-            recorded.Point(**{name: point[name] for name in names}) for point in result["points"]
-        ),
-    )
+    """Keep of a run what readers get."""
+    kept = [field.name for field in fields(recorded.Point)]
+    points = [recorded.Point(*(point[name] for name in kept)) for point in result["points"]]
+    told = {name: result[name] for name in ("device", "dtype", "date", "command", "versions")}
+    return recorded.Recording(**told, machine=limits, points=tuple(points))
 
 
 if __name__ == "__main__":
