@@ -237,8 +237,9 @@ checks.cache_is_read_and_written(phase_cost)
 checks.activations_go_in_and_out(phase_cost)
 
 # %% [markdown]
-# > **Predict.** A model of {{6.7 = PUBLISHED["Llama-2-7B"].parameters / 1e9}} billion parameters decodes for one user after 4,096 tokens, and then for
-# > 16 users. Where do most bytes come from, each time?
+# > **Predict.** A model of {{6.7 = PUBLISHED["Llama-2-7B"].parameters / 1e9}} billion parameters
+# > decodes for one user after 4,096 tokens, and then for 16 users. Where do most bytes come from, each
+# > time?
 
 # %%
 large = SIZES["6.7B"].config

@@ -460,8 +460,8 @@ show(
 # The longer the context, the nearer to H / G: down to
 # {{1 = PUBLISHED["Llama-3-8B"].config.n_heads // 32}}, down to
 # {{4 = PUBLISHED["Llama-3-8B"].config.n_heads // 8}}. For G = 1 weights and cache both give
-# {{32 = PUBLISHED["Llama-3-8B"].config.n_heads // 1}}, and the point stays. Fewer KV heads keep a long context from undoing what batching won, and
-# leave room for the batch in the first place.
+# {{32 = PUBLISHED["Llama-3-8B"].config.n_heads // 1}}, and the point stays. Fewer KV heads keep a long
+# context from undoing what batching won, and leave room for the batch in the first place.
 #
 # ## Check yourself
 #
