@@ -365,10 +365,7 @@ patch(
     "form",
     "gaps between stamps that were rounded to float32",
     "torch.tensor(stamps) is float32: milliseconds of a clock of days are lost.",
-    ("np.diff(stamps)", "torch.tensor(stamps).diff().double()"),
-    ("np.percentile(gaps, [50, 99])", "gaps.quantile(torch.tensor([0.5, 0.99]).double()).tolist()"),
-    ("len(gaps) / gaps.sum()", "float(len(gaps) / gaps.sum())"),
-    ("gaps.mean()", "float(gaps.mean())"),
+    ("np.diff(stamps)", "np.diff(np.float32(stamps))"),
 )
 patch(
     "latency_ttft_to_the_second",

@@ -244,6 +244,10 @@ def positions_by_relu(n_new, n_visible, n_pads):
     return torch.relu(torch.arange(n_new)[None, :] + (n_visible - n_new - n_pads)[:, None])
 
 
+def _ragged(pad, mask, positions):
+    return {"pad_prompts": pad, "ragged_mask": mask, "ragged_positions": positions}
+
+
 VARIANTS = [
     Variant("slices", {"prefill": prefill_by_slices, "stream": stream_by_feeding}),
     Variant("while", {"prefill": prefill_by_while, "latency_metrics": latency_in_plain_python}),
@@ -252,29 +256,14 @@ VARIANTS = [
     Variant("class", {"stream": stream_by_class, "latency_metrics": latency_by_torch}),
     Variant("map", {"stream": stream_by_map, "latency_metrics": latency_by_statistics}),
     Variant("yield_from", {"stream": stream_by_yield_from, "latency_metrics": latency_from_zero}),
-    Variant(
-        "loops",
-        {
-            "pad_prompts": pad_by_functional,
-            "ragged_mask": mask_by_loops,
-            "ragged_positions": positions_by_loops,
-        },
-    ),
+    Variant("loops", _ragged(pad_by_functional, mask_by_loops, positions_by_loops)),
     Variant(
         "pads_see_everything",
-        {
-            "pad_prompts": pad_by_flipping,
-            "ragged_mask": mask_where_pads_see_everything,
-            "ragged_positions": positions_by_counting,
-        },
+        _ragged(pad_by_flipping, mask_where_pads_see_everything, positions_by_counting),
     ),
     Variant(
         "pads_see_pads",
-        {
-            "pad_prompts": pad_by_lists,
-            "ragged_mask": mask_where_pads_see_pads,
-            "ragged_positions": positions_with_pads_at_one,
-        },
+        _ragged(pad_by_lists, mask_where_pads_see_pads, positions_with_pads_at_one),
     ),
     Variant("stacked", {"ragged_mask": mask_by_stacking, "ragged_positions": positions_by_relu}),
 ]
