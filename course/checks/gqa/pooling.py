@@ -207,25 +207,25 @@ def judge_rest(challenge: Challenge, evidence: Evidence) -> Verdict:
         if model["kind"]:
             return failed(wrong_kind(case, model["kind"]))
         state = case["state"]
-        for name, weight in state.items():
+        for name, tensor in state.items():
             given = model["given"][name]
-            if isinstance(given, str) or not np.array_equal(given, weight):
+            if isinstance(given, str) or not np.array_equal(given, tensor):
                 return failed(
                     f"{case_text(case)}: {name} of the model that was handed in is another one now. "
                     f"Whose weights do you write into?"
                 )
         if wrong := wrong_names(case, set(model["names"]), set(state)):
             return failed(wrong)
-        for name, weight in state.items():
-            if model["types"][name] != str(weight.dtype):
+        for name, tensor in state.items():
+            if model["types"][name] != str(tensor.dtype):
                 return failed(
-                    f"{case_text(case)}: {name} was {weight.dtype} and is {model['types'][name]}. "
+                    f"{case_text(case)}: {name} was {tensor.dtype} and is {model['types'][name]}. "
                     f"What changed the type of the numbers?"
                 )
-            rest = model["rest"].get(name, weight)
-            if not np.array_equal(rest, weight):
+            rest = model["rest"].get(name, tensor)
+            if not np.array_equal(rest, tensor):
                 return failed(
-                    f"{case_text(case)}: {name}, {weight.shape}, should stay as it is, and is "
+                    f"{case_text(case)}: {name}, {tensor.shape}, should stay as it is, and is "
                     f"{np.shape(rest)} with other numbers. Which matrices make keys and values?"
                 )
     return passed("Everything else is as before, and so is the model that was handed in.")
