@@ -37,13 +37,21 @@ def draw_splits(seed: int) -> Challenge:
 
 
 def probe_splits(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Feed the text in each split, and one token more to read what is kept."""
+    """Feed the text in each split, and one token more to read what is kept. A split that was refused
+    leaves no reads."""
     rows, results = challenge["rows"], []
-    for split in challenge["splits"]:
+    for split, n_reads in zip(challenge["splits"], reads_wanted(challenge), strict=True):
         cache = new_cache(student, challenge, rows.shape[4])
         fed, ending = run_until_refused(feed_blocks(cache, rows, [*split, 1]))
-        results.append({"reads": [read for read, _ in fed], **ending})
+        reads = [] if ending["refused_with"] else [read for read, _ in fed]
+        results.append({"reads": reads[-n_reads:], **ending})
     return {"results": results}
+
+
+def reads_wanted(challenge: Challenge) -> list[int]:
+    """Count the last reads that are judged: of the single tokens all, of the other splits one."""
+    _, tokens, _ = challenge["splits"]
+    return [1, len(tokens) + 1, 1]
 
 
 def evidence_of_splits(challenge: Challenge) -> Any:
@@ -58,14 +66,15 @@ def judge_splits(challenge: Challenge, evidence: Evidence, tolerance: float) -> 
         tolerance: as a part of the largest number.
     """
     n = challenge["rows"].shape[4] - 1
-    for split, result in zip(challenge["splits"], evidence["results"], strict=True):
-        if len(result["reads"]) < len(split) + 1:
+    results, wanted = evidence["results"], reads_wanted(challenge)
+    for split, result, n_reads in zip(challenge["splits"], results, wanted, strict=True):
+        if len(result["reads"]) < n_reads:
             return failed(
                 f"{describe(challenge)}, a cache of {n + 1} places, blocks of {split} and one token "
                 f"more: {describe_refusal(result)}"
             )
     near = tolerance * float(np.abs(challenge["rows"]).max())
-    reads = [result["reads"] for result in evidence["results"]]
+    reads = [result["reads"] for result in results]
     problem = wrong_ends(challenge, [read[-1] for read in reads], near)
     problem = problem or wrong_steps(challenge, reads[1], join_layers(reads[0][-1]), near)
     if problem:
