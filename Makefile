@@ -23,7 +23,7 @@ lab: $(VENV)/installed-lab
 
 # One process a core, each with one thread: the tests are many and small.
 test: $(VENV)/installed-all
-	ruff format --check . && ruff check .
+	ruff format --check . && ruff check . && lint-imports
 	OMP_NUM_THREADS=1 python -m pytest --numprocesses auto --dist loadscope $(ARGS)
 
 build: $(VENV)/installed-all
