@@ -2,6 +2,7 @@
 #   make lab                    open the lessons in JupyterLab
 #   make lab ARGS=--no-browser  the same on a machine without a browser: open the printed address
 #   make test                   every test, from the linter to the notebooks
+#   make quick                  the quick ones, in three minutes
 #   make build                  rebuild the notebooks and modules whose lesson text changed
 #   make bench                  every benchmark, or BENCH=benchmarks/roofline.py ARGS=…: one of them
 #   make format                 let ruff put code in its usual shape
@@ -13,7 +14,7 @@ BENCH ?= $(sort $(wildcard benchmarks/*.py))
 # nbgrader calls its helpers by bare name, so they must be on PATH.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: lab test build bench format
+.PHONY: lab test quick build bench format
 .DELETE_ON_ERROR:
 
 # JupyterLab refuses to run as root unless told to; in a container there is often no one else.
@@ -25,6 +26,9 @@ lab: $(VENV)/installed-lab
 test: $(VENV)/installed-all
 	ruff format --check . && ruff check . && lint-imports
 	OMP_NUM_THREADS=1 python -m pytest --numprocesses auto --dist loadscope $(ARGS)
+
+quick:
+	$(MAKE) test ARGS='-m "not slow" $(ARGS)'
 
 build: $(VENV)/installed-all
 	python -m autograder build $(ARGS)

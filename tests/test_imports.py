@@ -1,4 +1,4 @@
-"""Who may import whom, beside the contracts in pyproject.toml: no lesson its answer, nobody what is heavy."""
+"""Who may import whom, beside the contracts in pyproject.toml: no answers, and nothing heavy."""
 
 import ast
 import re
