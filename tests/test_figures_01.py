@@ -7,9 +7,17 @@ import numpy as np
 import pytest
 import torch
 
-from autograder.lessons.mini_gpt import museum as bugs
+from autograder.authoring.assembly import assemble
+from autograder.lessons.exhibits import bugs_of
 from course.config import GPTConfig
-from course.minigpt.mini_gpt import attention_layer, causal_attention, greedy_next, sample_next
+from course.minigpt.mini_gpt import (
+    attention_layer,
+    causal_attention,
+    greedy_next,
+    merge_heads,
+    sample_next,
+    split_heads,
+)
 from course.model import MiniGPT
 from course.plots import mini_gpt as plots
 from course.widgets import mini_gpt as widgets
@@ -85,19 +93,19 @@ def small_model(layer=attention_layer, n_kv_heads: int = 2) -> MiniGPT:
     return model
 
 
+def layer_of(bug: str):
+    """The attention layer of a notebook with that bug."""
+    (answer,) = [exhibit.answer for exhibit in bugs_of("mini_gpt") if exhibit.name == bug]
+    return assemble("mini_gpt", answer)["attention_layer"]
+
+
 def test_a_layer_without_mask_is_what_a_layer_without_mask_computes():
     model = small_model()
     attn = model.blocks[0].attn
     x = torch.randn((1, 6, 32), generator=torch.Generator().manual_seed(1))
     positions = torch.tensor([2, 3, 5, 6, 7, 11])
-
-    def really_unmasked(attn, x, positions):
-        q, k, v = bugs.projected(attn, x)
-        q, k = attn.rotate(q, positions), attn.rotate(k, positions)
-        return attn.wo(bugs.merge_heads(bugs.attention_without_mask(q, k, v)))
-
     ours = plots.without_mask(attention_layer)(attn, x, positions)
-    assert torch.allclose(ours, really_unmasked(attn, x, positions), atol=1e-4)
+    assert torch.allclose(ours, layer_of("no_mask")(attn, x, positions), atol=1e-4)
     assert not torch.allclose(ours, attention_layer(attn, x, positions), atol=1e-1)
 
 
@@ -119,15 +127,16 @@ def test_the_weights_are_found_too_where_keys_are_turned_first():
     other = small_model(keys_first, n_kv_heads=4)
     found = plots.attention_weights(other, tokens, causal_attention)
     assert all(torch.allclose(a, b, atol=1e-4) for a, b in zip(usual, found, strict=True))
-    other.attention_layer = bugs.layer_without_rotation
+    other.attention_layer = layer_of("nothing_turned")
     with pytest.raises(ValueError, match=r"calls attn\.rotate 0 times"):
         plots.attention_weights(other, tokens, causal_attention)
 
 
 def keys_first(attn, x, positions):
-    q, k, v = bugs.projected(attn, x)
-    k = attn.rotate(k, positions)
-    return attn.wo(bugs.merge_heads(causal_attention(attn.rotate(q, positions), k, v)))
+    k = attn.rotate(split_heads(attn.wk(x), attn.n_kv_heads), positions)
+    q = attn.rotate(split_heads(attn.wq(x), attn.n_heads), positions)
+    v = split_heads(attn.wv(x), attn.n_kv_heads)
+    return attn.wo(merge_heads(causal_attention(q, k, v)))
 
 
 def test_the_causality_map_says_in_words_what_it_shows(mini):

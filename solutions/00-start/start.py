@@ -13,6 +13,7 @@
 # * say what your machine is made of, and which models fit into it,
 # * count the operations and the bytes of a matrix product, and say which one makes you wait.
 #
+# **You build:** FLOPs and bytes of a matrix product.
 # **Time:** 30 minutes. **Points:** 10. **Needs:** a little Python; nothing about language models.
 #
 # > **Predict before you read on.** One token meets one weight matrix of 4,096 × 4,096 numbers of 16
@@ -208,9 +209,11 @@ print(f"the two rows      {in_and_out:>12,} bytes")
 print(f"FLOP per byte     {flops / moved:>12.3f}")
 
 # %% [markdown]
-# **33,554,432 FLOPs and 33,554,432 bytes.** The same number: each weight is 2 bytes, is read once, and
-# is used for one multiply-add, 2 FLOPs. The rows going in and out are 0.05 % on top. So one token does
-# **1 FLOP for each byte**, and this ratio is called **arithmetic intensity**.
+# **{{33,554,432 = matmul_flops(1, 4096, 4096)}} FLOPs and {{33,554,432 = 2 * 4096 * 4096}} bytes.** The
+# same number: each weight is 2 bytes, is read once, and is used for one multiply-add, 2 FLOPs. The rows
+# going in and out are {{0.05 = 100 * (matmul_bytes(1, 4096, 4096, 2) / (2 * 4096 * 4096) - 1)}} % on
+# top. So one token does
+# **{{1 = matmul_flops(1, 4096, 4096) / matmul_bytes(1, 4096, 4096, 2)}} FLOP for each byte**, and this ratio is called **arithmetic intensity**.
 #
 # Is that much? While one byte arrives from memory, a CPU core could do several operations, and a big
 # GPU hundreds. At 1 FLOP for each byte they mostly wait. Now send more tokens through *together*:
@@ -219,7 +222,8 @@ print(f"FLOP per byte     {flops / moved:>12.3f}")
 show(draw_work_and_bytes(matmul_flops, matmul_bytes))
 
 # %% [markdown]
-# The matrix is read once, however many tokens go through. So 64 tokens are 64 times the work for
+# The matrix is read once, however many tokens go through. So 64 tokens are
+# {{64 = matmul_flops(64, 4096, 4096) / matmul_flops(1, 4096, 4096)}} times the work for
 # nearly the same bytes.
 #
 # > **Predict.** On your machine, one token takes some time to go through such a matrix. How many
@@ -257,16 +261,20 @@ show(draw_time_per_token(times))
 # loaded for this matrix, and how many FLOPs are done?
 #
 # <details><summary>Answer</summary>
-# 4,096 · 4,096 · 2 = 33,554,432 bytes and 2 · 4,096 · 4,096 = 33,554,432 FLOPs: 1 FLOP per byte.<br>
-# <b>The common wrong answer</b> is 16,777,216 FLOPs. It counts weights, not operations: each weight is
+# 4,096 · 4,096 · 2 = {{33,554,432 = 4096 * 4096 * 2}} bytes and 2 · 4,096 · 4,096 =
+# {{33,554,432 = matmul_flops(1, 4096, 4096)}} FLOPs:
+# {{1 = matmul_flops(1, 4096, 4096) / (4096 * 4096 * 2)}} FLOP per byte.<br>
+# <b>The common wrong answer</b> is {{16,777,216 = 4096 * 4096}} FLOPs. It counts weights, not operations: each weight is
 # multiplied <i>and</i> its product is added.
 # </details>
 #
 # **2.** 100 tokens go through that matrix together. What happens to the bytes and to the FLOPs?
 #
 # <details><summary>Answer</summary>
-# 100 times the FLOPs. The bytes hardly change: the matrix is still read once, and only the rows going
-# in and out become 100 times as many (1,638,400 bytes beside 33,554,432).<br>
+# {{100 = matmul_flops(100, 4096, 4096) / matmul_flops(1, 4096, 4096)}} times the FLOPs. The bytes hardly
+# change: the matrix is still read once, and only the rows going in and out become 100 times as many
+# ({{1,638,400 = matmul_bytes(100, 4096, 4096, 2) - 2 * 4096 * 4096}} bytes beside
+# {{33,554,432 = 2 * 4096 * 4096}}).<br>
 # <b>The common wrong answer</b> is "both grow 100 times". Then it would gain nothing to serve
 # many people at once.
 # </details>

@@ -13,6 +13,7 @@
 # * choose the next word: the likeliest, or one drawn by chance,
 # * say why a text's past never changes. On this rests all that follows.
 #
+# **You build:** heads, causal attention, sampling.
 # **Time:** 60 minutes. **Points:** 10. **Needs:** lesson 00 and matrix products in PyTorch.
 #
 # > **Predict before you read on.** A model has read *The cat sat on the mat*. Now replace *sat* by
@@ -63,7 +64,7 @@ print(repr(decode(tokens)))
 # | C | numbers in a token's vector | 64 | | queries | (B, H, T, D) |
 # | H | query heads | 4 | | keys, values | (B, G, T, D) |
 # | G | key/value heads (KV heads) | 4 | | logits | (B, T, V) |
-# | D | numbers in a head, C / H | 16 | | | |
+# | D | numbers in a head, C / H | {{16 = 64 // 4}} | | | |
 # | V | words in the vocabulary | 243 | | | |
 #
 # The weights are trained. **What an attention layer does with them is up to you**: you hand the model
@@ -208,7 +209,8 @@ checks.heads_split_and_merge(split_heads, merge_heads)
 # $$\mathrm{softmax}\left(\frac{QK^\top}{\sqrt{D}} + \mathrm{mask}\right)V$$
 #
 # G KV heads may serve H query heads: head h reads KV head `h // (H // G)`. For H = 4 and G = 2, query
-# heads 0 1 2 3 read KV heads 0 0 1 1.
+# heads 0 1 2 3 read KV heads {{0 = 0 // (4 // 2)}} {{0 = 1 // (4 // 2)}} {{1 = 2 // (4 // 2)}}
+# {{1 = 3 // (4 // 2)}}.
 #
 # *Difficulty 3 of 5 · importance 5 of 5 · 12 minutes*
 #

@@ -12,6 +12,7 @@
 # * say which work is done again at every step, and why its result never changes,
 # * count that work for any prompt and any answer, and see where popular counts slip.
 #
+# **You build:** naive generation, and a count of its waste.
 # **Time:** 60 minutes. **Points:** 10. **Needs:** lesson 01 (its answers are given here).
 #
 # > **Predict before you read on.** The prompt "The cat sat" has 3 tokens. The model writes 4 more, and
@@ -219,20 +220,24 @@ for p, g in [(3, 4), (100, 50), (500, 200), (1000, 500), (2000, 1000)]:
     print(f"{p:5} {g:5} {naive:10,} {needed:8,} {naive / needed:6.1f}× {naive / (p + g):11.1f}×")
 
 # %% [markdown]
-# > **Spot the slip.** A popular explanation counts 6 needed rows in its grid of "The cat sat". Its
-# > table divides by p + g, which is 7 here, and gets 41.5×, 171×, 416× and 833×. Which is right?
+# > **Spot the slip.** A popular explanation counts {{6 = kv_rows_needed(3, 4)}} needed rows in its grid
+# > of "The cat sat". Its table divides by p + g, which is {{7 = 3 + 4}} here, and gets
+# > {{41.5 = kv_rows_naive(100, 50) / 150}}×, {{171 = kv_rows_naive(500, 200) / 700}}×,
+# > {{416 = kv_rows_naive(1000, 500) / 1500}}× and {{833 = kv_rows_naive(2000, 1000) / 3000}}×. Which is
+# > right?
 # >
 # > <details><summary>Answer</summary>
 # > The grid: p + g - 1. The last token is chosen but never fed in, so nobody needs its key and value.
 # > For long texts the ratios hardly differ.
 # > </details>
 #
-# > **Spot the slip.** The same text then multiplies these ratios by 96 layers and 96 heads, 9,216 in
-# > all. What happens to a *ratio* if both its sides grow 9,216 times?
+# > **Spot the slip.** The same text then multiplies these ratios by 96 layers and 96 heads,
+# > {{9,216 = 96 * 96}} in all. What happens to a *ratio* if both its sides grow {{9,216 = 96 * 96}} times?
 # >
 # > <details><summary>Answer</summary>
-# > Nothing. The counts grow: 9,216 times as many rows are computed, and 9,216 times as many are needed.
-# > 171× stays 171×.
+# > Nothing. The counts grow: {{9,216 = 96 * 96}} times as many rows are computed, and
+# > {{9,216 = 96 * 96}} times as many are needed.
+# > 171× stays {{171 = 96 * 96 * kv_rows_naive(500, 200) / (96 * 96 * 700)}}×.
 # > </details>
 
 # %% [markdown]
@@ -288,7 +293,8 @@ for prompt_len, n_new in [(1, 8), (1, 16), (2000, 200), (2000, 400)]:
 show(draw_staircases([(1, 8), (1, 16), (2000, 200)]))
 
 # %% [markdown]
-# Alone, twice the tokens are *nearly four times* the work, 36 and 136: quadratic growth. After a long
+# Alone, twice the tokens are *nearly four times* the work, {{36 = attention_visits(1, 8)}} and
+# {{136 = attention_visits(1, 16)}}: quadratic growth. After a long
 # prompt, twice the answer costs little more than twice. The areas show why.
 #
 # One sum, two meanings. **Rows computed again** are waste, and lesson 03 removes them. **Positions
@@ -315,8 +321,8 @@ print(f"counted exactly: {exact[0]:,} against {exact[1]:,}, {exact[0] / exact[1]
 # > T²/2, is far larger than the linear one, T·P. Put the numbers in.
 # >
 # > <details><summary>Answer</summary>
-# > T·P = 204,800 and T²/2 = 20,000: the linear term is ten times <i>larger</i>; the width multiplies
-# > both. The quadratic term wins once the answer is longer than twice the prompt.
+# > T·P = {{204,800 = 200 * kv_rows_naive(1024, 1)}} and T²/2 = {{20,000 = 200**2 // 2}}: the linear term
+# > is ten times <i>larger</i>; the width multiplies both. The quadratic term wins once the answer is longer than twice the prompt.
 # > </details>
 
 # %% [markdown]
@@ -349,8 +355,8 @@ show(draw_step_times(times, fit_to=128))
 #
 # <details><summary>Answer</summary>
 # 100 times: once in each forward pass, and there is one for each new token.<br>
-# <b>The common wrong answer</b> is 200, the length of the final text. Reading the prompt takes one
-# pass, not 100.
+# <b>The common wrong answer</b> is {{200 = 100 + 100}}, the length of the final text. Reading the prompt
+# takes one pass, not 100.
 # </details>
 #
 # **2.** Why is naive decoding quadratic in the number of new tokens?
@@ -371,11 +377,13 @@ show(draw_step_times(times, fit_to=128))
 # **4.** By hand: the visits for T = 32 after one token, and after a prompt of 1,024.
 #
 # <details><summary>Answer</summary>
-# 1 + … + 32 = 528, and 1,024 + … + 1,055 = 33,264. <b>Common slip:</b> ending at 1,056. The 32nd step
-# looks at the prompt and the 31 tokens written so far.
+# 1 + … + 32 = {{528 = attention_visits(1, 32)}}, and 1,024 + … + {{1,055 = 1024 + 32 - 1}} =
+# {{33,264 = attention_visits(1024, 32)}}. <b>Common slip:</b> ending at {{1,056 = 1024 + 32}}. The 32nd
+# step looks at the prompt and the {{31 = 32 - 1}} tokens written so far.
 # </details>
 #
 # ## Next
 #
-# 12 of 18 rows were computed only to be thrown away and computed again. In **lesson 03** you keep them:
+# {{12 = kv_rows_naive(3, 4) - kv_rows_needed(3, 4)}} of {{18 = kv_rows_naive(3, 4)}} rows were computed
+# only to be thrown away and computed again. In **lesson 03** you keep them:
 # that is the KV cache, and the reason why the second token is faster than the first.

@@ -5,7 +5,6 @@ from course.minigpt import naive_decode as right
 
 MUSEUM = Museum("naive_decode")
 
-# --- generate_naive ------------------------------------------------------------------------------
 START = "tokens = prompt.clone()"
 CHOOSE = "greedy_next(model(tokens)[:, -1])"
 APPEND = "tokens = torch.cat([tokens, new.unsqueeze(1)], dim=1)"
@@ -148,6 +147,13 @@ patch(
     (CHECK_N_NEW, ""),
 )
 patch(
+    "lets_the_model_refuse_an_empty_prompt",
+    "arguments",
+    "a function that leaves an empty prompt to the forward pass, of which there may be none",
+    "The model refuses to read nothing, but for n_new=0 it is never asked.",
+    (CHECK_PROMPT, ""),
+)
+patch(
     "rounds_what_is_no_whole_number",
     "arguments",
     "a function that quietly makes a whole number of n_new",
@@ -249,7 +255,6 @@ patch(
     ("        new =", "        tokens = prompt.clone() if step == 0 else tokens\n        new ="),
 )
 
-# --- counts --------------------------------------------------------------------------------------
 bug, _ = MUSEUM.section("kv_rows_naive", check="naive_rows_add_up")
 
 

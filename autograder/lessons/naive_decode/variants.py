@@ -33,11 +33,8 @@ def needed_as_a_set(p, g):
 def row_by_row(model, prompt, n_new):
     if not isinstance(n_new, int) or n_new < 0:
         raise ValueError(f"n_new should be 0, 1, 2, …, not {n_new}")
-    if prompt.shape[1] == 0 or prompt.shape[1] + n_new > model.config.max_seq_len:
-        raise ValueError(
-            f"prompt and new tokens must be 1 … {model.config.max_seq_len} together, "
-            f"got {prompt.shape[1]} and {n_new}"
-        )
+    if not 1 <= prompt.shape[1] <= model.config.max_seq_len - n_new:
+        raise ValueError(f"{n_new} tokens after {prompt.shape[1]} are none, or too many")
     rows = []
     for row in prompt.tolist():
         for _ in range(n_new):
@@ -52,9 +49,7 @@ def rows_as_float(p, g):
 
 
 def needed_at_the_end(p, g):
-    if not g:
-        return 0
-    return p + g - 1
+    return (p + g - 1) * bool(g)
 
 
 def by_recursion(model, prompt, n_new):

@@ -35,6 +35,7 @@ def draw_bad_requests(seed: int) -> Challenge:
                 "name": [str(room + 1), str(longest + 1), str(longest)],
             },
             {"length": 0, "n_new": 2, "name": [""]},
+            {"length": 0, "n_new": 0, "name": [""]},
             {"length": P, "n_new": room, "name": None},
             {"length": P, "n_new": 1, "name": None},
             {"length": P, "n_new": 0, "name": None},
