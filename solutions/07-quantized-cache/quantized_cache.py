@@ -3,8 +3,7 @@
 #
 # {{badge}}
 #
-# A cached number takes 2 or 4 bytes. Does it need them? In this lesson a number becomes a code of 8, 4
-# or 2 bits, and you see what the model forgets for it.
+# A cached number takes 2 or 4 bytes. Does it need them? Here it becomes a code of 8, 4 or 2 bits.
 #
 # **After this lesson you can**
 #
@@ -69,21 +68,22 @@ bits_of = {"fp32": 32, "fp16": 16, "int8": 8, "int4": 4, "int2": 2}
 show(draw_weights({name: 70e9 * bits / 8 / 1e9 for name, bits in bits_of.items()}))
 
 # %% [markdown]
-# And a few numbers with 2 bits, so four codes, 0 to 3:
+# And a few numbers with 2 bits, so four codes, 0 to {{3 = 2**2 - 1}}:
 
 # %%
 show(draw_example())
 
 # %% [markdown]
 # A code counts *steps* from the row's lowest number: row 0 starts at -0.2 and its step is 0.5, so code
-# 3 means -0.2 + 3 · 0.5 = 1.3.
+# 3 means -0.2 + 3 · 0.5 = {{1.3 = -0.2 + 3 * 0.5}}.
 #
 # > **Spot the slip.** "A 4-bit cache is a quarter of an fp16 cache." What does the picture need that
 # > this sentence leaves out?
 #
 # <details><summary>Answer</summary>
 # Each row's step and lowest number, 16 bits each. For rows of 64 numbers that is half a bit a number:
-# 4.5 bits, so 3.56 times less and not 4.
+# {{4.5 = 4 + 2 * 16 / 64}} bits, so {{3.56 = 16 / (4 + 2 * 16 / 64)}} times less and not
+# {{4 = 16 // 4}}.
 # </details>
 #
 # ## 1 · Codes
@@ -167,7 +167,8 @@ show(draw_half_step(quantize, dequantize, bits=2))
 # *Difficulty 2 of 5 · importance 3 of 5 · 8 minutes*
 #
 # A 4-bit code alone in a byte saves nothing. So two neighbours share one: the **first** in the low four
-# bits, the second in the high four. Codes 1 and 2 become 2 · 16 + 1 = 33.
+# bits, the second in the high four. Codes 1 and 2 become 2 · 16 + 1 =
+# {{33 = int(pack_int4(torch.tensor([1, 2], dtype=torch.uint8)))}}.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Four bits up is times 16. What undoes that, and what cuts off the rest?
@@ -459,8 +460,12 @@ for name, config, n_tokens in (
     show(draw_cache_bytes(caches))
 
 # %% [markdown]
-# With groups of 64 and heads at least 64 wide, int8 is at least 1.88 times smaller than fp16, and int4
-# 3.56 times. Our heads are 16 wide: each value vector pays 32 bits of scale and zero for 16 codes.
+# With groups of 64 and heads at least 64 wide, int8 is at least
+# {{1.88 = kv_cache_bytes(GPTConfig(9, 1, 64, 1, 1, 64), 64)
+# / sum(quantized_cache_bytes(GPTConfig(9, 1, 64, 1, 1, 64), 64 + 32, bits=8)[:2])}} times smaller than
+# fp16, and int4 {{3.56 = kv_cache_bytes(GPTConfig(9, 1, 64, 1, 1, 64), 64)
+# / sum(quantized_cache_bytes(GPTConfig(9, 1, 64, 1, 1, 64), 64 + 32, bits=4)[:2])}} times. Our heads are
+# 16 wide: each value vector pays {{32 = 2 * 16}} bits of scale and zero for 16 codes.
 #
 # ## 6 · What it costs in words
 #
@@ -547,15 +552,16 @@ show(draw_reads(times))
 # ## Check yourself
 #
 # <details><summary>8 bits, numbers from -1 to 1. How far off is one at most?</summary>
-# Half of 2 / 255: 0.004. <em>Common wrong answer:</em> 1 / 256 of the number. Small numbers are as far
-# off as large ones.
+# Half of 2 / {{255 = 2**8 - 1}}: {{0.004 = 2 / (2**8 - 1) / 2}}. <em>Common wrong answer:</em>
+# 1 / {{256 = 2**8}} of the number. Small numbers are as far off as large ones.
 # </details>
 # <details><summary>Why are keys not rounded as they come?</summary>
 # A step along the tokens needs the tokens. <em>Common wrong answer:</em> "to save time". A growing group
 # would be rounded again at every step, and errors add up.
 # </details>
 # <details><summary>Groups of 8 instead of 64: smaller errors. What is the price?</summary>
-# 32 bits for 8 codes: 4-bit keys then take 8 bits each. <em>Common wrong answer:</em> none.
+# {{32 = 2 * 16}} bits for 8 codes: 4-bit keys then take {{8 = 4 + 2 * 16 // 8}} bits each.
+# <em>Common wrong answer:</em> none.
 # </details>
 # <details><summary>The perplexity did not move. Is the cache right?</summary>
 # Not shown. A cache that stores floats would pass, too. <em>Common wrong answer:</em> yes. Count bytes
