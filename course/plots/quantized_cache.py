@@ -1,4 +1,4 @@
-"""The pictures of lesson 07: numbers and their codes, the half step, bytes, and what the model keeps."""
+"""The pictures of lesson 07: numbers and their codes, the half step, bytes, recall, times of reads."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
+from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter
 
 from course.fast.quantized import CacheBytes, Quantized
@@ -29,7 +30,7 @@ _STEPS, _ZEROS = np.array([0.5, 0.5, 1.0, 0.5]), np.array([-0.2, -0.6, 2.0, -1.1
 
 
 def draw_weights(gigabytes: Mapping[str, float]) -> Picture:
-    """Bytes of a model's weights by the kind of number, in GB."""
+    """Draw the bytes of a model's weights by the kind of number, in GB."""
     names, sizes = list(gigabytes), list(gigabytes.values())
     with course_style():
         figure, axis = plt.subplots(figsize=(7, 0.36 * len(names) + 0.9))
@@ -37,25 +38,25 @@ def draw_weights(gigabytes: Mapping[str, float]) -> Picture:
         for place, size in enumerate(sizes):
             axis.text(size + 3, place, f"{size:g} GB", va="center")
         axis.set(xlim=(0, max(sizes) * 1.15), ylim=(len(names) - 0.5, -0.5), xlabel="GB of weights")
-    said = ", ".join(f"{name} {size:g} GB" for name, size in gigabytes.items())
+    in_words = ", ".join(f"{name} {size:g} GB" for name, size in gigabytes.items())
     return Picture(
         figure,
-        f"Bars, each half as long as the one above: {said}.",
+        f"Bars, each half as long as the one above: {in_words}.",
         "70 billion weights, in numbers of 32 to 2 bits. The same works for the cache, which no one "
         "trained and which changes at every token.",
     )
 
 
 def draw_example() -> Picture:
-    """A few numbers, their 2-bit codes, and what comes back, beside each other."""
+    """Draw a few numbers, their 2-bit codes, and what comes back, beside each other."""
     return draw_there_and_back(EXAMPLE, _CODES, _ZEROS[:, None] + _STEPS[:, None] * _CODES)
 
 
 def draw_there_and_back(x: np.ndarray, codes: np.ndarray, back: np.ndarray) -> Picture:
-    """Heat maps of numbers (rows, columns), their codes and their reconstruction, and the error."""
+    """Draw heat maps of numbers (rows, columns), their codes, their reconstruction, and the error."""
     error = (back - x).round(9) + 0.0  # no "-0.00"
     low, high = min(x.min(), back.min()), max(x.max(), back.max())
-    shown = (
+    panels = (
         (x, "original", "viridis", low, high, "{:.2f}"),
         (codes, "codes", "cividis", 0, max(1, codes.max()), "{:.0f}"),
         (back, "reconstruction", "viridis", low, high, "{:.2f}"),
@@ -67,24 +68,14 @@ def draw_there_and_back(x: np.ndarray, codes: np.ndarray, back: np.ndarray) -> P
             2, 2, figsize=(1.1 * columns + 1, 0.62 * rows + 1.4), sharex=True, sharey=True
         )
         for axis, (numbers, title, colours, least, most, form) in zip(
-            axes.flat, shown, strict=True
+            axes.flat, panels, strict=True
         ):
             axis.imshow(numbers, cmap=colours, vmin=least, vmax=most, aspect="auto")
             axis.set_title(title)
             axis.set(xticks=range(columns), yticks=range(rows))
             axis.tick_params(length=0)
-            middle = (least + most) / 2
-            for (row, column), number in np.ndenumerate(numbers):
-                dark = abs(number) > 0.6 * most if title == "error" else number < middle
-                axis.text(
-                    column,
-                    row,
-                    form.format(number),
-                    ha="center",
-                    va="center",
-                    fontsize=8,
-                    color="white" if dark else "black",
-                )
+            dark = np.abs(numbers) > 0.6 * most if title == "error" else 2 * numbers < least + most
+            _write_numbers(axis, numbers, dark, form)
     return Picture(
         figure,
         f"Four heat maps of {rows} by {columns} numbers: the originals, whole numbers from 0 to "
@@ -95,8 +86,16 @@ def draw_there_and_back(x: np.ndarray, codes: np.ndarray, back: np.ndarray) -> P
     )
 
 
+def _write_numbers(axis: Axes, numbers: np.ndarray, dark: np.ndarray, form: str) -> None:
+    """Write each number into its place of a heat map, in white where the map is dark."""
+    for (row, column), number in np.ndenumerate(numbers):
+        colour = "white" if dark[row, column] else "black"
+        place = {"ha": "center", "va": "center"}
+        axis.text(column, row, form.format(number), fontsize=8, color=colour, **place)
+
+
 def draw_half_step(quantize: Quantize, dequantize: Dequantize, bits: int = 2) -> Picture:
-    """What comes back, and how far off it is, for numbers from -1 to 1 in a row."""
+    """Draw what comes back, and how far off it is, for evenly spaced numbers from -1 to 1."""
     x = torch.linspace(-1, 1, 601)
     q = quantize(x, bits, 0)
     back, step = dequantize(q).numpy(), float(q.scale)
@@ -124,7 +123,7 @@ def draw_half_step(quantize: Quantize, dequantize: Dequantize, bits: int = 2) ->
 def draw_shared_steps(
     x: np.ndarray, by_channel: np.ndarray, by_token: np.ndarray, bits: int, factor: float
 ) -> Picture:
-    """Keys (tokens, channels) as they are, and the errors that two ways of sharing a step make.
+    """Draw keys (tokens, channels) and the errors that two ways of sharing a step make.
 
     Args:
         x: the keys; by_channel, by_token: what came back.
@@ -157,7 +156,7 @@ def draw_shared_steps(
 
 
 def draw_cache_bytes(caches: Mapping[str, CacheBytes | int]) -> Picture:
-    """Bytes of caches by name: a plain one as a whole number, or codes, scales and window stacked."""
+    """Draw bytes of caches by name: a plain one as a whole number, or codes, scales, window stacked."""
     units = EngFormatter("B", places=2)
     colours = {"full precision": GREY, "codes": BLUE, "scales": ORANGE, "window": SKY}
     with course_style():
@@ -176,13 +175,13 @@ def draw_cache_bytes(caches: Mapping[str, CacheBytes | int]) -> Picture:
         axis.xaxis.set_major_formatter(EngFormatter("B"))
         handles = [plt.Rectangle((0, 0), 1, 1, color=colour) for colour in colours.values()]
         axis.legend(handles, list(colours), ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
-    said = "; ".join(
+    in_words = "; ".join(
         f"{name}: {units(size if isinstance(size, int) else size.total)}"
         for name, size in caches.items()
     )
     return Picture(
         figure,
-        f"Stacked bars of bytes: codes, scales, window. {said}.",
+        f"Stacked bars of bytes: codes, scales, window. {in_words}.",
         "Scales are small change where a vector is long, and half the bill where it is short. The window "
         "costs the same at any length.",
     )
@@ -193,7 +192,7 @@ def draw_quality(
     quality: Mapping[str, Sequence[Mapping[str, float]]],
     full: Mapping[str, float],
 ) -> Picture:
-    """Recall and perplexity against bits.
+    """Draw recall and perplexity against bits.
 
     Args:
         bits: of the codes, in the order of the results.
@@ -211,17 +210,13 @@ def draw_quality(
         right.axhline(full["perplexity"], color=GREEN, lw=1, label="full precision")
         left.set(title="Questions answered right", ylim=(0, 104), xlabel="bits of a code")
         left.yaxis.set_major_formatter(lambda value, _: f"{value:g} %")
-        right.set(title="Perplexity", xlabel="bits of a code", yscale="log")
-        right.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        right.yaxis.set_minor_formatter(lambda value, _: "")
         top = max(r["perplexity"] for results in quality.values() for r in results)
-        right.set_yticks([1.5, 1.6, 1.7, 1.8] if top < 2 else [1.5, 2, 4, 8, 16, 32, 64])
-        right.set_ylim(full["perplexity"] * 0.95, max(full["perplexity"] * 1.2, top * 1.2))
+        _label_perplexity(right, full["perplexity"], top)
         for axis in (left, right):
             axis.set_xticks(list(bits))
             axis.invert_xaxis()
         left.legend(loc="lower left")
-    said = "; ".join(
+    in_words = "; ".join(
         f"{name}: "
         + ", ".join(
             f"{n} bits {100 * recall_of(r):.1f} % and {r['perplexity']:.3f}"
@@ -232,13 +227,23 @@ def draw_quality(
     return Picture(
         figure,
         f"Recall and perplexity against bits. Full precision {100 * recall_of(full):.1f} % and "
-        f"{full['perplexity']:.3f}. {said}.",
-        f"Full precision: {100 * recall_of(full):.1f} %, perplexity {full['perplexity']:.3f}. {said}.",
+        f"{full['perplexity']:.3f}. {in_words}.",
+        f"Full precision: {100 * recall_of(full):.1f} %, perplexity {full['perplexity']:.3f}. "
+        f"{in_words}.",
     )
 
 
+def _label_perplexity(axis: Axes, full: float, top: float) -> None:
+    """Set up an axis for perplexities from that of full precision to the largest."""
+    axis.set(title="Perplexity", xlabel="bits of a code", yscale="log")
+    axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.yaxis.set_minor_formatter(lambda value, _: "")
+    axis.set_yticks([1.5, 1.6, 1.7, 1.8] if top < 2 else [1.5, 2, 4, 8, 16, 32, 64])
+    axis.set_ylim(full * 0.95, max(full * 1.2, top * 1.2))
+
+
 def draw_reads(times: Mapping[str, Sequence[float]]) -> Picture:
-    """Milliseconds of one attention step by how the cache is read; the first is the plain one."""
+    """Draw milliseconds of one attention step by how the cache is read; the first is the plain one."""
     names, shortest = list(times), [1e3 * min(seconds) for seconds in times.values()]
     with course_style():
         figure, axis = plt.subplots(figsize=(7, 0.45 * len(names) + 0.9))
@@ -247,19 +252,19 @@ def draw_reads(times: Mapping[str, Sequence[float]]) -> Picture:
             axis.text(length, place, f" {length:.1f} ms", va="center")
         axis.set(xlim=(0, max(shortest) * 1.2), ylim=(len(names) - 0.5, -0.5))
         axis.set_xlabel("ms for one token to attend, shortest of several rounds")
-    said = ", ".join(
+    in_words = ", ".join(
         f"{name} {length / shortest[0]:.2g} times"
         for name, length in list(zip(names, shortest, strict=True))[1:]
     )
     return Picture(
         figure,
-        f"Bars of milliseconds. {names[0]}: {shortest[0]:.1f} ms; of that, {said}.",
-        f"Measured here, with one thread. In units of {names[0]}: {said}.",
+        f"Bars of milliseconds. {names[0]}: {shortest[0]:.1f} ms; of that, {in_words}.",
+        f"Measured here, with one thread. In units of {names[0]}: {in_words}.",
     )
 
 
 def recall_of(result: Mapping[str, float]) -> float:
-    """The part of all questions, near and far, that was answered right."""
+    """Compute the part of all questions, near and far, that was answered right."""
     counts = {where: result[f"questions_{where}"] for where in ("near", "far")}
     right = sum(result[f"recall_{where}"] * n for where, n in counts.items() if n)
     return right / sum(counts.values())

@@ -42,7 +42,7 @@ def share_a_step(model: MiniGPT, quantize: Quantize, dequantize: Dequantize) -> 
 
 @torch.no_grad()
 def keys_of(model: MiniGPT, layer: int) -> torch.Tensor:
-    """Rotated keys of KV head 0 of a layer, for the text, (T, D)."""
+    """Compute the rotated keys of KV head 0 of a layer, for the text, (T, D)."""
     tokens = encode(TEXT)
     positions = torch.arange(tokens.shape[1])
     hidden = model.embed(tokens)  # (B, T, C)
