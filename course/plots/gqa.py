@@ -35,19 +35,19 @@ Quality = Mapping[int, Mapping[str, float]]
 
 
 def draw_sharing(n_heads: int, kv_heads: Sequence[int]) -> Picture:
-    """Query heads above, the KV heads that they read below: one panel for each number of KV heads."""
+    """Draw query heads above the KV heads that they read, a panel for each number of KV heads."""
     with course_style():
         figure, panels = plt.subplots(1, len(kv_heads), figsize=(3.1 * len(kv_heads), 1.9))
         for axes, G in zip(np.atleast_1d(panels), kv_heads, strict=True):
             _draw_groups(axes, n_heads, G)
-    told = "; ".join(
+    panels_text = "; ".join(
         f"{n_heads} query heads on {G} KV head{'s' * (G > 1)}, {n_heads // G} on each"
         for G in kv_heads
     )
     return Picture(
         figure,
         f"Query heads in a row above, KV heads below, lines between those that belong together. "
-        f"{told}. Neighbouring query heads share.",
+        f"{panels_text}. Neighbouring query heads share.",
         f"Above: {n_heads} query heads. Below: the keys and values that they read, and that a cache "
         f"stores. Neighbours share a KV head.",
     )
@@ -82,7 +82,7 @@ def _draw_head(
 
 
 def draw_quality(cache: Mapping[int, int], trained: Quality, pooled: Quality) -> Picture:
-    """What models with fewer KV heads remember, and what their cache takes.
+    """Draw what models with fewer KV heads remember, and what their cache takes.
 
     Args:
         cache: bytes of one token, by number of KV heads.
@@ -90,48 +90,15 @@ def draw_quality(cache: Mapping[int, int], trained: Quality, pooled: Quality) ->
         pooled: quality before it.
     """
     heads = sorted(cache, reverse=True)
-    places = np.arange(len(heads))
     labels = [f"G = {G}\n{cache[G]:,} B" for G in heads]
     with course_style():
         figure, (left, right) = plt.subplots(1, 2, figsize=(9.4, 3.6))
-        for name, colour, marker, label in (
-            ("recall_near", SKY, "o", "near"),
-            ("recall_far", BLUE, "s", "100 tokens or more back"),
-        ):
-            for quality, line, when in ((trained, "-", ""), (pooled, ":", ", only pooled")):
-                left.plot(
-                    places,
-                    [100 * quality[G][name] for G in heads],
-                    marker + line,
-                    color=colour,
-                    markerfacecolor=colour if quality is trained else "white",
-                    label=label + when,
-                )
-        left.set(title="Facts recalled", ylim=(-3, 104))
-        left.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
-        left.legend(fontsize=8)
-        for quality, line, fill, label in (
-            (trained, "o-", VERMILION, "trained on"),
-            (pooled, "o:", "white", "only pooled"),
-        ):
-            perplexity = [quality[G]["perplexity"] for G in heads]
-            right.plot(places, perplexity, line, color=VERMILION, markerfacecolor=fill, label=label)
-            for place, value in zip(places, perplexity, strict=True):
-                right.annotate(
-                    f"{value:.3g}",
-                    (place, value),
-                    xytext=(0, 7),
-                    textcoords="offset points",
-                    ha="center",
-                    fontsize=8,
-                )
-        right.set(title="Perplexity", yscale="log", ylim=(1, 2 * right.get_ylim()[1]))
-        right.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        right.legend(fontsize=8, loc="upper left")
+        _draw_recall(left, heads, trained, pooled)
+        _draw_perplexity(right, heads, trained, pooled)
         for axes in (left, right):
-            axes.set_xticks(places, labels)
+            axes.set_xticks(range(len(heads)), labels)
             axes.set_xlabel("KV heads, and bytes of the cache per token")
-    told = "; ".join(
+    models = "; ".join(
         f"G = {G}, {cache[G]:,} bytes a token: far recall {trained[G]['recall_far']:.0%} "
         f"({pooled[G]['recall_far']:.0%} before training), perplexity "
         f"{trained[G]['perplexity']:.3g} ({pooled[G]['perplexity']:.3g})"
@@ -140,17 +107,57 @@ def draw_quality(cache: Mapping[int, int], trained: Quality, pooled: Quality) ->
     return Picture(
         figure,
         f"Two panels, fewer KV heads to the right. Left: share of facts recalled, near and far. "
-        f"Right: perplexity, logarithmic. {told}.",
+        f"Right: perplexity, logarithmic. {models}.",
         "Filled: the siblings as shipped. Hollow and dotted: the same heads averaged, and nothing "
         "learned since. The cache halves with every step to the right.",
     )
+
+
+def _draw_recall(axes: Axes, heads: Sequence[int], trained: Quality, pooled: Quality) -> None:
+    for name, colour, marker, label in (
+        ("recall_near", SKY, "o", "near"),
+        ("recall_far", BLUE, "s", "100 tokens or more back"),
+    ):
+        for quality, line, when in ((trained, "-", ""), (pooled, ":", ", only pooled")):
+            axes.plot(
+                range(len(heads)),
+                [100 * quality[G][name] for G in heads],
+                marker + line,
+                color=colour,
+                markerfacecolor=colour if quality is trained else "white",
+                label=label + when,
+            )
+    axes.set(title="Facts recalled", ylim=(-3, 104))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
+    axes.legend(fontsize=8)
+
+
+def _draw_perplexity(axes: Axes, heads: Sequence[int], trained: Quality, pooled: Quality) -> None:
+    for quality, line, fill, label in (
+        (trained, "o-", VERMILION, "trained on"),
+        (pooled, "o:", "white", "only pooled"),
+    ):
+        perplexity = [quality[G]["perplexity"] for G in heads]
+        axes.plot(perplexity, line, color=VERMILION, markerfacecolor=fill, label=label)
+        for place in enumerate(perplexity):
+            axes.annotate(
+                f"{place[1]:.3g}",
+                place,
+                xytext=(0, 7),
+                textcoords="offset points",
+                ha="center",
+                fontsize=8,
+            )
+    axes.set(title="Perplexity", yscale="log", ylim=(1, 2 * axes.get_ylim()[1]))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.legend(fontsize=8, loc="upper left")
 
 
 # --- published models ----------------------------------------------------------------------------
 
 
 def draw_published(configs: Mapping[str, GPTConfig], per_token: Mapping[str, int]) -> Picture:
-    """Bytes that models keep of one token, beside what they would keep without sharing."""
+    """Draw the bytes that models keep of one token, beside what they would keep without sharing."""
     names = list(configs)
     unshared = [per_token[n] * configs[n].n_heads // configs[n].n_kv_heads for n in names]
     sizes = [per_token[name] for name in names]
@@ -167,13 +174,13 @@ def draw_published(configs: Mapping[str, GPTConfig], per_token: Mapping[str, int
         axes.set(ylim=(len(names) - 0.4, -0.6), xlim=(0, 1.4 * max(unshared)))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1e6:g} MB"))
         axes.set_xlabel("cache of one token, 16 bits")
-    told = "; ".join(
+    bars = "; ".join(
         f"{name} {size:,} bytes, {whole:,} without sharing"
         for name, size, whole in zip(names, sizes, unshared, strict=True)
     )
     return Picture(
         figure,
-        f"Horizontal bars, what models keep of one token in 16 bits. {told}.",
+        f"Horizontal bars, what models keep of one token in 16 bits. {bars}.",
         "Blue: what is kept of one token. Dotted: what it would be if every query head had keys of its "
         "own. Where nothing is dotted, G = H.",
     )
@@ -191,7 +198,7 @@ def draw_decode_points(
     contexts: Sequence[int],
     batch: int,
 ) -> Picture:
-    """Decode steps under a machine's roof, as the context grows, for several numbers of KV heads.
+    """Draw decode steps under a machine's roof as the context grows, for numbers of KV heads.
 
     Args:
         phase_cost, attainable: lesson 05's.
@@ -201,7 +208,7 @@ def draw_decode_points(
         contexts: tokens cached in each row, shortest first.
         batch: rows decoded together.
     """
-    told = []
+    slides = []
     with course_style():
         figure, panels = plt.subplots(1, len(configs), figsize=(9.6, 3.1), sharey=True)
         for axes, (G, config) in zip(np.atleast_1d(panels), configs.items(), strict=True):
@@ -219,7 +226,7 @@ def draw_decode_points(
             axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: with_prefix(y, "FLOP/s")))
             axes.minorticks_off()
             seconds = [c.flops / attainable(c.intensity, machine) for c in costs]
-            told.append(
+            slides.append(
                 f"G = {G}: {points[0][0]:.3g} to {points[-1][0]:.3g} FLOP/byte, "
                 f"{seconds[0] * 1e3:.3g} to {seconds[-1] * 1e3:.3g} ms a step"
             )
@@ -227,9 +234,9 @@ def draw_decode_points(
     return Picture(
         figure,
         f"The roof of {machine.name}, once for each number of KV heads. On its slope, decode steps of "
-        f"{batch} rows, {span} of context. {'; '.join(told)}. A dotted line stands at H / G.",
+        f"{batch} rows, {span} of context. {'; '.join(slides)}. A dotted line stands at H / G.",
         f"{batch} rows on {machine.name} (datasheet), {span}. Hollow: so much does not fit into its "
-        f"memory. Dotted: H / G. {'; '.join(told)}.",
+        f"memory. Dotted: H / G. {'; '.join(slides)}.",
     )
 
 
@@ -239,7 +246,7 @@ def _draw_slide(
     rooms: Sequence[bool],
     contexts: Sequence[int],
 ) -> None:
-    """Points on a roof, solid where there is room; the first and the last with their context."""
+    """Draw points on a roof, solid where there is room; name the context of the first and last."""
     for (x, y), room in zip(points, rooms, strict=True):
         axes.plot(x, y, "o", color=BLUE, markerfacecolor=BLUE if room else "white", markersize=7)
     (first, _), (last, _) = points[0], points[-1]
@@ -258,7 +265,7 @@ def _draw_slide(
 def draw_memory(
     memory_bytes: int, weight_bytes: int, sequence_bytes: int, n: int, title: str
 ) -> Picture:
-    """A memory with weights in it and as many sequences as were said to fit.
+    """Draw a memory with weights in it and as many sequences as were said to fit.
 
     Args:
         n: sequences.
@@ -268,9 +275,9 @@ def draw_memory(
     with course_style():
         figure, axes = plt.subplots(figsize=(8.4, 1.9))
         axes.barh(0, weight_bytes / 1e9, color=GREY, height=0.6)
-        shown = min(n, 400)  # more than that are one colour anyway
-        width = n * sequence_bytes / 1e9 / max(shown, 1)
-        for i in range(shown):
+        drawn = min(n, 400)  # more than that are one colour anyway
+        width = n * sequence_bytes / 1e9 / max(drawn, 1)
+        for i in range(drawn):
             left = weight_bytes / 1e9 + i * width
             colour = BLUE if i % 2 else SKY
             axes.barh(0, width, left=left, color=colour, height=0.6, lw=0)

@@ -37,7 +37,7 @@ PARTS = {
 
 
 def with_prefix(value: float, unit: str) -> str:
-    """ "91.2 GFLOP/s"; three digits that count."""
+    """Write "91.2 GFLOP/s", with three digits that count."""
     for scale, prefix in PREFIXES:
         if value >= scale:
             return f"{value / scale:.3g} {prefix}{unit}"
@@ -45,12 +45,12 @@ def with_prefix(value: float, unit: str) -> str:
 
 
 def in_digits(value: float) -> str:
-    """ "0.5", "25.3", "1,063": never in powers of ten."""
+    """Write "0.5", "25.3" or "1,063", never powers of ten."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def as_time(seconds: float) -> str:
-    """ "14.2 ms"."""
+    """Write "14.2 ms"."""
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}"
@@ -58,7 +58,7 @@ def as_time(seconds: float) -> str:
 
 
 def _draw_axes(axes: Axes, intensities: Sequence[float], rates: Sequence[float]) -> None:
-    """Logarithmic axes with room around what is to be drawn."""
+    """Make the axes logarithmic, with room around what is to be drawn."""
     axes.set(xscale="log", yscale="log", xlabel="arithmetic intensity (FLOP/byte)")
     axes.set_xlim(min(intensities) / 3, max(intensities) * 5)
     axes.set_ylim(min(rates) / 3, max(rates) * 4)
@@ -68,7 +68,7 @@ def _draw_axes(axes: Axes, intensities: Sequence[float], rates: Sequence[float])
 
 
 def _draw_roof(axes: Axes, machine: Machine, color: str, name: str) -> None:
-    """The slope of the memory and the flat part of the arithmetic unit, and where they meet."""
+    """Draw the slope of the memory and the flat roof of the arithmetic unit."""
     left, right = axes.get_xlim()
     ridge, peak = machine.balance, machine.flops_per_second
     left, right = min(left, ridge / 10), max(right, ridge * 3)
@@ -90,35 +90,20 @@ def draw_matrix(
     n: int,
     tokens: Sequence[int],
 ) -> Picture:
-    """A 16-bit matrix (k, n) under a machine's roof, for several numbers of tokens at once."""
-    intensity = {m: matmul_flops(m, k, n) / matmul_bytes(m, k, n, 2) for m in tokens}
-    seconds = {
-        m: max(
-            matmul_flops(m, k, n) / machine.flops_per_second,
-            matmul_bytes(m, k, n, 2) / machine.bytes_per_second,
-        )
+    """Draw a 16-bit matrix (k, n) under a machine's roof, for several numbers of tokens at once."""
+    flops = {m: matmul_flops(m, k, n) for m in tokens}
+    moved = {m: matmul_bytes(m, k, n, 2) for m in tokens}
+    intensity = {m: flops[m] / moved[m] for m in tokens}
+    rates = {
+        m: flops[m] / max(flops[m] / machine.flops_per_second, moved[m] / machine.bytes_per_second)
         for m in tokens
     }
-    rates = {m: matmul_flops(m, k, n) / seconds[m] for m in tokens}
+    peak = machine.flops_per_second
     with course_style():
         figure, axes = plt.subplots(figsize=(7, 3.6))
         _draw_axes(axes, list(intensity.values()), list(rates.values()))
         _draw_roof(axes, machine, BLUE, machine.name)
-        ridge, peak = machine.balance, machine.flops_per_second
-        axes.set_xlim(axes.get_xlim()[0], ridge * 60)
-        axes.plot([ridge, ridge * 60], [peak, peak], color=BLUE)
-        axes.axvline(ridge, color=GREY, linestyle=":", linewidth=1)
-        bottom = axes.get_ylim()[0]
-        axes.text(ridge * 1.08, bottom * 1.3, f"ridge: {ridge:.3g} FLOP/byte", color=GREY)
-        axes.text(ridge * 1.1, peak * 1.15, "the arithmetic unit sets the pace", color=BLUE)
-        places = np.sqrt(axes.get_xlim()[0] * ridge) / 1.5
-        axes.text(
-            places,
-            places * machine.bytes_per_second * 2.4,
-            "the memory\nsets the pace",
-            color=BLUE,
-            ha="right",
-        )
+        _name_both_sides(axes, machine)
         for m in tokens:
             axes.plot(intensity[m], rates[m], "o", color=ORANGE, markersize=8)
             axes.annotate(
@@ -127,13 +112,13 @@ def draw_matrix(
                 xytext=(9, -14),
                 textcoords="offset points",
             )
-    told = "; ".join(
+    dots = "; ".join(
         f"{m} tokens at {intensity[m]:.3g} FLOP/byte, {rates[m] / peak:.0%} of the peak"
         for m in tokens
     )
     alt = (
-        f"A roofline on logarithmic axes: a slope that rises to the ridge at {ridge:.3g} FLOP/byte, "
-        f"and a flat roof from there on. Dots on it: {told}."
+        f"A roofline on logarithmic axes: a slope that rises to the ridge at {machine.balance:.3g} "
+        f"FLOP/byte, and a flat roof from there on. Dots on it: {dots}."
     )
     caption = (
         f"A {k:,} × {n:,} matrix in 16 bits on {machine.name}. More tokens at once move the dot to "
@@ -142,12 +127,26 @@ def draw_matrix(
     return Picture(figure, alt, caption)
 
 
+def _name_both_sides(axes: Axes, machine: Machine) -> None:
+    """Mark the ridge, and write on each side of it what sets the pace."""
+    ridge, peak = machine.balance, machine.flops_per_second
+    axes.set_xlim(axes.get_xlim()[0], ridge * 60)
+    axes.plot([ridge, ridge * 60], [peak, peak], color=BLUE)
+    axes.axvline(ridge, color=GREY, linestyle=":", linewidth=1)
+    bottom = axes.get_ylim()[0]
+    axes.text(ridge * 1.08, bottom * 1.3, f"ridge: {ridge:.3g} FLOP/byte", color=GREY)
+    axes.text(ridge * 1.1, peak * 1.15, "the arithmetic unit sets the pace", color=BLUE)
+    x = np.sqrt(axes.get_xlim()[0] * ridge) / 1.5
+    y = x * machine.bytes_per_second * 2.4
+    axes.text(x, y, "the memory\nsets the pace", color=BLUE, ha="right")
+
+
 # --- what a phase moves --------------------------------------------------------------------------
 
 
 def draw_bytes(bills: Mapping[str, Cost]) -> Picture:
-    """The bytes of several forward passes by what they are, one bar each."""
-    told = []
+    """Draw the bytes of several forward passes by what they are, one bar each."""
+    bars = []
     with course_style():
         figure, axes = plt.subplots(figsize=(7.5, 0.9 + 0.55 * len(bills)))
         for y, (name, cost) in enumerate(bills.items()):
@@ -171,13 +170,13 @@ def draw_bytes(bills: Mapping[str, Cost]) -> Picture:
                 f"{label} {getattr(cost, field) / cost.bytes:.0%}"
                 for field, (label, *_) in PARTS.items()
             )
-            told.append(f"{name}: {cost.bytes / 1e9:.3g} GB ({shares})")
+            bars.append(f"{name}: {cost.bytes / 1e9:.3g} GB ({shares})")
         axes.set_yticks(range(len(bills)), list(bills))
         axes.invert_yaxis()
         widest = max(cost.bytes for cost in bills.values()) / 1e9
         axes.set(xlabel="GB moved in one forward pass", xlim=(0, widest * 1.45))
         axes.legend(loc="upper right", fontsize=8)
-    alt = f"Horizontal bars of the bytes of forward passes, by part. {'; '.join(told)}."
+    alt = f"Horizontal bars of the bytes of forward passes, by part. {'; '.join(bars)}."
     caption = (
         "The weights are the same in every bar. What grows with users and context is the cache "
         "that is read."
@@ -195,7 +194,7 @@ def draw_phases(
     times: Mapping[str, float] | None = None,
     recorded: Sequence[Recording] = (),
 ) -> Picture:
-    """Phases under the roof: predicted as rings, measured as dots; and how far they are apart.
+    """Draw phases under the roof, predicted as rings and measured as dots, and how far apart.
 
     Args:
         attainable: the lesson's function, which says how high the ring lies.
@@ -220,11 +219,11 @@ def draw_phases(
             _draw_recording(left, run, color)
         _draw_pairs(left, bills, predicted, times)
         left.legend(fontsize=7, loc="lower left", bbox_to_anchor=(0, 1))  # clear of every point
-        told = _draw_seconds(right, predicted, times)
+        rows = _draw_seconds(right, predicted, times)
     alt = (
         f"Left, a roofline of {machine.name}, ridge at {machine.balance:.3g} FLOP/byte, with a ring "
         f"on the roof for each phase{' and a dot where it was measured' if times else ''}. Right, "
-        f"seconds of each phase: {'; '.join(told)}."
+        f"seconds of each phase: {'; '.join(rows)}."
     )
     return Picture(figure, alt, _caption_of_phases(predicted, times, recorded))
 
@@ -274,8 +273,8 @@ def _draw_recording(axes: Axes, run: Recording, color: str) -> None:
 def _draw_seconds(
     axes: Axes, predicted: Mapping[str, float], times: Mapping[str, float] | None
 ) -> list[str]:
-    """A row for each phase: its predicted seconds, and the measured ones within a band."""
-    told = []
+    """Draw a row for each phase, predicted and measured within a band; return them in words."""
+    rows = []
     names = [f"{name}  {number}" for number, name in enumerate(predicted, 1)]
     axes.set_yticks(range(len(predicted)), names)
     axes.invert_yaxis()
@@ -287,16 +286,16 @@ def _draw_seconds(
         if times:
             axes.plot(times[name], y, "o", color=color, markersize=6)
             words += f", measured {as_time(times[name])}"
-        told.append(words)
+        rows.append(words)
         last = max(2 * seconds, times[name] if times else 0)
         text = as_time(seconds) if not times else f"{times[name] / seconds:.1f}×"
         axes.annotate(text, (last, y), xytext=(6, 0), textcoords="offset points", va="center")
-    shown = [*predicted.values(), *(times or {}).values()]
-    axes.set(xscale="log", xlim=(min(shown) / 2, max(*shown, 2 * max(predicted.values())) * 3.5))
+    drawn = [*predicted.values(), *(times or {}).values()]
+    axes.set(xscale="log", xlim=(min(drawn) / 2, max(*drawn, 2 * max(predicted.values())) * 3.5))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: as_time(x)))
     axes.minorticks_off()
     axes.set_title("measured, in predicted times" if times else "predicted")
-    return told
+    return rows
 
 
 def _caption_of_phases(
@@ -325,7 +324,7 @@ def _caption_of_phases(
 def draw_operating_points(
     attainable: Attainable, machine: Machine, bills: Mapping[str, Cost], title: str, caption: str
 ) -> Picture:
-    """Named forward passes on the roof of one machine, each with a label."""
+    """Draw named forward passes on the roof of one machine, each with a label."""
     rates = {name: attainable(cost.intensity, machine) for name, cost in bills.items()}
     with course_style():
         figure, axes = plt.subplots(figsize=(7.5, 3.6))
@@ -344,13 +343,11 @@ def draw_operating_points(
             )
         axes.set_title(title)
         axes.legend(loc="upper left", fontsize=8)
-    told = "; ".join(
+    points = "; ".join(
         f"{name} at {in_digits(cost.intensity)} FLOP/byte gets {with_prefix(rates[name], 'FLOP/s')}"
         for name, cost in bills.items()
     )
-    alt = (
-        f"A roofline of {machine.name}, ridge at {machine.balance:.3g} FLOP/byte. {told}. {title}."
-    )
+    alt = f"A roofline of {machine.name}, ridge at {machine.balance:.3g} FLOP/byte. {points}. {title}."
     return Picture(figure, alt, caption)
 
 
@@ -358,20 +355,10 @@ def draw_operating_points(
 
 
 def draw_queue(queueing: float = 1.0, work: float = 3.0, calls: int = 3) -> Picture:
-    """Who queues work, who does it, and what a clock shows when it is stopped too early."""
+    """Draw who queues work, who does it, and what a clock shows that is stopped too early."""
     with course_style():
         figure, axes = plt.subplots(figsize=(7.5, 2.3))
-        busy_until = 0.0
-        for call in range(calls):
-            start = call * queueing
-            busy_until = max(busy_until, start + queueing)
-            for y, left, width, color, text in (
-                (1, start, queueing, SKY, f"ask {call + 1}"),
-                (0, busy_until, work, ORANGE, f"work {call + 1}"),
-            ):
-                axes.barh(y, width, left=left, height=0.55, color=color, edgecolor="white")
-                axes.text(left + width / 2, y, text, ha="center", va="center", fontsize=9)
-            busy_until += work
+        busy_until = _draw_calls(axes, queueing, work, calls)
         asked = calls * queueing
         axes.barh(
             1,
@@ -405,6 +392,22 @@ def draw_queue(queueing: float = 1.0, work: float = 3.0, calls: int = 3) -> Pict
     return Picture(figure, alt, caption)
 
 
+def _draw_calls(axes: Axes, queueing: float, work: float, calls: int) -> float:
+    """Draw who asks and who works, call by call; return when the last one is done."""
+    busy_until = 0.0
+    for call in range(calls):
+        start = call * queueing
+        busy_until = max(busy_until, start + queueing)
+        for y, left, width, color, text in (
+            (1, start, queueing, SKY, f"ask {call + 1}"),
+            (0, busy_until, work, ORANGE, f"work {call + 1}"),
+        ):
+            axes.barh(y, width, left=left, height=0.55, color=color, edgecolor="white")
+            axes.text(left + width / 2, y, text, ha="center", va="center", fontsize=9)
+        busy_until += work
+    return busy_until
+
+
 # --- the third roof ------------------------------------------------------------------------------
 
 
@@ -415,7 +418,7 @@ def draw_third_roof(
     asked: Mapping[str, int],
     taken: Mapping[str, float],
 ) -> Picture:
-    """Three predictions of a tiny model's step beside what it took.
+    """Draw three predictions of a tiny model's step beside what it took.
 
     Args:
         cost: of the step.
@@ -432,8 +435,8 @@ def draw_third_roof(
         rows.append((f"{name}: {n} operations", n * asking, ORANGE))
         rows.append((f"{name}: measured", taken[name], VERMILION))
     figure = _bars_of_seconds(rows)
-    told = "; ".join(f"{name} {as_time(seconds)}" for name, seconds, _ in rows)
-    alt = f"Bars of seconds on a logarithmic scale for one decode step of the mini model: {told}."
+    bars = "; ".join(f"{name} {as_time(seconds)}" for name, seconds, _ in rows)
+    alt = f"Bars of seconds on a logarithmic scale for one decode step of the mini model: {bars}."
     slowest = max(taken.values())
     caption = (
         f"Blue and orange are predicted, red is measured. The step took "
