@@ -1,4 +1,4 @@
-"""Every figure that lesson 06 shows, computed by the lesson's own functions."""
+"""What lesson 06 says in words, prints and draws; figures in its prose are computed there."""
 
 from dataclasses import replace
 
@@ -68,16 +68,6 @@ def test_its_sizes_give_the_published_number_of_parameters(name, published, bias
     assert PUBLISHED[name].parameters + biases == published
 
 
-def test_every_published_model_is_told():
-    assert len(PUBLISHED) == 11
-
-
-def test_llama_3_8b_without_sharing_would_serve_14_in_place_of_59():
-    size = PUBLISHED["Llama-3-8B"]
-    unshared = replace(size.config, n_kv_heads=32)
-    assert max_batch_that_fits(unshared, 80 * GB, 8192, size.weight_bytes) == 14
-
-
 def test_llama_3_70b_needs_an_eighth_of_what_the_formula_with_heads_says():
     c = PUBLISHED["Llama-3-70B"].config
     by_heads = 2 * c.n_layers * c.n_heads * c.head_dim * 2
@@ -92,15 +82,9 @@ def test_the_story_models_keep_4096_bytes_of_a_token_down_to_512():
         assert kv_cache_bytes(config, 1, bytes_per_element=4) == 512 * G
 
 
-@pytest.mark.parametrize(
-    ("name", "places", "steps"),
-    [("story", 98, 2150), ("story-g4", 98, 500), ("story-g2", 85, 500), ("story-g1", 28, 500)],
-)
-def test_far_places_are_lost_with_the_heads_and_surnames_are_not(name, places, steps):
-    record = weights.metrics(name)
-    assert round(100 * record["recall_place_far"]) == places
-    assert record["recall_surname_far"] == 1
-    assert record["steps"] == steps
+@pytest.mark.parametrize("name", ["story", "story-g4", "story-g2", "story-g1"])
+def test_no_model_forgets_a_far_surname(name):
+    assert weights.metrics(name)["recall_surname_far"] == 1
 
 
 def test_averaging_alone_breaks_the_model_and_training_repairs_it():
