@@ -1,7 +1,7 @@
 """What one forward pass costs: floating-point operations, and the bytes that it must move.
 
-A cost is a count, the same on every machine. How long it takes is the machine's part: see
-`course.measure.limits`. Lesson 05 fills a `Cost` in from the sizes of a model.
+A cost is a count, the same on every machine; `course.measure.limits` has what turns it into seconds.
+Lesson 05 computes a `Cost` from the sizes of a model.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A processor with a queue, as somebody with a stopwatch sees it.
+"""A clock for work that may be queued, on a CPU and on a GPU.
 
-A GPU takes work and answers at once; the work itself is done later. Who reads the clock before it
-is done measures how fast Python can ask. `synchronize` waits until the queue is empty.
+A call returns as soon as a GPU has queued its work, which is done later. To read the clock then is to
+time the queueing; `synchronize` waits until the queue is empty.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ class Device(Protocol):
     """A clock, and a way to wait for the work that was asked for."""
 
     def now(self) -> float:
-        """Seconds since some moment in the past."""
+        """Read the clock: seconds since some moment in the past."""
         ...
 
     def synchronize(self) -> None:
-        """Return when all work that was asked for is done."""
+        """Wait until all work that was asked for is done."""
         ...
 
 
@@ -52,7 +52,7 @@ class CudaDevice:
 
 
 def device_of(name: str | torch.device) -> Device:
-    """The device of a name that torch knows: "cpu", "cuda", "cuda:1".
+    """Choose the clock for a device that torch knows: "cpu", "cuda", "cuda:1".
 
     Raises:
         ValueError: no such device here, or one that the course cannot time.
@@ -62,7 +62,7 @@ def device_of(name: str | torch.device) -> Device:
 
 
 def check_device(name: str | torch.device) -> torch.device:
-    """The device that torch knows by this name.
+    """Return the device that torch knows by this name.
 
     Raises:
         ValueError: no such device here, or one that the course cannot time.

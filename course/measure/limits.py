@@ -1,11 +1,11 @@
-"""What a machine can do at most: how fast it computes, and how fast it moves bytes.
+"""The two limits of a machine: how fast it computes, and how fast it moves bytes.
 
     here = measure_machine()            # this CPU, one thread
     here.flops_per_second, here.bytes_per_second, here.balance
 
 `DATASHEETS` holds what the makers of some GPUs promise. A measured machine stays below its
-datasheet, and a program stays below the measured machine. Rates are per second, a multiply-add is
-two FLOPs, a byte is a byte.
+datasheet, and a program below the measured machine. Rates are FLOP/s and bytes/s; a multiply-add is
+two FLOPs.
 
 Datasheets, read for dense (not sparse) float16 or bfloat16 with tensor cores, and the memory's rate:
 
@@ -60,7 +60,7 @@ class Machine:
 
     @property
     def balance(self) -> float:
-        """FLOPs that it can do while one byte arrives: the ridge point, in FLOP/byte."""
+        """FLOPs done while one byte arrives: the ridge point, in FLOP/byte."""
         return self.flops_per_second / self.bytes_per_second
 
 
@@ -79,12 +79,12 @@ DATASHEETS: dict[str, Machine] = {
 def measure_machine(
     device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32
 ) -> Machine:
-    """Measure the two limits of this machine; the second time the first answer comes back.
+    """Measure the two limits of this machine, once; later calls get the same answer.
 
     On a CPU one thread reads 256 MiB, as decode reads weights, and multiplies two matrices. On CUDA
     1 GiB is copied, which counts twice: read and written. Every array is filled with random numbers
-    first, because memory that nobody wrote to need not exist, and zeros can be cheaper than
-    numbers. The best of several rounds counts: it is a limit that is looked for.
+    first: memory that was never written may not be backed by any, and zeros can be cheaper than
+    numbers. The best of several rounds counts, as a limit is measured.
 
     Args:
         device: "cpu", "cuda" or "cuda:1".
@@ -110,8 +110,8 @@ def _measure(name: str, dtype: torch.dtype) -> Machine:
 
 @dataclass(frozen=True)
 class Work:
-    """Two calls that do nothing but compute and nothing but move, and how much they do. Both are
-    done when they return, on a GPU as well."""
+    """One call that only computes and one that only moves bytes, and how much each does. Their work
+    is done when they return, on a GPU as well."""
 
     multiply: Callable[[], object]
     flops: int
@@ -120,7 +120,7 @@ class Work:
 
 
 def limit_work(device: str | torch.device, dtype: torch.dtype) -> Work:
-    """What `measure_machine` times; for a benchmark that measures limits and programs by turns.
+    """Prepare what `measure_machine` times, for benchmarks that time it and programs by turns.
 
     Raises:
         ValueError: no such device here.
@@ -129,7 +129,7 @@ def limit_work(device: str | torch.device, dtype: torch.dtype) -> Work:
     if device.type == "cpu":
         left, right = _numbers(CPU_MATRIX, device, dtype), _numbers(CPU_MATRIX, device, dtype)
         source = torch.rand(CPU_BYTES // 4)
-        # To find the largest number, each is read once.
+        # amax reads each number once
         return Work(lambda: left @ right, 2 * CPU_MATRIX**3, source.amax, source.nbytes)
     left, right = _numbers(GPU_MATRIX, device, dtype), _numbers(GPU_MATRIX, device, dtype)
     source = torch.rand(GPU_BYTES // 4, device=device)

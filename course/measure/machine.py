@@ -1,7 +1,7 @@
-"""What this machine is, and how long things take on it.
+"""What this machine is, and how many seconds calls take on it.
 
-Timings here are wall-clock seconds of calls that are finished when they return, as all work on a
-CPU is. Read their minimum for what the machine can do, and their median for what it did.
+Seconds are of the wall clock, for calls whose work is done when they return, as on a CPU. Their
+minimum tells what the machine can do, their median what it did.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Name = TypeVar("Name", bound=Hashable)
 
 @dataclass(frozen=True)
 class Card:
-    """What a machine is, as far as the lessons care.
+    """What a timing should be printed with.
 
     Attributes:
         cpu: the processor's name.
@@ -47,7 +47,7 @@ class Card:
 
 
 def card() -> Card:
-    """The card of the machine that runs this."""
+    """Describe the machine that runs this."""
     gpu, gpu_memory = _gpu()
     return Card(
         cpu=_cpu_name(),
@@ -67,10 +67,10 @@ def card() -> Card:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch compute with one thread, then with as many as before.
+    """Let torch compute with one thread inside the block, and with as many as before after it.
 
-    A step of the mini-GPT is so short that threads spend their time waiting for one another; one
-    thread gives times that can be compared.
+    In a step of the mini-GPT threads mostly wait for one another; with one thread, times can be
+    compared.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -81,7 +81,7 @@ def one_thread() -> Iterator[None]:
 
 
 def seconds(call: Callable[[], object], warmup: int = 1, repeats: int = 5) -> list[float]:
-    """Wall-clock seconds of each of `repeats` calls, after `warmup` calls that do not count.
+    """Time each of `repeats` calls in wall-clock seconds, after `warmup` calls that do not count.
 
     Raises:
         ValueError: `call` cannot be called, `warmup` is below 0 or `repeats` below 1.
@@ -97,15 +97,16 @@ def seconds(call: Callable[[], object], warmup: int = 1, repeats: int = 5) -> li
 def interleaved(
     calls: Mapping[Name, Callable[[], object]], rounds: int = 5
 ) -> dict[Name, list[float]]:
-    """Wall-clock seconds of several calls that are to be compared: A, B, A, B, …, so that a noisy
-    minute of the machine falls on all of them. Each is warmed up once.
+    """Time several calls by turns, A, B, A, B, …, so that a noisy minute falls on all of them.
+
+    Each is called once before, which does not count.
 
     Args:
         calls: by name.
         rounds: how often each is measured.
 
     Returns:
-        `rounds` times for each name, in the order measured.
+        Wall-clock seconds by name, `rounds` of each, in the order measured.
 
     Raises:
         ValueError: there is nothing to call, something cannot be called, or `rounds` is below 1.

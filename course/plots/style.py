@@ -1,4 +1,4 @@
-"""Colours, sizes, alt text and captions: what every picture of the course shares."""
+"""Colours, sizes, alt text and captions of every picture of the course."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,7 +42,7 @@ class Picture(NamedTuple):
 
 @contextmanager
 def course_style() -> Iterator[None]:
-    """Draw with the course's style, and leave the reader's own settings as they were."""
+    """Draw with the course's style inside the block; the reader's settings stay as they were."""
     with plt.rc_context(_RC):
         yield
 

@@ -3,8 +3,8 @@
     model = load("HuggingFaceTB/SmolLM2-135M", device="cuda", dtype=torch.bfloat16)
     model = load("path/to/a/folder")           # config.json and *.safetensors
 
-Settings, names and shapes are all compared before a single number is read, so a model is either
-whole or not there at all.
+Settings, names and shapes are all checked before any number is read, so no model is ever loaded in
+part.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def load(
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> MiniGPT:
-    """A Llama-family model from a folder, or from the hub.
+    """Load a Llama-family model from a folder, or from the hub.
 
     Args:
         path_or_hub_id: a folder with `config.json` and `model.safetensors` (or its shards and
@@ -68,7 +68,7 @@ def load(
 
 
 def read_config(folder: Path) -> GPTConfig:
-    """The sizes in a folder's `config.json`.
+    """Read the sizes in a folder's `config.json`.
 
     Raises:
         FileNotFoundError, ValueError: as `load`.
@@ -105,7 +105,7 @@ def read_config(folder: Path) -> GPTConfig:
 
 
 def _refuse_other_settings(folder: Path, settings: dict[str, Any], config: GPTConfig) -> None:
-    """A setting that changes what a forward pass computes must not pass unnoticed."""
+    """Refuse settings that change what a forward pass computes in a way the mini-GPT does not."""
     rope = settings.get("rope_parameters") or settings.get("rope_scaling") or {}
     supported = {
         "rope_type": (rope.get("rope_type", rope.get("type", "default")), "default"),
@@ -121,7 +121,7 @@ def _refuse_other_settings(folder: Path, settings: dict[str, Any], config: GPTCo
 
 
 def expected_tensors(config: GPTConfig) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """What a checkpoint of these sizes holds: its tensors' names, ours, and their shapes."""
+    """List the tensors of a checkpoint of these sizes: name in the file, our name, and shape."""
     C, V, F, D = config.d_model, config.vocab_size, config.d_ff, config.head_dim
     kv_width = config.n_kv_heads * D
     shapes = {
@@ -149,7 +149,7 @@ def expected_tensors(config: GPTConfig) -> dict[str, tuple[str, tuple[int, ...]]
 
 
 def _folder(path_or_hub_id: str | Path) -> Path:
-    """The folder itself, or the one into which the hub's files were downloaded."""
+    """Return the folder, or the one into which the hub's files were downloaded."""
     folder = Path(path_or_hub_id).expanduser()
     if folder.is_dir():
         return folder
@@ -166,7 +166,7 @@ def _folder(path_or_hub_id: str | Path) -> Path:
 
 
 def _download(hub_id: str) -> Path:
-    """Config and weights of a model on the hub, in the hub's own cache."""
+    """Download config and weights from the hub into the hub's own cache."""
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
@@ -198,7 +198,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _files_of_tensors(folder: Path) -> dict[str, Path]:
-    """Which file holds which tensor."""
+    """Map each tensor to the file that holds it."""
     if (folder / SINGLE).is_file():
         with _opened(folder / SINGLE) as file:
             return dict.fromkeys(file.keys(), folder / SINGLE)
@@ -222,7 +222,7 @@ def _files_of_tensors(folder: Path) -> dict[str, Path]:
 def _compare(
     folder: Path, files: dict[str, Path], wanted: dict[str, tuple[str, tuple[int, ...]]]
 ) -> None:
-    """Names and shapes against what the config promises, before any number is read."""
+    """Compare names and shapes with what the config promises, before any number is read."""
     for path in sorted(set(files.values())):
         with _opened(path) as file:
             held = set(file.keys())

@@ -1,8 +1,8 @@
 """Sizes of some published Llama-family models, as in the `config.json` beside their weights.
 
-Each has the shape of `course.model`: RMSNorm, rotary positions, SwiGLU. (Qwen2.5 adds biases to its
-queries, keys and values: less than 10⁻⁴ of its parameters, left out here; a cache has none.) The
-number of parameters that follows from these sizes is the published one; a test holds that.
+Each has the architecture of `course.model`: RMSNorm, rotary positions, SwiGLU. (Qwen2.5 adds biases
+to queries, keys and values, less than 10⁻⁴ of its parameters; they are left out here.) From these
+sizes follows the published number of parameters; a test holds that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from course.published.sizes import Size
 
 
 def _size(name: str, *sizes: int, tied: bool = False) -> Size:
-    """V, L, C, H, G, f and the longest text, in this order."""
+    """Name a 16-bit model of these sizes: V, L, C, H, G, f and the longest text."""
     *model, longest = sizes
     config = GPTConfig(*model, max_seq_len=longest, tie_embeddings=tied)
     return Size(name, config, torch.bfloat16)

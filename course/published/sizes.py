@@ -1,8 +1,8 @@
-"""Which model shows both phases on this machine, and whether it fits.
+"""Models of random weights to time, chosen for the machine and checked against its memory.
 
-A model must be large enough that its weights outgrow the caches (or, on a GPU, that reading them
-takes longer than starting the kernels that do it), and small enough to be waited for. Its weights
-are random: how long a step takes does not depend on what they are.
+A model must be large enough that its weights outgrow a CPU's caches (or, on a GPU, that reading them
+takes longer than starting the kernels), and small enough to be waited for. Its weights are random:
+how long a step takes does not depend on what they are.
 
     size = choose_size("cpu")
     print(check_room(size, "cpu", batch=8, context=1024))    # before anything is allocated
@@ -50,7 +50,7 @@ class Size:
         return self.parameters * self.dtype.itemsize
 
     def bytes_needed(self, batch: int, context: int, n_new: int = 1) -> int:
-        """Bytes that decoding takes at most, rounded up generously.
+        """Bound the bytes that decoding takes, generously.
 
         The weights count twice, for the model and for the fast decoder's own copy
         (`course.fast.decode`); then keys and values, and the largest values on the way.
@@ -87,14 +87,14 @@ SIZES: dict[str, Size] = {
         Size("6.7B", _llama(32000, 32, 4096, 32, 11008, 4096), torch.bfloat16),
     )
 }
-"""By name. "tiny" sits far under both roofs: what it shows is the price of starting an operation."""
+"""By name. "tiny" lies far under both roofs: its steps show the price of starting operations."""
 
 # What to take on a GPU with at least this much free memory: from an H200, an A100 (or H100), any.
 _FOR_GPUS = ((100 * GIB, "6.7B"), (30 * GIB, "1.3B"), (0, "0.35B"))
 
 
 def choose_size(device: str | torch.device, free_bytes: int | None = None) -> Size:
-    """The model that shows both phases on a device: 4 layers of width 1024 on a CPU, 0.35B
+    """Choose a model that shows both phases on a device: 4 layers of width 1024 on a CPU, 0.35B
     parameters on a T4 or L4, 1.3B on an A100 or H100, 6.7B on an H200.
 
     Args:
@@ -120,7 +120,7 @@ def check_room(
     n_new: int = 1,
     free_bytes: int | None = None,
 ) -> str:
-    """Say what a model needs before anything is allocated.
+    """Check that a model and its cache fit, before anything is allocated.
 
     Args:
         batch, context, n_new: as in `Size.bytes_needed`.
@@ -141,7 +141,7 @@ def check_room(
 def check_bytes(
     what: str, needed: int, device: str | torch.device, free_bytes: int | None = None
 ) -> str:
-    """The same for bytes that were added up elsewhere; `what` begins the sentence.
+    """Check that bytes which were added up elsewhere fit; `what` begins the sentence.
 
     Raises:
         ValueError: no such device here.
@@ -159,7 +159,7 @@ def check_bytes(
 
 
 def free_memory(device: str | torch.device) -> int:
-    """Bytes of memory that are free on a device; on a CPU, those that can be had without swapping.
+    """Return the bytes that are free on a device; on a CPU, those to be had without swapping.
 
     Raises:
         ValueError: no such device here.
@@ -177,7 +177,7 @@ def free_memory(device: str | torch.device) -> int:
 
 
 def build_random(size: Size, device: str | torch.device, seed: int = 0) -> MiniGPT:
-    """A model with random weights, made on the device and in its dtype; nothing is drawn twice.
+    """Build a model with random weights, on the device and in its dtype from the start.
 
     Args:
         seed: the same seed gives the same weights on the same kind of device.

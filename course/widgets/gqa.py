@@ -1,4 +1,4 @@
-"""What there is to play with in lesson 06: a memory, and who finds room in it."""
+"""The sliders of lesson 06: a memory, and how many sequences fit."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ CONTEXTS = (512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072)
 
 
 def with_heads(config: GPTConfig, shared: str | None) -> GPTConfig:
-    """The same model with all, half, one or as many KV heads as published."""
+    """Give a model all, half, one or as many KV heads as published."""
     H = config.n_heads
     heads = {None: config.n_kv_heads, "all": H, "half": H // 2 if H % 2 == 0 else H, "one": 1}
     return replace(config, n_kv_heads=heads[shared])
 
 
 def play_with_memory(max_batch_that_fits: Callable[..., int]) -> None:
-    """Choose a model, how it shares, a GPU's memory and a context; see how many sequences fit, by
-    the lesson's function. (Weights stay as published: KV projections are a small part of them.)"""
+    """Show choices of a model, how it shares, a GPU's memory and a context; and what fits, by the
+    lesson's function. (Weights stay as published: KV projections are a small part of them.)"""
 
     def draw(model: str, sharing: str, memory: str, context: int) -> Picture:
         size = PUBLISHED[model]

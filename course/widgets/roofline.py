@@ -1,4 +1,4 @@
-"""What there is to play with in lesson 05: decode and prefill on the roofs of some GPUs."""
+"""The sliders of lesson 05: decode and prefill on the roofs of some GPUs."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ def play_with_the_roof(
     attainable: Callable[[float, Machine], float],
     bound_by: Callable[[Cost, Machine], str],
 ) -> None:
-    """Sliders for batch and context, and a choice of GPU, model and width of the numbers. What is
-    drawn is computed by the lesson's three functions."""
+    """Show sliders for batch and context, and choices of GPU, model and width of the numbers.
+
+    What is drawn is computed by the lesson's three functions.
+    """
 
     def draw(gpu: str, model: str, stored: str, batch: int, context: int) -> Picture:
         machine, config, width = DATASHEETS[gpu], MODELS[model], WIDTHS[stored]
