@@ -1,6 +1,6 @@
-"""The pictures of lesson 01: heads, attention weights, what moves when a word changes, and draws.
+"""Draw lesson 01's pictures: heads, attention weights, what moves when a word changes, and draws.
 
-Nothing here computes attention: the pictures ask the functions that the student wrote.
+Nothing here computes attention: the pictures call the functions that the student wrote.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from course.world.tokenizer import WORDS, decode, encode
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 WHITE_TO_BLUE = LinearSegmentedColormap.from_list("white_to_blue", ["white", BLUE])
 WHITE_TO_ORANGE = LinearSegmentedColormap.from_list("white_to_orange", ["#FCF3E0", VERMILION])
-UNMOVED = 1e-6  # relative; float32 rounding is ten times smaller
+UNMOVED = 1e-6
+"""Largest relative change that counts as none; float32 rounding is ten times smaller."""
 
 
 def words_of(tokens: Tensor) -> list[str]:
-    """The words of one row of tokens, (1, T)."""
+    """Decode one row of tokens, (1, T), word by word."""
     return decode(tokens).split()
 
 
@@ -36,7 +37,7 @@ def words_of(tokens: Tensor) -> list[str]:
 
 
 def draw_heads(n_tokens: int = 3, n_heads: int = 4, head_dim: int = 3) -> Picture:
-    """Rows of numbers, cut into heads: the same numbers, arranged anew."""
+    """Draw how each token's row of numbers is cut into heads."""
     colours = [BLUE, ORANGE, GREEN, PURPLE, VERMILION, GREY]
     with course_style():
         widths = [n_heads * head_dim + 0.2, n_heads * (head_dim + 0.6) + 0.2]
@@ -67,6 +68,7 @@ def draw_heads(n_tokens: int = 3, n_heads: int = 4, head_dim: int = 3) -> Pictur
 
 
 def _draw_block(axes: Axes, x: float, y: float, rows: int, columns: int, colour: str) -> None:
+    """Draw a grid of cells with its upper left corner at (x, y)."""
     for row in range(rows):
         for column in range(columns):
             axes.add_patch(
@@ -78,9 +80,9 @@ def _draw_block(axes: Axes, x: float, y: float, rows: int, columns: int, colour:
 
 
 def attention_weights(model: MiniGPT, tokens: Tensor, causal_attention: Attend) -> list[Tensor]:
-    """The weights with which each layer's heads average, (H, T, T) a layer.
+    """Compute the weights with which each layer's heads average, (H, T, T) a layer.
 
-    The function itself says them: where the values are the columns of an identity matrix, the
+    They come from the student's function: where the values are the columns of an identity matrix, the
     averages are the weights.
     """
     weights = []
@@ -97,40 +99,40 @@ def attention_weights(model: MiniGPT, tokens: Tensor, causal_attention: Attend) 
 
 
 def _queries_and_keys(model: MiniGPT, tokens: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """The turned queries and keys of each layer, as they come out of `attn.rotate`."""
+    """Run the model and keep each layer's rotated queries and keys, as `attn.rotate` returned them."""
     found = []
 
-    def watching(attn: Attention, x: Tensor, positions: Tensor) -> Tensor:
-        turned = []
+    def recording(attn: Attention, x: Tensor, positions: Tensor) -> Tensor:
+        rotated = []
 
-        def rotate(heads: Tensor, where: Tensor) -> Tensor:
-            turned.append(Attention.rotate(attn, heads, where))
-            return turned[-1]
+        def rotate(heads: Tensor, positions: Tensor) -> Tensor:
+            rotated.append(Attention.rotate(attn, heads, positions))
+            return rotated[-1]
 
         attn.rotate = rotate
         try:
             out = layer(attn, x, positions)
         finally:
             del attn.rotate
-        if len(turned) != 2:
+        if len(rotated) != 2:
             raise ValueError(
-                f"this attention layer calls attn.rotate {len(turned)} times; the picture needs "
+                f"this attention layer calls attn.rotate {len(rotated)} times; the picture needs "
                 "one call for the queries and one for the keys"
             )
         # A rotation keeps lengths, so the queries are those that are as long as wq made them.
         length = attn.wq(x).norm()
-        found.append(tuple(sorted(turned, key=lambda heads: (heads.norm() - length).abs())))
+        found.append(tuple(sorted(rotated, key=lambda heads: (heads.norm() - length).abs())))
         return out
 
     layer = model.attention_layer
-    with using(model, watching):
+    with using(model, recording):
         model(tokens)
     return found
 
 
 @contextmanager
 def using(model: MiniGPT, attention_layer: AttentionLayer) -> Iterator[None]:
-    """Let the model run with another attention layer for a while."""
+    """Run the model with another attention layer inside the `with` block."""
     before = model.attention_layer
     model.attention_layer = attention_layer
     try:
@@ -140,7 +142,7 @@ def using(model: MiniGPT, attention_layer: AttentionLayer) -> Iterator[None]:
 
 
 def draw_attention(model: MiniGPT, text: str, causal_attention: Attend, block: int) -> Picture:
-    """Who looks at whom: the weights of each head of one block on a text."""
+    """Draw the attention weights of each head of one block on a text."""
     tokens = encode(text)
     words = words_of(tokens)
     weights = attention_weights(model, tokens, causal_attention)[block]
@@ -176,7 +178,7 @@ def draw_attention(model: MiniGPT, text: str, causal_attention: Attend, block: i
 
 
 def hidden_states(model: MiniGPT, tokens: Tensor) -> Tensor:
-    """The vector of each token (1, T) before the first block and after each, (L + 1, T, C)."""
+    """Compute the vector of each token (1, T) before the first block and after each, (L + 1, T, C)."""
     states: list[Tensor] = []
     listeners = [
         module.register_forward_pre_hook(lambda _, inputs: states.append(inputs[0][0].clone()))
@@ -191,7 +193,7 @@ def hidden_states(model: MiniGPT, tokens: Tensor) -> Tensor:
 
 
 def without_mask(attention_layer: AttentionLayer) -> AttentionLayer:
-    """The same layer, but every token sees all: each asks once as if it stood last in the row.
+    """Make the same layer without its mask: each token asks once as if it stood last in the row.
 
     Only the order of the rows changes; every token keeps its position.
     """
@@ -208,7 +210,7 @@ def without_mask(attention_layer: AttentionLayer) -> AttentionLayer:
 
 
 def movement(model: MiniGPT, tokens: Tensor, j: int, word: str) -> np.ndarray:
-    """How far each hidden state moves when token j becomes `word`, relative to its length,
+    """Compute how far each hidden state moves when token j becomes `word`, relative to its length,
     (L + 1, T)."""
     other = tokens.clone()
     other[0, j] = encode(word)[0, 0]
@@ -217,7 +219,7 @@ def movement(model: MiniGPT, tokens: Tensor, j: int, word: str) -> np.ndarray:
 
 
 def draw_causality(model: MiniGPT, text: str, j: int, word: str) -> Picture:
-    """Which hidden states move when token j becomes `word`: with the mask, and without it."""
+    """Draw which hidden states move when token j becomes `word`: with the mask, and without it."""
     tokens = encode(text)
     words = words_of(tokens)
     if not 0 <= j < len(words):
@@ -246,9 +248,10 @@ def draw_causality(model: MiniGPT, text: str, j: int, word: str) -> Picture:
 def _draw_movement(
     axes: Axes, moved: np.ndarray, words: list[str], j: int, word: str, title: str
 ) -> None:
-    shown = np.ma.masked_less_equal(moved, UNMOVED)
+    """Draw a grid of tokens by depth, coloured and labelled by how far each state moved."""
+    coloured = np.ma.masked_less_equal(moved, UNMOVED)
     colours = WHITE_TO_ORANGE.with_extremes(bad="#E4E4E4")
-    axes.imshow(shown, cmap=colours, norm=LogNorm(0.01, 3), aspect="auto")
+    axes.imshow(coloured, cmap=colours, norm=LogNorm(0.01, 3), aspect="auto")
     for (layer, t), size in np.ndenumerate(moved):
         dark = size > 0.5
         axes.text(
@@ -282,7 +285,7 @@ def draw_next_words(
     n_draws: int = 2_000,
     n_shown: int = 10,
 ) -> Picture:
-    """How often `sample_next` draws each word from logits (1, V), as bars."""
+    """Draw bars of how often `sample_next` draws each word from logits (1, V)."""
     rows = logits.expand(n_draws, -1)  # (n_draws, V)
     generator = torch.Generator().manual_seed(0)
     tokens = sample_next(rows, temperature=temperature, top_k=top_k, generator=generator)

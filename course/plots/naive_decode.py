@@ -1,4 +1,4 @@
-"""The pictures of lesson 02: work done again, sums that grow, and time that climbs."""
+"""Draw lesson 02's pictures: work done again, sums that grow, and time that climbs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from course.world.tokenizer import WORDS
 
 
 def draw_grid(p: int, g: int, words: Sequence[str] | None = None) -> Picture:
-    """Which rows of keys and values naive decoding computes, for the first time and again.
+    """Draw which rows of keys and values naive decoding computes, for the first time and again.
 
     Args:
         p, g: tokens of the prompt, and new ones.
@@ -60,13 +60,14 @@ def draw_grid(p: int, g: int, words: Sequence[str] | None = None) -> Picture:
 
 
 def _column(p: int, step: int) -> tuple[range, range]:
-    """Tokens whose rows a step computes for the first time, and those that it computes again."""
+    """List the tokens whose rows a step computes for the first time, and those it computes again."""
     if step == 0:
         return range(p), range(0)
     return range(p + step - 1, p + step), range(p + step - 1)
 
 
 def _draw_named_cells(axes: Axes, cells: Sequence[tuple[range, range]]) -> None:
+    """Draw each cell with its word, COMPUTE or REDO."""
     for step, (compute, redo) in enumerate(cells):
         for tokens, word, color, ink in (
             (compute, "COMPUTE", BLUE, "white"),
@@ -80,6 +81,7 @@ def _draw_named_cells(axes: Axes, cells: Sequence[tuple[range, range]]) -> None:
 
 
 def _draw_columns(axes: Axes, cells: Sequence[tuple[range, range]]) -> None:
+    """Draw each column as two blocks, for grids too large for words."""
     kinds = {"COMPUTE": (BLUE, None), "REDO": (ORANGE, "//")}
     for step, column in enumerate(cells):
         for tokens, (color, hatch) in zip(column, kinds.values(), strict=True):
@@ -95,7 +97,7 @@ def _draw_columns(axes: Axes, cells: Sequence[tuple[range, range]]) -> None:
 
 
 def draw_same_keys(model: MiniGPT, short: Tensor, long: Tensor) -> Picture:
-    """Keys of the tokens that two texts share, computed in each, and how far they differ.
+    """Draw the keys of the tokens that two texts share, computed in each, and their difference.
 
     Args:
         short, long: (1, T) and (1, T') int64; `long` begins with `short`.
@@ -136,7 +138,7 @@ def draw_same_keys(model: MiniGPT, short: Tensor, long: Tensor) -> Picture:
 
 
 def _last_keys(model: MiniGPT, tokens: Tensor) -> np.ndarray:
-    """Keys of the last layer before rotation, (T, G * D)."""
+    """Compute the keys of the last layer before rotation, (T, G * D)."""
     kept: list[Tensor] = []
     hook = model.blocks[-1].attn.wk.register_forward_hook(lambda *call: kept.append(call[2]))
     try:
@@ -148,7 +150,7 @@ def _last_keys(model: MiniGPT, tokens: Tensor) -> np.ndarray:
 
 
 def draw_staircases(requests: Sequence[tuple[int, int]]) -> Picture:
-    """How many positions each new token looks at, for requests (prompt_len, n_new)."""
+    """Draw how many positions each new token looks at, for requests (prompt_len, n_new)."""
     with course_style():
         figure, row = plt.subplots(1, len(requests), figsize=(7.8, 2.7), squeeze=False)
         told = []
@@ -183,7 +185,7 @@ def draw_staircases(requests: Sequence[tuple[int, int]]) -> Picture:
 def draw_step_times(
     times: Mapping[int, Sequence[float]], fit_to: int, title: str = "One step of naive decoding"
 ) -> Picture:
-    """Measured seconds of one step by the tokens it reads, and the line that rows alone predict.
+    """Plot measured seconds of a step by the tokens it reads, and the line that rows alone predict.
 
     Args:
         times: for each number of tokens, some measured times; their minimum is drawn.

@@ -1,4 +1,4 @@
-"""The pictures of lesson 00: a machine's card, a matrix product, and what one token costs."""
+"""Draw lesson 00's pictures: a machine's card, a matrix product, and what one token costs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from course.measure.machine import Card
 from course.plots.style import BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, Picture, course_style
 
 LIGHT = "#EEEEEE"
-# Bytes of weights with two bytes for each parameter: the shipped story model, then open models.
 MODELS = {"this course": 1.4e6, "135M": 0.27e9, "8B": 16e9, "70B": 140e9}
+"""Bytes of weights, two for each parameter: the shipped story model, then open models."""
 
 
 def draw_card(card: Card) -> Picture:
-    """A machine on one card, and which models' weights fit into it."""
+    """Draw a machine's parts on one card, and which models' weights fit into its memory."""
     gpu = card.gpu or "no GPU (none is needed)"
     with course_style():
         figure, (above, below) = plt.subplots(2, 1, figsize=(7.5, 3.6), height_ratios=[1.15, 1])
@@ -39,10 +39,10 @@ def draw_card(card: Card) -> Picture:
 
 
 def _draw_parts(axes: Axes, card: Card, gpu: str) -> None:
+    """Draw the cores and the GPU as boxes, with their names and the versions."""
     axes.set(xlim=(0, 10), ylim=(0, 3), title="This machine")
     axes.axis("off")
-    shown = min(card.cores, 32)
-    for core in range(shown):
+    for core in range(min(card.cores, 32)):
         column, row = core % 16, core // 16
         axes.add_patch(Rectangle((0.05 + 0.2 * column, 1.35 - 0.3 * row), 0.16, 0.24, color=BLUE))
     axes.text(0.05, 2.35, card.cpu, weight="bold")
@@ -57,6 +57,7 @@ def _draw_parts(axes: Axes, card: Card, gpu: str) -> None:
 
 
 def _draw_fits(axes: Axes, card: Card) -> None:
+    """Draw the memory as bars on a logarithmic scale, with a mark for each model's weights."""
     bars = {"memory": (card.memory, BLUE)}
     if card.gpu_memory:
         bars["GPU memory"] = (card.gpu_memory, GREEN)
@@ -72,6 +73,7 @@ def _draw_fits(axes: Axes, card: Card) -> None:
 
 
 def _bytes(size: float) -> str:
+    """Write a size with its unit prefix, such as "16 GB"."""
     for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
         if size >= scale:
             return f"{size / scale:.3g} {unit}"
@@ -79,7 +81,7 @@ def _bytes(size: float) -> str:
 
 
 def draw_product(m: int, k: int, n: int) -> Picture:
-    """(m, k) times (k, n), with the row and the column that meet in one number of the output."""
+    """Draw (m, k) times (k, n): the row and the column that meet in one number of the output."""
     row, column = m // 2, n // 2
     with course_style():
         figure, axes = plt.subplots(figsize=(7.5, 2.6))
@@ -116,7 +118,7 @@ def draw_work_and_bytes(
     size: int = 4096,
     tokens: Sequence[int] = (1, 4, 16, 64, 256, 1024, 4096),
 ) -> Picture:
-    """Operations and bytes of a size × size fp16 matrix times ever more tokens."""
+    """Plot operations and bytes of a size × size fp16 matrix against the number of tokens."""
     flops = [matmul_flops(m, size, size) for m in tokens]
     moved = [matmul_bytes(m, size, size, 2) for m in tokens]
     with course_style():
@@ -148,7 +150,7 @@ def draw_work_and_bytes(
 
 
 def draw_time_per_token(times: Mapping[int, Sequence[float]]) -> Picture:
-    """Measured seconds of one call for each number of tokens, as time per call and per token."""
+    """Draw measured seconds of one call, for each number of tokens, per call and per token."""
     tokens = list(times)
     call = np.array([min(times[m]) for m in tokens])
     each = call / tokens

@@ -1,4 +1,4 @@
-"""The weights that the course ships, and what was measured on them (`metrics.json`)."""
+"""Read and write the weights that the course ships, and what was measured on them (`metrics.json`)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ FOLDER = Path(__file__).parent
 
 
 def available() -> list[str]:
-    """Names of the shipped weights."""
+    """List the names of the shipped weights."""
     return sorted(path.stem for path in FOLDER.glob("*.safetensors"))
 
 
 def read(name: str) -> tuple[GPTConfig, dict[str, Tensor]]:
-    """Config and float32 tensors of shipped weights.
+    """Read the config and float32 tensors of shipped weights.
 
     Raises:
         ValueError: no such weights (the message lists those there are), or not usable ones.
@@ -33,11 +33,10 @@ def read(name: str) -> tuple[GPTConfig, dict[str, Tensor]]:
 
 
 def load(path: Path) -> tuple[GPTConfig, dict[str, Tensor]]:
-    """Config and float32 tensors of a file written by `write`.
+    """Read the config and float32 tensors of a file written by `write`.
 
     Raises:
-        ValueError: not such a file, or the weights of a model with another vocabulary than the
-            tokenizer's.
+        ValueError: not such a file, or the vocabulary was not the tokenizer's.
     """
     try:
         with safe_open(path, framework="pt") as file:
@@ -69,9 +68,9 @@ def write(path: Path, config: GPTConfig, state: dict[str, Tensor]) -> None:
 
 
 def metrics(name: str) -> dict[str, float | str]:
-    """What was measured on shipped weights: loss (nats a token), perplexity, recall (0 … 1) and the
-    number of questions, as `course.world.evaluation.evaluate` returns them; training steps, seconds and
-    the machine.
+    """Read what was measured on shipped weights: loss (nats a token), perplexity, recall (0 … 1) and
+    the number of questions, as `course.world.evaluation.evaluate` returns them; training steps, seconds
+    and the machine.
 
     Raises:
         ValueError: nothing was recorded under this name; the message lists what was.

@@ -1,4 +1,4 @@
-"""What there is to play with in lesson 01."""
+"""The widgets of lesson 01: what a changed word moves, and words drawn by chance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NEW_WORDS = ("dog", "bird", "moon", "house", "Mia", "red", "the", ".")
 
 
 def play_with_causality(model: MiniGPT, text: str, j: int = 2) -> None:
-    """A slider for the token that is changed, and the word that comes in its place."""
+    """Show which hidden states move, with controls for the changed token and its new word."""
     last = len(words_of(encode(text))) - 1
 
     def draw(j: int, word: str) -> Picture:
@@ -33,7 +33,7 @@ def play_with_causality(model: MiniGPT, text: str, j: int = 2) -> None:
 def play_with_sampling(
     model: MiniGPT, sample_next: Callable[..., Tensor], prompts: Sequence[str]
 ) -> None:
-    """Sliders for temperature and top_k; 0 stands for no top_k. The lesson's function draws."""
+    """Show which words the lesson's function draws, with sliders for temperature and top_k (0: none)."""
     logits = {prompt: model(encode(prompt))[:, -1] for prompt in prompts}  # (1, V) each
 
     def draw(prompt: str, temperature: float, top_k: int) -> Picture:

@@ -1,4 +1,4 @@
-"""What there is to play with in lesson 02."""
+"""The widget of lesson 02: the grid of work done again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from course.widgets.playground import playground
 
 
 def play_with_the_grid(p: int = 3, g: int = 4) -> None:
-    """The COMPUTE/REDO grid with sliders for prompt and new tokens."""
+    """Show the COMPUTE/REDO grid with sliders for prompt and new tokens."""
     playground(
         draw_grid,
         p=IntSlider(p, 1, 40, description="prompt"),

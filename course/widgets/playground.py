@@ -1,4 +1,4 @@
-"""What every widget of the course is: controls above a picture that is drawn anew at each move."""
+"""Show controls above a picture that is drawn anew at each move, as every widget of the course does."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What there is to play with in lesson 00."""
+"""The widget of lesson 00: a matrix product and its costs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from course.widgets.playground import playground
 def play_with_a_product(
     matmul_flops: Callable[..., int], matmul_bytes: Callable[..., int], bytes_per_element: int = 2
 ) -> None:
-    """Sliders for the three sizes; the functions of the lesson say what the product costs."""
+    """Show a product with sliders for its sizes; the lesson's functions say what it costs."""
 
     def draw(m: int, k: int, n: int) -> Picture:
         picture = draw_product(m, k, n)

@@ -1,4 +1,4 @@
-"""How well a model tells stories, and what it still remembers.
+"""Measure how well a model tells stories, and what it still remembers.
 
     quality = evaluate(model, held_out(200))
 
@@ -16,12 +16,14 @@ from torch import Tensor
 from course.world.stories import Question, Story, tell
 from course.world.tokenizer import END, PAD, encode
 
-FAR = 100  # tokens: what was said at least so long ago counts as far back
-TRAINING_SEEDS = 2**40  # stories with seeds below are for training, those from here on for tests
+FAR = 100
+"""Tokens: a fact that was said at least so long ago counts as far back."""
+TRAINING_SEEDS = 2**40
+"""Stories with lower seeds are for training, those from here on for tests."""
 
 
 def held_out(n: int) -> list[Story]:
-    """The first n of the stories that no model was trained on.
+    """Tell the first n of the stories that no model was trained on.
 
     Raises:
         ValueError: n is not at least 1.
@@ -35,7 +37,7 @@ def held_out(n: int) -> list[Story]:
 def evaluate(
     forward: Callable[[Tensor], Tensor], stories: Sequence[Story], batch: int = 25
 ) -> dict[str, float]:
-    """Loss and recall on stories.
+    """Measure loss and recall on stories.
 
     Args:
         forward: tokens (B, T) int64 -> logits (B, T, V); no token may see a later one.
@@ -64,22 +66,24 @@ def evaluate(
             for question in story.questions:
                 # The logits at a token are about the next one.
                 is_right = bool(correct[row, question.answer - 1])
-                right.setdefault(_bin(question), []).append(is_right)
+                right.setdefault(_kind_and_distance(question), []).append(is_right)
     loss = total_loss / total_tokens
     return {"loss": loss, "perplexity": math.exp(loss), **_recall(right)}
 
 
 def _rows(stories: Sequence[Story]) -> Tensor:
-    """Stories as rows of one length, closed by <end> and filled with <pad>: (B, T) int64."""
+    """Encode stories as rows of one length, closed by <end> and filled with <pad>: (B, T) int64."""
     rows = [F.pad(encode(story.text)[0], (0, 1), value=END) for story in stories]
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
 
 
-def _bin(question: Question) -> str:
+def _kind_and_distance(question: Question) -> str:
+    """Name the group in which a question counts, such as "place_far"."""
     return f"{question.kind}_{'far' if question.distance >= FAR else 'near'}"
 
 
 def _recall(right: dict[str, list[bool]]) -> dict[str, float]:
+    """Compute the recall of each group, and of both kinds together, from which answers were right."""
     numbers: dict[str, float] = {}
     for distance in ("near", "far"):
         both = []
@@ -94,4 +98,5 @@ def _recall(right: dict[str, list[bool]]) -> dict[str, float]:
 
 
 def _share(answers: list[bool]) -> float:
+    """Compute the part of the answers that are right; NaN of none."""
     return sum(answers) / len(answers) if answers else math.nan

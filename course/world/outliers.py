@@ -1,4 +1,4 @@
-"""An experiment on caches: outlier channels put in, and keys rounded token by token.
+"""Put outlier channels into a model's keys, and measure caches on it.
 
 Large models have key channels that are ten times as large as the others; a small one may have none.
 Here they are put in without changing what the model says.
@@ -21,7 +21,7 @@ Forward = Callable[[MiniGPT, Tensor, KVCacheLike], Tensor]
 
 @torch.no_grad()
 def with_outliers(model: MiniGPT, n_pairs: int, factor: float) -> MiniGPT:
-    """A copy of the model in which some key channels are `factor` times as large.
+    """Copy the model with some key channels made `factor` times as large.
 
     The matching query channels are as much smaller, so every score, and every logit, stays what it
     was up to rounding. Rotary positions turn channels in pairs (i, i + D/2), so whole pairs grow.
@@ -46,7 +46,9 @@ def with_outliers(model: MiniGPT, n_pairs: int, factor: float) -> MiniGPT:
 
 
 class BothPerToken:
-    """A cache that treats keys as if they were values, made of two caches that treat each in its way.
+    """A cache that stores keys as another one stores values, for example rounded token by token.
+
+    It is made of two such caches; each gives back only what it was handed as values.
 
     Args:
         new: makes one empty cache.
@@ -83,8 +85,8 @@ def through_a_cache(
     new_cache: Callable[[int, int], KVCacheLike],
     chunk: int = 8,
 ) -> Callable[[Tensor], Tensor]:
-    """A function tokens (B, T) -> logits (B, T, V) for `course.world.evaluation.evaluate`, that feeds the
-    text to a cache as it stands, `chunk` tokens at a time.
+    """Make a function tokens (B, T) -> logits (B, T, V), for `course.world.evaluation.evaluate`, that
+    reads the text through a cache, `chunk` tokens at a time.
 
     Args:
         new_cache: called as new_cache(batch, max_len).

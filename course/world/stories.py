@@ -114,14 +114,15 @@ ENDINGS = (
     "Only the cat was left , and the cat was asleep .",
 )
 
-MIN_WORDS, MAX_WORDS = 150, 255  # with <end>, a story fits 256 tokens
+MIN_WORDS, MAX_WORDS = 150, 255
+"""Of a story; with <end> it fits 256 tokens."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """A word that only memory can supply.
+    """A word of a story that can only be recalled from what was said before.
 
-    Args:
+    Attributes:
         answer: its index in the story's words.
         said: index where the same fact was last said.
         kind: what is recalled.
@@ -133,20 +134,20 @@ class Question:
 
     @property
     def distance(self) -> int:
-        """How many tokens back the fact was last said."""
+        """Count how many tokens back the fact was last said."""
         return self.answer - self.said
 
 
 @dataclass(frozen=True)
 class Story:
-    """A story as words, punctuation among them, and the places where it tests memory."""
+    """The words of a story, punctuation among them, and the words that must be recalled."""
 
     words: tuple[str, ...]
     questions: tuple[Question, ...]
 
     @property
     def text(self) -> str:
-        """The words with a space between any two."""
+        """Join the words by spaces."""
         return " ".join(self.words)
 
 
@@ -156,6 +157,7 @@ class _Person:
     surname: str
 
     def pronoun(self, form: str) -> str:
+        """Give "she" or "he", with a capital where the slot's form, "She" or "she", has one."""
         pronoun = "she" if self.first in WOMEN else "he"
         return pronoun.capitalize() if form[0].isupper() else pronoun
 
@@ -168,7 +170,7 @@ class _Thing:
 
 
 def tell(seed: int) -> Story:
-    """The story of this seed: 150 to 255 words, always the same."""
+    """Tell the story of a seed: 150 to 255 words, always the same."""
     draw = random.Random(seed)
     while True:
         story = _tell_once(draw)
@@ -177,7 +179,7 @@ def tell(seed: int) -> Story:
 
 
 def vocabulary() -> tuple[str, ...]:
-    """Every word and punctuation mark that a story can hold, sorted."""
+    """List every word and punctuation mark that a story can hold, sorted."""
     drawn = (*WOMEN, *MEN, *SURNAMES, *COLOURS, *THINGS, *PLACES, *PRONOUNS)
     parts = (OPENINGS, SETTINGS, ARRIVALS, PUTS, PAUSES, MEETINGS, EVENINGS, ASKINGS, FAREWELLS)
     sentences = [sentence for part in (*parts, ENDINGS) for sentence in part]
@@ -186,6 +188,7 @@ def vocabulary() -> tuple[str, ...]:
 
 
 def _tell_once(draw: random.Random) -> Story:
+    """Tell a story of any length."""
     people, things = _cast(draw, draw.choice((3, 4, 4, 5)))
     visits = list(zip(people, things, strict=True))
     shuffled = draw.sample(visits, len(visits))
@@ -213,6 +216,7 @@ def _tell_once(draw: random.Random) -> Story:
 
 
 def _cast(draw: random.Random, n: int) -> tuple[list[_Person], list[_Thing]]:
+    """Draw n people and their things, no name, thing or place twice."""
     first, surnames = draw.sample(WOMEN + MEN, n), draw.sample(SURNAMES, n)
     looks = zip(draw.sample(COLOURS, n), draw.sample(THINGS, n), strict=True)
     people = [_Person(*names) for names in zip(first, surnames, strict=True)]
@@ -221,17 +225,17 @@ def _cast(draw: random.Random, n: int) -> tuple[list[_Person], list[_Thing]]:
 
 
 class _Teller:
-    """Says sentences, and notes each word that repeats a fact said before."""
+    """Collects the words of a story, and a question for each fact that was said before."""
 
     def __init__(self, draw: random.Random, people: list[_Person]) -> None:
         self.draw, self.people = draw, people
         self.words: list[str] = []
         self.questions: list[Question] = []
-        self.said: dict[_Person | _Thing, int] = {}  # where each one's fact was last said
-        self.unused: dict[tuple[str, ...], list[str]] = {}  # so that no sentence comes too often
+        self.said: dict[_Person | _Thing, int] = {}  # index of each one's last mention
+        self.unused: dict[tuple[str, ...], list[str]] = {}  # sentences left before any comes again
 
     def say(self, sentences: tuple[str, ...], **cast: _Person | _Thing) -> None:
-        """Say one of the sentences, its slots filled from the cast."""
+        """Add one of the sentences, its slots filled from the cast."""
         unused = self.unused.setdefault(sentences, [])
         if not unused:
             unused += self.draw.sample(sentences, len(sentences))
@@ -243,13 +247,16 @@ class _Teller:
                 self.words.append(word)
 
     def meet(self) -> None:
+        """Add a sentence in which two people meet."""
         a, b = self.draw.sample(self.people, 2)
         self.say(MEETINGS, a=a, b=b)
 
     def someone_but(self, person: _Person) -> _Person:
+        """Draw another person."""
         return self.draw.choice([other for other in self.people if other != person])
 
     def _name(self, who: _Person | _Thing, form: str) -> None:
+        """Add the words of a slot: a thing or its place, a person's names or a pronoun."""
         if isinstance(who, _Thing):
             if form == "place":
                 self._state(who, who.place, "place")
@@ -262,6 +269,7 @@ class _Teller:
             self._state(who, who.surname, "surname")
 
     def _state(self, about: _Person | _Thing, fact: str, kind: Literal["surname", "place"]) -> None:
+        """Add a fact's word, with a question if the fact was said before."""
         if about in self.said:
             self.questions.append(Question(len(self.words), self.said[about], kind))
         self.said[about] = len(self.words)

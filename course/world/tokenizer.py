@@ -1,4 +1,4 @@
-"""Words to numbers and back: one token for each word or punctuation mark of the story world.
+"""Encode texts as tokens and decode them: one token for each word or punctuation mark of the stories.
 
     encode("The cat sat")             # tensor([[ 86, 111, 220]]), say: (1, 3) int64
     decode(encode("The cat sat"))     # "The cat sat"
@@ -18,18 +18,20 @@ from torch import Tensor
 
 from course.world.stories import vocabulary
 
-# <pad> fills rows of a batch up to one length; <end> closes a story.
 WORDS: tuple[str, ...] = ("<pad>", "<end>", *vocabulary())
+"""The vocabulary; a token is an index into it."""
 VOCAB_SIZE = len(WORDS)
 PAD, END = 0, 1
+"""The tokens that fill rows of a batch up to one length, and that close a story."""
 FINGERPRINT = hashlib.sha256("\n".join(WORDS).encode()).hexdigest()
+"""Tells one vocabulary from another."""
 
 _ID = {word: number for number, word in enumerate(WORDS)}
 _PIECE = re.compile(r"<\w+>|[\w'-]+|[^\w\s]")
 
 
 def encode(text: str) -> Tensor:
-    """Token ids of a text, (1, T) int64.
+    """Encode a text as token ids, (1, T) int64.
 
     Raises:
         ValueError: not a str, no words at all, or a word that the stories never use; the message
@@ -50,7 +52,7 @@ def encode(text: str) -> Tensor:
 
 
 def decode(tokens: Tensor | Sequence[int]) -> str:
-    """The text of token ids, with a space between any two tokens: "on the mat .".
+    """Decode token ids to a text, with a space between any two tokens: "on the mat .".
 
     Args:
         tokens: (T,) or (1, T) int64, or a sequence of ints. None at all gives "".
@@ -72,6 +74,7 @@ def decode(tokens: Tensor | Sequence[int]) -> str:
 
 
 def _checked_id(number: int, place: int) -> int:
+    """Give a token id as an int, or raise ValueError with its place."""
     try:
         number = operator.index(number)
     except TypeError:
@@ -82,7 +85,7 @@ def _checked_id(number: int, place: int) -> int:
 
 
 def _nearest(word: str) -> list[str]:
-    """The three known words, or punctuation marks, most like this one, capitals aside."""
+    """Find the three known words, or punctuation marks, most like this one, capitals aside."""
     is_word = word[0].isalnum()
     known = [other for other in WORDS[2:] if other[0].isalnum() == is_word]
     likeness = {

@@ -44,16 +44,21 @@ from course.world.evaluation import TRAINING_SEEDS, evaluate, held_out
 from course.world.stories import tell
 from course.world.tokenizer import END, FINGERPRINT, VOCAB_SIZE, WORDS, encode
 
-THREADS = 2  # part of the recipe: sums in another order end in other last digits
+THREADS = 2
+"""Part of the recipe: sums in another order end in other last digits."""
 WARMUP, CLIP = 50, 1.0
-IGNORED = -100  # a target that does not count
-HELD_OUT = 200  # stories on which the record in metrics.json is measured
+"""Steps in which the learning rate rises, and the largest norm of a step's gradient."""
+IGNORED = -100
+"""A target that does not count."""
+HELD_OUT = 200
+"""Stories on which metrics.json is measured."""
 RUNS = Path("runs")
+"""Folder of the checkpoints."""
 
 
 @dataclass(frozen=True)
 class Phase:
-    """Some steps on one kind of text ("repeats" or "stories"): `batch` rows of `length` tokens."""
+    """Training steps on one kind of text ("repeats" or "stories"): `batch` rows of `length` tokens."""
 
     text: str
     steps: int
@@ -63,8 +68,14 @@ class Phase:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a model is made: its sizes, the phases of its training, the highest learning rate, and
-    for a GQA sibling the model whose key and value heads it pools."""
+    """How a model is made.
+
+    Attributes:
+        config: its sizes.
+        phases: of its training.
+        rate: the highest learning rate.
+        parent: of a GQA sibling, the model whose key and value heads it pools.
+    """
 
     config: GPTConfig
     phases: tuple[Phase, ...]
@@ -73,15 +84,17 @@ class Recipe:
 
     @property
     def steps(self) -> int:
+        """Count the steps of all phases."""
         return sum(phase.steps for phase in self.phases)
 
 
 def _sizes(n_layers: int, d_model: int, n_heads: int, n_kv_heads: int) -> GPTConfig:
+    """Make the config of a story model."""
     return GPTConfig(VOCAB_SIZE, n_layers, d_model, n_heads, n_kv_heads, d_ff=2 * d_model)
 
 
-# Pooling to one or two heads breaks what copies, so the siblings start with repeats as well.
 _UPTRAINING = (Phase("repeats", 150, 48, 64), Phase("stories", 350, 16, 256))
+"""Pooling to one or two heads breaks the heads that copy, so siblings start with repeats as well."""
 # The last phase of each reads several stories in a row, so that a text may grow to a thousand tokens.
 RECIPES = {
     "mini": Recipe(
@@ -109,11 +122,11 @@ RECIPES = {
 
 
 def train(name: str, recipe: Recipe, out: Path, runs: Path, save_every: int = 50) -> None:
-    """Train one model, or go on training it, and write `out/name.safetensors`.
+    """Train one model, from its checkpoint if there is one, and write `out/name.safetensors`.
 
     Args:
         name: of the weights; the checkpoint is `runs/name.pt`.
-        recipe: how; a checkpoint of another recipe is refused.
+        recipe: how to train it.
         out: folder of the weights, also of the parent's where there is one.
         runs: folder of the checkpoint.
         save_every: steps from one checkpoint to the next.
@@ -129,7 +142,7 @@ def train(name: str, recipe: Recipe, out: Path, runs: Path, save_every: int = 50
 
 
 def _run_steps(name: str, recipe: Recipe, out: Path, checkpoint: Path, save_every: int) -> float:
-    """Take the steps that are left and write the weights; the seconds that all steps took."""
+    """Take the steps that are left, write the weights, and return the seconds that all steps took."""
     model = starting_model(recipe, out).train()
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=recipe.rate, betas=(0.9, 0.95), weight_decay=0.0
@@ -151,7 +164,7 @@ def _run_steps(name: str, recipe: Recipe, out: Path, checkpoint: Path, save_ever
 
 @contextlib.contextmanager
 def _repeatable() -> Iterator[None]:
-    """Inside, the same sums are taken in the same order, run after run."""
+    """Add numbers in the same order, run after run, inside the `with` block."""
     threads, strict = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
     torch.set_num_threads(THREADS)
     torch.use_deterministic_algorithms(True)
@@ -163,7 +176,7 @@ def _repeatable() -> Iterator[None]:
 
 
 def attention_layer(attn: Attention, x: Tensor, positions: Tensor) -> Tensor:
-    """Lesson 01's attention layer on PyTorch's fused kernel: the same numbers, sooner."""
+    """Compute lesson 01's attention layer with PyTorch's fused kernel, which is faster."""
     q = split_heads(attn.wq(x), attn.n_heads)  # (B, H, T, D)
     k = split_heads(attn.wk(x), attn.n_kv_heads)  # (B, G, T, D)
     v = split_heads(attn.wv(x), attn.n_kv_heads)  # (B, G, T, D)
@@ -175,7 +188,7 @@ def attention_layer(attn: Attention, x: Tensor, positions: Tensor) -> Tensor:
 
 
 def starting_model(recipe: Recipe, out: Path) -> MiniGPT:
-    """The model before its first step: at random, or pooled from its parent's weights in `out`."""
+    """Make the model of step 0: at random, or pooled from its parent's weights in `out`."""
     if recipe.parent is None:
         model = MiniGPT(recipe.config, attention_layer)
         initialize(model)
@@ -192,8 +205,11 @@ def starting_model(recipe: Recipe, out: Path) -> MiniGPT:
 
 
 def initialize(model: MiniGPT) -> None:
-    """Draw the weights: embeddings with standard deviation 1, so that tokens are far apart from the
-    start; all others 0.02, smaller by √(2L) where they add to the residual stream (as in GPT-2)."""
+    """Draw the weights.
+
+    Embeddings have standard deviation 1, so that tokens are far apart from the start; all others 0.02,
+    smaller by √(2L) where they add to the residual stream (as in GPT-2).
+    """
     generator = torch.Generator().manual_seed(0)
     for name, weight in model.named_parameters():
         if weight.dim() == 1:
@@ -205,15 +221,17 @@ def initialize(model: MiniGPT) -> None:
 
 
 def learning_rate(recipe: Recipe, step: int) -> float:
-    """Up in a straight line over the first steps, flat, and down to zero over the last 40 %."""
+    """Compute the rate of a step: it rises linearly, stays, and falls to zero over the last 40 %."""
     up = (step + 1) / WARMUP
     down = (recipe.steps - step) / (0.4 * recipe.steps)
     return recipe.rate * min(1.0, up, down)
 
 
 def texts_of_step(recipe: Recipe, step: int) -> tuple[Tensor, Tensor]:
-    """What the model reads in a step and what it should say next, (batch, length) int64 each. They
-    depend on the number of the step alone, so a resumed run reads what it would have read."""
+    """Draw what the model reads in a step, and its targets, (batch, length) int64 each.
+
+    They depend on the number of the step alone, so a resumed run reads what it would have read.
+    """
     first = 0
     for phase in recipe.phases:
         if step < first + phase.steps:
@@ -224,8 +242,10 @@ def texts_of_step(recipe: Recipe, step: int) -> tuple[Tensor, Tensor]:
 
 
 def repeats(seed: int, batch: int, length: int) -> tuple[Tensor, Tensor]:
-    """Random words said over and over, with a period of 4 to 24 words in each row. Targets before
-    the first repeat are IGNORED: nobody could know them."""
+    """Draw rows of random words that repeat, with a period of 4 to 24 words in each row.
+
+    Targets before the first repeat are IGNORED: nobody could know them.
+    """
     generator = torch.Generator().manual_seed(seed)
     words = torch.randint(2, VOCAB_SIZE, (batch, length + 1), generator=generator)  # no specials
     period = torch.randint(4, 25, (batch, 1), generator=generator)
@@ -235,7 +255,7 @@ def repeats(seed: int, batch: int, length: int) -> tuple[Tensor, Tensor]:
 
 
 def rows_of_stories(seed: int, batch: int, length: int) -> tuple[Tensor, Tensor]:
-    """Rows that begin with a story and go on with others, cut at their length."""
+    """Draw rows that begin with a story and go on with others, cut at their length."""
     draw = random.Random(seed)
     rows = torch.empty(batch, length + 1, dtype=torch.int64)
     for row in rows:
@@ -251,6 +271,7 @@ def rows_of_stories(seed: int, batch: int, length: int) -> tuple[Tensor, Tensor]
 def _train_step(
     model: MiniGPT, optimizer: torch.optim.Optimizer, recipe: Recipe, step: int
 ) -> float:
+    """Take one step and return its loss."""
     for group in optimizer.param_groups:
         group["lr"] = learning_rate(recipe, step)
     tokens, targets = texts_of_step(recipe, step)
@@ -271,6 +292,7 @@ def _save(
     done: int,
     seconds: float,
 ) -> None:
+    """Write a checkpoint."""
     state = {
         "made by": _signature(recipe),
         "model": model.state_dict(),
@@ -280,13 +302,13 @@ def _save(
     }
     partial = path.with_suffix(".partial")
     torch.save(state, partial)
-    partial.replace(path)  # in one move: a checkpoint is whole or not there
+    partial.replace(path)  # atomically, so that an interrupted run leaves no broken checkpoint
 
 
 def _resume(
     path: Path, recipe: Recipe, model: MiniGPT, optimizer: torch.optim.Optimizer
 ) -> tuple[int, float]:
-    """Steps done and seconds spent so far, with model and optimizer as they were then."""
+    """Load a checkpoint into model and optimizer; return the steps done and seconds spent so far."""
     if not path.exists():
         return 0, 0.0
     state = torch.load(path, weights_only=True)
@@ -298,11 +320,12 @@ def _resume(
 
 
 def _signature(recipe: Recipe) -> str:
+    """Tell checkpoints of one recipe and vocabulary from others."""
     return f"{recipe} {FINGERPRINT}"
 
 
 def _record(name: str, recipe: Recipe, out: Path, seconds: float) -> None:
-    """Measure the weights as they were written, and note it beside them in metrics.json."""
+    """Measure the weights as they were written, and record it beside them in metrics.json."""
     config, state = weights.load(out / f"{name}.safetensors")
     measured = evaluate(MiniGPT.from_state(config, state, attention_layer), held_out(HELD_OUT))
     path = out / "metrics.json"
@@ -321,7 +344,7 @@ def _record(name: str, recipe: Recipe, out: Path, seconds: float) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line; the exit status."""
+    """Run the command line and return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m course.world.train", description=__doc__.split("\n")[0]
     )
@@ -348,6 +371,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _announcement(name: str) -> str:
+    """Say what will be trained, and how long it took before."""
     recipe = RECIPES[name]
     parameters = sum(weight.numel() for weight in MiniGPT(recipe.config).parameters())
     taken = ""

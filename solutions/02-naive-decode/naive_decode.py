@@ -322,7 +322,8 @@ print(f"counted exactly: {exact[0]:,} against {exact[1]:,}, {exact[0] / exact[1]
 # >
 # > <details><summary>Answer</summary>
 # > T·P = {{204,800 = 200 * kv_rows_naive(1024, 1)}} and T²/2 = {{20,000 = 200**2 // 2}}: the linear term
-# > is ten times <i>larger</i>; the width multiplies both. The quadratic term wins once the answer is longer than twice the prompt.
+# > is ten times <i>larger</i>; the width multiplies both. The quadratic term wins once the answer is
+# > longer than twice the prompt.
 # > </details>
 
 # %% [markdown]
