@@ -455,6 +455,13 @@ patch(
     "The batch is forgotten.",
     ("batch * bytes_per_element", "bytes_per_element"),
 )
+patch(
+    "bytes_in_fp32_by_default",
+    "arguments",
+    "bytes of float32 where no width was asked for",
+    "The default of the signature was changed to what the mini-GPT stores.",
+    ("bytes_per_element: int = 2", "bytes_per_element: int = 4"),
+)
 
 bug, patch = MUSEUM.section("KVCache", check="bytes_match_the_storage")
 patch(

@@ -27,21 +27,33 @@ def draw_sizes(seed: int) -> Challenge:
 
 
 def probe_bytes(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    formula, reported, stored = [], [], []
+    """Compute, ask and add up the bytes of a full cache of each case; and compute them by default."""
+    by_default, formula, reported, stored = [], [], [], []
     for case in challenge["cases"]:
         config, dtype = GPTConfig(**case["config"]), getattr(torch, case["dtype"])
         batch, tokens = case["batch"], case["tokens"]
         formula.append(student.kv_cache_bytes(config, tokens, batch, DTYPES[case["dtype"]]))
+        by_default.append(student.kv_cache_bytes(config, tokens))
         cache = student.KVCache(config, batch, tokens, dtype=dtype)
         feed(cache, np.zeros(block_shape(case), np.float32), dtype)
         reported.append(cache.nbytes())
         stored.append(stored_bytes(cache))
-    return {"formula": formula, "reported": reported, "stored": stored}
+    return {
+        "by_default": by_default,
+        "formula": formula,
+        "reported": reported,
+        "stored": stored,
+    }
 
 
 def bytes_form(challenge: Challenge) -> Evidence:
     n = len(challenge["cases"])
-    return {"formula": [Any] * n, "reported": [Any] * n, "stored": [int] * n}
+    return {
+        "by_default": [Any] * n,
+        "formula": [Any] * n,
+        "reported": [Any] * n,
+        "stored": [int] * n,
+    }
 
 
 def block_shape(case: Challenge) -> tuple[int, ...]:
@@ -67,6 +79,12 @@ def judge_bytes(challenge: Challenge, evidence: Evidence) -> Verdict:
             )
         if type(formula) is not int:
             return failed(f"{sizes}: kv_cache_bytes gives {formula!r}; bytes are whole numbers.")
+        one_row = np.zeros(block_shape({**case, "batch": 1}), np.float16).nbytes
+        if evidence["by_default"][i] != one_row:
+            return failed(
+                f"kv_cache_bytes(config, {case['tokens']}) gives {evidence['by_default'][i]}, wanted "
+                f"is {one_row:,}. Which batch and which bytes_per_element does the signature name?"
+            )
         if evidence["stored"][i] != wanted:
             return failed(
                 f"{sizes}: your full cache keeps tensors of {evidence['stored'][i]:,} bytes, "
