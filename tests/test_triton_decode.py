@@ -29,7 +29,8 @@ needs_triton = pytest.mark.skipif(
 )
 
 
-def said(what: str, **environment: str):
+def run_cases(what: str, **environment: str):
+    """Run triton_cases.py in a process of its own: what its last line says."""
     done = subprocess.run(
         [sys.executable, "tests/triton_cases.py", what],
         capture_output=True,
@@ -43,7 +44,7 @@ def said(what: str, **environment: str):
 
 @needs_triton
 def test_they_are_right_in_the_interpreter():
-    found = said("interpret", TRITON_INTERPRET="1")
+    found = run_cases("interpret", TRITON_INTERPRET="1")
     assert len(found) == 8 * 2 + 2 * 2 * 2 + 1
     wrong = {name: off for name, off in found.items() if not off <= TOLERANCES[name.split()[-1]]}
     assert wrong == {}
@@ -52,7 +53,7 @@ def test_they_are_right_in_the_interpreter():
 @needs_triton
 def test_they_compile_for_gpus():
     """The interpreter once took a name with two types, at which the compiler stopped."""
-    assert len(said("compile", TRITON_INTERPRET="0")) == 8
+    assert len(run_cases("compile", TRITON_INTERPRET="0")) == 8
 
 
 @needs_triton

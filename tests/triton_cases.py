@@ -1,4 +1,4 @@
-"""What a process of its own can say about the Triton kernels, without a GPU, as JSON on stdout.
+"""Try the Triton kernels without a GPU, in a process of its own, and print what came out as JSON.
 
     TRITON_INTERPRET=1 python tests/triton_cases.py interpret     how far each case is off
     python tests/triton_cases.py compile                          what was compiled, for which GPU
