@@ -113,17 +113,19 @@ def _definition(exhibit: Any, name: str, known: set[str]) -> tuple[str, list[str
     module = sys.modules[exhibit.__module__]
     tree, text = _module(module.__name__)
     own = _top_level(tree)[exhibit.__name__]
-    needed = _needed(_top_level(tree), own, known | {name, RIGHT})
+    needed = _needed(_top_level(tree), own, text, known | {name, RIGHT})
     parts = [_without_decorators(node, text) for node in tree.body if node in needed]
     return _renamed(_without_decorators(own, text), exhibit.__name__, name), parts
 
 
-def _needed(places: Mapping[str, ast.stmt], of: ast.stmt, known: set[str]) -> set[ast.stmt]:
+def _needed(
+    places: Mapping[str, ast.stmt], of: ast.stmt, text: str, known: set[str]
+) -> set[ast.stmt]:
     """Find the statements of a module that define names which `of` uses, directly or not."""
     needed: set[ast.stmt] = set()
     left = [of]
     while left:
-        for name in _used(ast.unparse(left.pop())) - known:
+        for name in _used(_without_decorators(left.pop(), text)) - known:
             node = places.get(name)
             if node is not None and node is not of and node not in needed:
                 needed.add(node)
