@@ -4,7 +4,7 @@
 # {{badge}}
 #
 # Lesson 05: a decode step waits for bytes, and at long context most of them are the cache. Must every
-# query head have keys and values of its own? Most models of today say no.
+# query head have keys and values of its own? Most models say no.
 #
 # **After this lesson you can**
 #
@@ -67,7 +67,7 @@ show(draw_sharing(n_heads=8, kv_heads=(8, 2, 1)))
 
 # %% [markdown]
 # Left: multi-head attention (MHA), one KV head for each query head. Right: multi-query attention
-# (MQA; Shazeer 2019), one for all. Between them lies grouped-query attention (GQA; Ainslie et al.
+# (MQA; Shazeer 2019), one for all. Between them: grouped-query attention (GQA; Ainslie et al.
 # 2023). `H` query heads read `G` KV heads: head `h` reads KV head `h // (H // G)`. The query heads stay
 # as many as before, and so do the scores. Only what is *stored* shrinks.
 #
@@ -253,7 +253,7 @@ print(continuation(MiniGPT.from_weights("story-g2", grouped_layer), STORY, n_new
 # *Difficulty 3 of 5 · importance 4 of 5 · 12 minutes*
 #
 # Nobody wants to train a model twice. Ainslie et al. make each new KV head the **mean** of the heads
-# that it replaces, and train on for a little while. `wk` and `wv` change; queries keep their heads.
+# that it replaces, and train on a little. `wk` and `wv` change; queries keep their heads.
 #
 # A weight of `wk` is (G · D, C): the first D *rows* make KV head 0, the next D head 1.
 #
@@ -312,7 +312,7 @@ checks.pooling_keeps_the_rest(mean_pool_kv_heads)
 # %% [markdown]
 # ## 4 · What it costs
 #
-# Each shipped sibling was pooled so, and then trained for {{500 = METRICS["story-g1"]["steps"]}} steps;
+# Each shipped sibling was pooled so, and trained for {{500 = METRICS["story-g1"]["steps"]}} steps;
 # the parent took {{2,150 = METRICS["story"]["steps"]}}. Here they all read new stories, and beside each
 # the same model *before* those {{500 = METRICS["story-g4"]["steps"]}} steps, pooled by your function.
 
@@ -421,7 +421,7 @@ for name, size in PUBLISHED.items():
 show(draw_published({name: PUBLISHED[name].config for name in per_token}, per_token))
 
 # %% [markdown]
-# Llama-2-7B keeps more of each token than Llama-2-70B. Now turn the knobs.
+# Llama-2-7B keeps more of each token than Llama-2-70B.
 
 # %%
 play_with_memory(max_batch_that_fits)
@@ -461,7 +461,7 @@ show(
 # {{1 = PUBLISHED["Llama-3-8B"].config.n_heads // 32}}, down to
 # {{4 = PUBLISHED["Llama-3-8B"].config.n_heads // 8}}. For G = 1 weights and cache both give
 # {{32 = PUBLISHED["Llama-3-8B"].config.n_heads // 1}}, and the point stays. Fewer KV heads keep a long
-# context from undoing what batching won, and leave room for the batch in the first place.
+# context from undoing what batching won, and leave room for the batch.
 #
 # ## Check yourself
 #
