@@ -58,8 +58,8 @@ def main(arguments: list[str]) -> int:
     if unknown := sorted(set(options.lesson) - set(lesson_folders())):
         parser.error(f"no lesson {unknown[0]!r}; there are {', '.join(lesson_folders())}")
     with one_thread():  # a forked process does not have this one's threads
-        open_ends = [judge(name, options.jobs) for name in options.lesson or lesson_folders()]
-    return int(any(open_ends))
+        reports = [judge(name, options.jobs) for name in options.lesson or lesson_folders()]
+    return int(any(reports))
 
 
 def judge(lesson: str, jobs: int = 1) -> list[str]:
