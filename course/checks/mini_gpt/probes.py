@@ -138,12 +138,13 @@ def sampling_form(challenge: Challenge) -> Evidence:
 
 def probe_refusals(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Call, for each case, the function that it names with its logits and settings."""
-    return {
-        "outputs": [
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)  # no case brings a generator, and the same code shall draw the same
+        outputs = [
             call(getattr(student, case["function"]), tensor(case["logits"]), **case["settings"])
             for case in challenge["cases"]
         ]
-    }
+    return {"outputs": outputs}
 
 
 def form_error(name: str, out: Evidence, shape: tuple[int, ...], dtype: str) -> str | None:
