@@ -4,7 +4,7 @@
 # {{badge}}
 #
 # **Why is the second token faster than the first?** In lesson 02 you watched a model compute the
-# same keys and values again at every step. In this lesson you store them.
+# same keys and values again at every step. Here you store them.
 #
 # **After this lesson you can**
 #
@@ -16,8 +16,8 @@
 # **Time:** 75 minutes. **Points:** 10. **Needs:** lessons 01 and 02; their answers are given.
 #
 # > **Predict.** A prompt has 3 tokens and the model writes 4 more. Lesson 02 computed
-# > {{18 = kv_rows_naive(3, 4)}} rows of keys. With a cache, how many? Write your number down; you
-# > will count it.
+# > {{18 = kv_rows_naive(3, 4)}} rows of keys. With a cache, how many? Write it down; you will
+# > count.
 
 # %% tags=["setup"]
 
@@ -439,7 +439,7 @@ with count_kv_rows(model) as count:
 print(f"rows of keys computed: {count.rows}, in calls of {count.per_call}")
 
 # %% [markdown]
-# Six, not seven: the last token is never fed. Now watch it happen. Each row is one place of the cache,
+# Six, not seven: the last token is never fed. Watch it happen. Each row is one place of the cache,
 # with the real keys.
 
 # %%
