@@ -232,7 +232,8 @@ for p, g in [(3, 4), (100, 50), (500, 200), (1000, 500), (2000, 1000)]:
 # > </details>
 #
 # > **Spot the slip.** The same text then multiplies these ratios by 96 layers and 96 heads,
-# > {{9,216 = 96 * 96}} in all. What happens to a *ratio* if both its sides grow {{9,216 = 96 * 96}} times?
+# > {{9,216 = 96 * 96}} in all. What happens to a *ratio* if both its sides grow
+# > {{9,216 = 96 * 96}} times?
 # >
 # > <details><summary>Answer</summary>
 # > Nothing. The counts grow: {{9,216 = 96 * 96}} times as many rows are computed, and
