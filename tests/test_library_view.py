@@ -48,7 +48,9 @@ def test_a_module_named_for_its_answers_exists_and_nothing_given_imports_it_at_o
     """Where it is left out, the rest of `course` must still be importable."""
     assert (ROOT / "course" / f"{name}.py").is_file()
     module = name.replace("/", r"\.")
-    at_once = re.compile(rf"^(from course\.{module} import|import course\.{module}\b)", re.MULTILINE)
+    at_once = re.compile(
+        rf"^(from course\.{module} import|import course\.{module}\b)", re.MULTILINE
+    )
     given = [p for p in (ROOT / "course").rglob("*.py") if p.parent.name != "minigpt"]
     users = {
         path.relative_to(ROOT / "course").with_suffix("").as_posix()

@@ -264,8 +264,8 @@ show(draw_time_per_token(times))
 # 4,096 · 4,096 · 2 = {{33,554,432 = 4096 * 4096 * 2}} bytes and 2 · 4,096 · 4,096 =
 # {{33,554,432 = matmul_flops(1, 4096, 4096)}} FLOPs:
 # {{1 = matmul_flops(1, 4096, 4096) / (4096 * 4096 * 2)}} FLOP per byte.<br>
-# <b>The common wrong answer</b> is {{16,777,216 = 4096 * 4096}} FLOPs. It counts weights, not operations: each weight is
-# multiplied <i>and</i> its product is added.
+# <b>The common wrong answer</b> is {{16,777,216 = 4096 * 4096}} FLOPs. It counts weights, not operations:
+# each weight is multiplied <i>and</i> its product is added.
 # </details>
 #
 # **2.** 100 tokens go through that matrix together. What happens to the bytes and to the FLOPs?
