@@ -462,6 +462,13 @@ patch(
     "The default of the signature was changed to what the mini-GPT stores.",
     ("bytes_per_element: int = 2", "bytes_per_element: int = 4"),
 )
+patch(
+    "bytes_are_not_returned",
+    "form",
+    "bytes that are computed and not returned",
+    "The product gets a name, and the line that returns it is missing: the caller gets None.",
+    ("return per_token *", "n_bytes = per_token *"),
+)
 
 bug, patch = MUSEUM.section("KVCache", check="bytes_match_the_storage")
 patch(
@@ -496,4 +503,11 @@ patch(
     "a cache that counts its keys and leaves out its values",
     "nbytes() leaves the values out.",
     ("self.keys.nbytes + self.values.nbytes", "self.keys.nbytes"),
+)
+patch(
+    "count_is_not_returned",
+    "form",
+    "a cache that adds up its bytes and does not return them",
+    "nbytes() is a sum without a return: the caller gets None.",
+    ("return self.keys.nbytes", "self.keys.nbytes"),
 )

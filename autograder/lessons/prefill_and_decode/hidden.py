@@ -61,8 +61,8 @@ def judge_chunks(
         if delta > tolerance:
             return failed(
                 f"A model whose words mean something else in every forward pass, a prompt of "
-                f"{prompt.shape[1]} tokens, chunk_size {size}: batch row {row} differs (max |Δ| "
-                f"{delta:.2g}, tolerance {tolerance:g}). In which pass does each token go in?"
+                f"{prompt.shape[1]} tokens, chunk_size {size or 'not given'}: batch row {row} differs "
+                f"(max |Δ| {delta:.2g}, tolerance {tolerance:g}). In which pass does each token go in?"
             )
     return verdict
 
@@ -117,7 +117,8 @@ def judge_turns(
 
 def draw_streams(seed: int) -> Challenge:
     """Draw streams (start, stamps) of a clock that has run for a day or more: of few tokens and of
-    many, with gaps of some milliseconds and now and then a long one; the last has one token."""
+    many, with gaps of some milliseconds and now and then a long one; the last but one has one token, and
+    the last a clock that starts with it."""
     rng = np.random.default_rng(seed)
     streams = []
     for n in (2, 3, int(rng.integers(5, 9)), int(rng.integers(12, 30)), 130, 1):
@@ -127,6 +128,7 @@ def draw_streams(seed: int) -> Challenge:
         if n > 3:
             gaps[int(rng.integers(1, n))] *= 6  # somebody else's prefill came between
         streams.append((start, (start + np.cumsum(gaps)).tolist()))
+    streams.append((0.0, np.cumsum(rng.uniform(0.1, 0.5, 4)).tolist()))
     return {"streams": streams}
 
 

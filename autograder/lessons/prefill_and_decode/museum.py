@@ -95,6 +95,13 @@ patch(
     ("split(chunk_size,", "split(1,"),
 )
 patch(
+    "prefill_one_by_one_by_default",
+    "feeding",
+    "a prompt that goes in token by token where no chunk size was asked for",
+    "The default of the signature was changed while testing chunks, and stayed.",
+    ("chunk_size: int = 256", "chunk_size: int = 1"),
+)
+patch(
     "prefill_takes_the_number_of_chunks",
     "feeding",
     "a chunk size that is taken for the number of chunks",
@@ -212,6 +219,15 @@ patch(
         "if prompt.shape[1] > 1: prefill(model, prompt[:, :-1], cache, chunk_size)\n"
         "    token = greedy_next(prefill",
     ),
+)
+
+
+patch(
+    "stream_one_by_one_by_default",
+    "feeding",
+    "a stream whose prompt goes in token by token where no chunk size was asked for",
+    "The default of the signature is another one than prefill's: a pass for every token of a prompt.",
+    ("chunk_size: int = 256", "chunk_size: int = 1"),
 )
 
 
@@ -373,6 +389,13 @@ patch(
     "a time to first token that ends at the second",
     "The stamp at index 1 is taken for the first.",
     ("stamps[0] - start", "stamps[min(1, len(stamps) - 1)] - start"),
+)
+patch(
+    "latency_zero_is_no_start",
+    "formula",
+    "a start at 0 seconds that is taken for none",
+    "`start or …`: 0.0 is false, so the first stamp stands in for the start, and nobody waited.",
+    ("stamps[0] - start", "stamps[0] - (start or stamps[0])"),
 )
 
 bug, patch = MUSEUM.section("pad_prompts", check="pads_stand_on_the_left")

@@ -16,7 +16,7 @@ import torch
 
 from course.checks.check import Challenge, Evidence
 from course.checks.drawing import build_model
-from course.checks.prefill_and_decode.chunks import as_array, new_cache, probe_sizes
+from course.checks.prefill_and_decode.chunks import arguments_of, as_array, new_cache, probe_sizes
 from course.checks.prefill_and_decode.streaming import probe_laziness, record, start
 
 
@@ -51,7 +51,8 @@ def every_chunk_size_gives_the_same_logits(
     for size in challenge["sizes"]:
         model, prompt = build_model(challenge), torch.from_numpy(challenge["prompt"].copy())
         Meanings(model).begin(challenge["tables"])
-        logits = student.prefill(model, prompt, new_cache(challenge, prompt.shape[1] + 1), size)
+        cache = new_cache(challenge, prompt.shape[1] + 1)
+        logits = student.prefill(model, prompt, cache, *arguments_of(size))
         exchanged.append(as_array(logits))
     return {**evidence, "exchanged": exchanged}
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import torch
 
 from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.counts import NUMBER_OR_WORDS, plain
 from course.checks.kv_cache.container import DTYPES, feed, stored_bytes
 from course.config import GPTConfig
 
@@ -32,11 +32,12 @@ def probe_bytes(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     for case in challenge["cases"]:
         config, dtype = GPTConfig(**case["config"]), getattr(torch, case["dtype"])
         batch, tokens = case["batch"], case["tokens"]
-        formula.append(student.kv_cache_bytes(config, tokens, batch, DTYPES[case["dtype"]]))
-        by_default.append(student.kv_cache_bytes(config, tokens))
+        width = DTYPES[case["dtype"]]
+        formula.append(plain(student.kv_cache_bytes(config, tokens, batch, width)))
+        by_default.append(plain(student.kv_cache_bytes(config, tokens)))
         cache = student.KVCache(config, batch, tokens, dtype=dtype)
         feed(cache, np.zeros(block_shape(case), np.float32), dtype)
-        reported.append(cache.nbytes())
+        reported.append(plain(cache.nbytes()))
         stored.append(stored_bytes(cache))
     return {
         "by_default": by_default,
@@ -49,9 +50,9 @@ def probe_bytes(student: SimpleNamespace, challenge: Challenge) -> Evidence:
 def bytes_form(challenge: Challenge) -> Evidence:
     n = len(challenge["cases"])
     return {
-        "by_default": [Any] * n,
-        "formula": [Any] * n,
-        "reported": [Any] * n,
+        "by_default": [NUMBER_OR_WORDS] * n,
+        "formula": [NUMBER_OR_WORDS] * n,
+        "reported": [NUMBER_OR_WORDS] * n,
         "stored": [int] * n,
     }
 
@@ -60,6 +61,13 @@ def block_shape(case: Challenge) -> tuple[int, ...]:
     """Give the shape of all keys and values of a full cache, (2, L, B, G, S, D)."""
     c = GPTConfig(**case["config"])
     return (2, c.n_layers, case["batch"], c.n_kv_heads, case["tokens"], c.head_dim)
+
+
+def no_number(call: str, got: int | float | str) -> Verdict | None:
+    """Fail what `plain` had to describe in words, or give None."""
+    if isinstance(got, str):
+        return failed(f"{call} gave {got}; wanted is a number of bytes. What do you return?")
+    return None
 
 
 def judge_bytes(challenge: Challenge, evidence: Evidence) -> Verdict:
@@ -71,7 +79,9 @@ def judge_bytes(challenge: Challenge, evidence: Evidence) -> Verdict:
             f"L={c.n_layers}, H={c.n_heads}, G={c.n_kv_heads}, D={c.head_dim}, "
             f"{case['tokens']} tokens, batch {case['batch']}, {case['dtype']}"
         )
-        formula = evidence["formula"][i]
+        formula, reported = evidence["formula"][i], evidence["reported"][i]
+        if wrong := no_number(f"{sizes}: kv_cache_bytes", formula):
+            return wrong
         if formula != wanted:
             return failed(
                 f"{sizes}: kv_cache_bytes gives {formula:,}, which is {formula / wanted:.3g} times "
@@ -91,9 +101,11 @@ def judge_bytes(challenge: Challenge, evidence: Evidence) -> Verdict:
                 f"{evidence['stored'][i] / wanted:.3g} times what is needed. How many heads does it "
                 f"store, for how many tokens, in which dtype?"
             )
-        if evidence["reported"][i] != wanted:
+        if wrong := no_number(f"{sizes}: nbytes()", reported):
+            return wrong
+        if reported != wanted:
             return failed(
-                f"{sizes}: nbytes() gives {evidence['reported'][i]:,}, and the tensors in your cache "
+                f"{sizes}: nbytes() gives {reported:,}, and the tensors in your cache "
                 f"occupy {wanted:,}. What did nbytes() leave out?"
             )
     return passed("Formula, nbytes() and the tensors really stored agree, byte for byte.")

@@ -79,9 +79,13 @@ def probabilities(logits: Array, temperature: float, top_k: int | None = None) -
 
 
 def judge_draws(case: dict[str, Any], out: Evidence, kinds: Array) -> Verdict | None:
-    """Compare the draws of one case with the probabilities of each kind of row; None if they agree."""
-    temperature, top_k = case["settings"]["temperature"], case["settings"].get("top_k")
-    setting = f"temperature {temperature:.2g}" + ("" if top_k is None else f", top_k {top_k}")
+    """Compare the draws of one case with the probabilities of each kind of row; None if they agree.
+
+    A case without a temperature is one of temperature 1, the default.
+    """
+    temperature, top_k = case["settings"].get("temperature"), case["settings"].get("top_k")
+    setting = "the default temperature" if temperature is None else f"temperature {temperature:.2g}"
+    setting += "" if top_k is None else f", top_k {top_k}"
     V = kinds.shape[1]
     if error := form_error(f"sample_next at {setting}", out, (len(case["logits"]),), "int64"):
         return failed(error)
@@ -91,7 +95,7 @@ def judge_draws(case: dict[str, Any], out: Evidence, kinds: Array) -> Verdict | 
             f"At {setting} a token outside 0 … {V - 1} was drawn. What is it the index of?"
         )
     for kind, logits in enumerate(kinds):
-        expected = probabilities(logits, temperature, top_k)
+        expected = probabilities(logits, 1.0 if temperature is None else temperature, top_k)
         counts = np.bincount(tokens[kind :: len(kinds)], minlength=V)
         never = np.flatnonzero((expected == 0) & (counts > 0)).tolist()
         if never:
@@ -114,7 +118,7 @@ def judge_draws(case: dict[str, Any], out: Evidence, kinds: Array) -> Verdict | 
     return None
 
 
-def question_about(drawn: Array, kind: int, temperature: float, top_k: int | None) -> str:
+def question_about(drawn: Array, kind: int, temperature: float | None, top_k: int | None) -> str:
     """Ask the one question that fits what is odd about the frequencies."""
     if drawn.max() == 1:
         return "All these rows gave the same token. Is there a draw, and one for each row?"
@@ -122,6 +126,8 @@ def question_about(drawn: Array, kind: int, temperature: float, top_k: int | Non
         return "Other rows agree. Does every row use its own logits?"
     if top_k is not None:
         return "How likely is each of the tokens that survive, next to the others?"
+    if temperature is None:
+        return "Which temperature does the signature name?"
     if temperature == 1:
         return "Which numbers are the probabilities of the draw?"
     size = "small" if temperature < 1 else "large"
@@ -129,7 +135,8 @@ def question_about(drawn: Array, kind: int, temperature: float, top_k: int | Non
 
 
 def judge_temperatures(challenge: Challenge, evidence: Evidence) -> Verdict:
-    """Judge the frequencies at each temperature, and then whether draws can be repeated."""
+    """Judge the frequencies at each temperature, then whether draws can be repeated, and then the
+    frequencies where logits alone are given."""
     cases, outputs = challenge["cases"], evidence["outputs"]
     n_draws = len(cases) - 3
     for case, out in zip(cases[:n_draws], outputs, strict=False):
@@ -151,11 +158,9 @@ def judge_temperatures(challenge: Challenge, evidence: Evidence) -> Verdict:
             f"Generators with different seeds gave the same {len(few)} tokens. "
             "Is anything drawn, and from the generator?"
         )
-    defaults = evidence["defaults"]
-    if error := form_error(
-        "sample_next(logits) alone", defaults, (len(cases[0]["logits"]),), "int64"
-    ):
-        return failed(error)
+    alone = {"logits": cases[0]["logits"], "settings": {}}
+    if wrong := judge_draws(alone, evidence["defaults"], challenge["kinds"]):
+        return wrong
     return passed("Draws follow softmax(logits / temperature) in every row, and can be repeated.")
 
 

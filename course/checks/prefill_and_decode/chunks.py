@@ -39,8 +39,10 @@ def count_passes(model: MiniGPT) -> Iterator[list[int]]:
         hook.remove()
 
 
-def chunks_of(length: int, chunk_size: int) -> list[int]:
-    """List the lengths of a prompt's chunks; the last may be shorter."""
+def chunks_of(length: int, chunk_size: int | None) -> list[int]:
+    """List the lengths of a prompt's chunks; the last may be shorter. None is the default size, into
+    which every prompt of the checks fits."""
+    chunk_size = length if chunk_size is None else chunk_size
     return [min(chunk_size, length - done) for done in range(0, length, chunk_size)]
 
 
@@ -68,12 +70,18 @@ def largest_difference(got: np.ndarray | str, wanted: np.ndarray) -> tuple[int, 
 
 
 def draw_prompt(seed: int) -> Challenge:
-    """Draw a model, prompts (3, P), and chunk sizes: whole, one by one, with a rest, without one."""
+    """Draw a model, prompts (3, P), and chunk sizes: whole, one by one, with a rest, without one; and
+    None, for which prefill is called without a chunk size."""
     rng = np.random.default_rng(seed)
     challenge = draw_model(rng)
     length, size = [(7, 3), (8, 3), (10, 4), (11, 4), (9, 4)][int(rng.integers(5))]
     prompt = draw_tokens(rng, B, length, challenge["config"]["vocab_size"])
-    return {**challenge, "prompt": prompt, "sizes": [length, 1, 2, size, length + 2]}
+    return {**challenge, "prompt": prompt, "sizes": [length, 1, 2, size, length + 2, None]}
+
+
+def arguments_of(chunk_size: int | None) -> tuple[int, ...]:
+    """Give what is passed as the chunk size: nothing for None."""
+    return () if chunk_size is None else (chunk_size,)
 
 
 def probe_sizes(student: SimpleNamespace, challenge: Challenge) -> Evidence:
@@ -83,7 +91,7 @@ def probe_sizes(student: SimpleNamespace, challenge: Challenge) -> Evidence:
         model, prompt = build_model(challenge), torch.from_numpy(challenge["prompt"].copy())
         cache = new_cache(challenge, prompt.shape[1] + 2)
         with count_passes(model) as passes:
-            logits = student.prefill(model, prompt, cache, size)
+            logits = student.prefill(model, prompt, cache, *arguments_of(size))
         evidence["logits"].append(as_array(logits))
         evidence["passes"].append(passes)
         evidence["held"].append(len(cache))
@@ -108,7 +116,8 @@ def judge_sizes(
         evidence["held"],
         strict=True,
     ):
-        case, chunks = f"A prompt of {P} tokens, chunk_size {size}", chunks_of(P, size)
+        given = "no chunk_size given" if size is None else f"chunk_size {size}"
+        case, chunks = f"A prompt of {P} tokens, {given}", chunks_of(P, size)
         if isinstance(logits, str) or logits.shape != wanted.shape:
             kind = logits if isinstance(logits, str) else f"shape {logits.shape}"
             return failed(
@@ -118,7 +127,7 @@ def judge_sizes(
         if passes != chunks or held != P:
             return failed(
                 f"{case}: it went in as chunks of {passes}, and the cache then holds {held} "
-                f"tokens; wanted are {chunks}, and {P}. {_about(passes, chunks)}"
+                f"tokens; wanted are {chunks}, and {P}. {_about(passes, chunks, size)}"
             )
         row, delta = largest_difference(logits, wanted)
         if delta > tolerance:
@@ -132,13 +141,15 @@ def judge_sizes(
     return passed(f"{P} tokens in chunks of {agree}: every time the logits of the whole prompt.")
 
 
-def _about(passes: list[int], chunks: list[int]) -> str:
+def _about(passes: list[int], chunks: list[int], size: int | None) -> str:
     if passes == chunks:
         return "What puts a chunk into the cache, and how often?"
     if sum(passes) < sum(chunks):
         return "Which tokens never entered, and why?"
     if sum(passes) > sum(chunks):
         return "Which tokens entered twice?"
+    if size is None:
+        return "Which chunk_size does the signature name?"
     return "What decides where your chunks end?"
 
 

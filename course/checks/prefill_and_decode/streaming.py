@@ -14,7 +14,7 @@ from torch import Tensor
 from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
 from course.checks.comparing import Truth, first_wrong_choice, outcome, uncached
 from course.checks.drawing import TOLERANCE, build_model, draw_model, draw_tokens
-from course.checks.prefill_and_decode.chunks import B, count_passes, new_cache
+from course.checks.prefill_and_decode.chunks import B, arguments_of, count_passes, new_cache
 
 CHUNK = 3
 
@@ -80,9 +80,9 @@ def wrong_text(
     return None
 
 
-def start(student: SimpleNamespace, *arguments: Any, chunk_size: int = CHUNK) -> Any:
-    """Start the student's stream, as an iterator whatever it is."""
-    tokens = student.stream(*arguments, chunk_size)
+def start(student: SimpleNamespace, *arguments: Any, chunk_size: int | None = CHUNK) -> Any:
+    """Start the student's stream, as an iterator whatever it is; None for its own chunk size."""
+    tokens = student.stream(*arguments, *arguments_of(chunk_size))
     if not isinstance(tokens, Iterable):
         raise TypeError(f"stream gave {tokens!r}, from which no tokens come. Does it yield?")
     return iter(tokens)
@@ -136,7 +136,8 @@ stream_writes_the_uncached_text = Check(
 
 def probe_laziness(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Record the forward passes so far, as tokens a pass: before the first token is asked for, when
-    each came out, and when the stream has ended."""
+    each came out, and when the stream has ended; and those of the first token of another stream, for
+    which no chunk size is given."""
     model, prompt = build_model(challenge), torch.from_numpy(challenge["prompt"].copy())
     P, n_new = prompt.shape[1], challenge["n_new"]
     cache = new_cache(challenge, P + n_new)
@@ -147,11 +148,19 @@ def probe_laziness(student: SimpleNamespace, challenge: Challenge) -> Evidence:
         for _ in range(n_new + 1):
             given += next(tokens, None) is not None
             so_far.append(list(passes))
-    return {"passes": so_far, "given": given, "held": len(cache)}
+    model, other = build_model(challenge), new_cache(challenge, P + n_new)
+    with count_passes(model) as passes:
+        next(start(student, model, prompt, n_new, other, chunk_size=None), None)
+    return {"passes": so_far, "given": given, "held": len(cache), "by_default": passes}
 
 
 def laziness_form(challenge: Challenge) -> Evidence:
-    return {"passes": [Each(int)] * (challenge["n_new"] + 2), "given": int, "held": int}
+    return {
+        "passes": [Each(int)] * (challenge["n_new"] + 2),
+        "given": int,
+        "held": int,
+        "by_default": Each(int),
+    }
 
 
 def judge_laziness(challenge: Challenge, evidence: Evidence) -> Verdict:
@@ -177,6 +186,12 @@ def judge_laziness(challenge: Challenge, evidence: Evidence) -> Verdict:
         return failed(
             f"{case}: {evidence['given']} tokens came out, and the cache then holds "
             f"{evidence['held']}; wanted are {n_new} and {P + n_new - 1}. Which token is never fed?"
+        )
+    if evidence["by_default"] != [P]:
+        return failed(
+            f"A prompt of {P} tokens, no chunk_size given: when token 1 comes out, the forward passes "
+            f"so far had {evidence['by_default']} tokens each, wanted is {[P]}. Which chunk_size does "
+            f"the signature name?"
         )
     return passed(
         "The first token comes from the prefill alone, every other from one step, and no step is "
