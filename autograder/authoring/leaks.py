@@ -25,7 +25,7 @@ NO_SECRET = re.compile(r"raise|(\w+\.)*check_\w+\(")
 
 @dataclass(frozen=True)
 class Secrets:
-    """What stands between solution or hidden-test markers, and nowhere else in any lesson.
+    """What stands in answers and hidden tests, and nowhere else in any lesson.
 
     Attributes:
         names: identifiers.
@@ -44,7 +44,10 @@ def secrets_of(lessons: Iterable[Lesson]) -> Secrets:
     strings: set[str] = set()
     lines: set[str] = set()
     shown: list[str] = []
-    for cell in (cell for lesson in lessons for cell in lesson.cells):
+    for lesson, cell in ((lesson, cell) for lesson in lessons for cell in lesson.cells):
+        if cell.points is not None:  # the hidden test that the builder adds
+            names.add("grade")
+            strings.add(f"{lesson.module}.{cell.grade_id}")
         visible, regions = split_solutions(cell.source)
         shown.append(visible)
         lines |= {_squeeze(line) for region in regions for line in region.splitlines()}
