@@ -4,7 +4,11 @@ Each wrong answer and each right one is written into the lesson's notebook, the 
 by the program that runs students' cells, and every check is asked on both sides.
 """
 
+import re
+from pathlib import Path
+
 import pytest
+import torch
 from submissions import ORDER, Desk, short
 
 from autograder import wire
@@ -14,6 +18,8 @@ from autograder.diagnosis.comparison import same_reply
 from autograder.diagnosis.recognize import answer
 from autograder.lessons import hidden_checks, lesson_folders
 from autograder.lessons.exhibits import Edits, Museum, bugs_of, variants_of
+from course.minigpt import quantized_cache as right
+from course.minigpt.kv_cache import KVCache
 
 SEED = 2**40 + 7
 
@@ -52,26 +58,59 @@ def test_every_exhibit_answers_as_the_notebook_does(lesson, tmp_path):
     assert different == []
 
 
+def hides_nothing(n_new, n_visible, device="cpu"):
+    """Written out in the place of causal_mask, with a helper and an import of this module."""
+    return Path("mask") and ones(n_new, n_visible)
+
+
+def ones(n_new, n_visible):
+    return torch.ones(n_new, n_visible, dtype=torch.bool)
+
+
+class OneLayerForAll(KVCache):
+    """Built on the answer."""
+
+    def append(self, layer, k, v):
+        return super().append(0, k, v)
+
+
+def quantize_in_float16(x, bits, dim):
+    """Built on the answer, too."""
+    return right.quantize(x.half(), bits, dim)
+
+
+def cell_with(lesson: str, answer: dict) -> str:
+    (name,) = answer
+    defines = re.compile(rf"^(def|class) {name}\b", re.MULTILINE)
+    (cell,) = filter(defines.search, answer_cells(lesson, answer))
+    return cell
+
+
 def test_a_bug_stands_in_the_place_of_the_answer():
-    (bug,) = [bug for bug in bugs_of("kv_cache") if bug.name == "mask_sees_all"]
-    cells = answer_cells("kv_cache", bug.answer)
-    (cell,) = [cell for cell in cells if "def causal_mask" in cell]
+    cell = cell_with("kv_cache", {"causal_mask": hides_nothing})
     assert cell.count("def causal_mask") == 1
-    assert bug.story.split(":")[0] in cell
+    assert "Written out in the place" in cell
+    helpers = ("from pathlib import Path\n", "def ones(n_new, n_visible):")
+    assert all(0 <= cell.index(helper) < cell.index("def causal_mask") for helper in helpers)
 
 
 def test_a_bug_that_builds_on_the_answer_stands_behind_it():
-    (bug,) = [bug for bug in bugs_of("kv_cache") if bug.name == "one_layer_for_all"]
-    (cell,) = [c for c in answer_cells("kv_cache", bug.answer) if "class KVCache" in c]
+    cell = cell_with("kv_cache", {"KVCache": OneLayerForAll})
     assert cell.index("class KVCache:") < cell.index("class KVCache(KVCache):")
+    cell = cell_with("quantized_cache", {"quantize": quantize_in_float16})
+    assert cell.index("def quantize") < cell.index("right = ") < cell.rindex("def quantize")
+
+
+def test_an_edit_changes_the_answer():
+    cell = cell_with("kv_cache", {"causal_mask": Edits((("<= own", "< own"),))})
+    assert "< own" in cell
+    assert "<= own" not in cell
 
 
 def test_other_functions_call_the_wrong_answer():
-    (bug,) = [bug for bug in bugs_of("quantized_cache") if bug.name == "quantize_by_floor"]
-    names = assemble("quantized_cache", bug.answer)
-    used_by_the_cache = names["QuantizedKVCache"].advance.__globals__["quantize"]
-    assert used_by_the_cache is names["quantize"]
-    assert bug.story in used_by_the_cache.__doc__
+    names = assemble("quantized_cache", {"quantize": quantize_in_float16})
+    assert names["QuantizedKVCache"].advance.__globals__["quantize"] is names["quantize"]
+    assert names["quantize"].__doc__ == "Built on the answer, too."
 
 
 @pytest.mark.parametrize("anchor", ["no such line", "n_new"])
