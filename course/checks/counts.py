@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -14,19 +15,28 @@ from course.checks.check import Challenge, Check, Evidence, Verdict, failed, pas
 Sizes = tuple[int, ...]
 NUMBER_OR_WORDS = (int, float, str)
 """The form of what `plain` returns."""
+MOST_BITS = 1000
+"""Of a whole number that is still compared: a float holds no more than 1,024, and Python prints none
+of more than 4,300 digits."""
 
 
 def plain(value: Any) -> int | float | str:
     """Turn a returned number into a plain int or float; describe anything else in words."""
-    if value is None:
-        return "nothing (None)"
     if isinstance(value, bool | np.bool_):
         return "a bool"
     if isinstance(value, numbers.Integral):
-        return int(value)
+        whole = int(value)
+        if whole.bit_length() > MOST_BITS:
+            return f"a number of about {math.ceil(whole.bit_length() * math.log10(2)):,} digits"
+        return whole
     if isinstance(value, numbers.Real):
         return float(value)
-    return f"a {type(value).__name__}"
+    return in_words(value)
+
+
+def in_words(value: Any) -> str:
+    """Say what came in the place of what was asked for."""
+    return "nothing (None)" if value is None else f"a {type(value).__name__}"
 
 
 def call_text(function: str, sizes: Sizes) -> str:

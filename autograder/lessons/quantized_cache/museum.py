@@ -107,6 +107,13 @@ patch(
     ),
     ("scale, low, bits", "scale, -point * scale, bits"),
 )
+patch(
+    "quantize_up_to_256",
+    "rounding",
+    "codes up to 2^bits, one more than a byte holds",
+    "A step stored in bfloat16 may be too small, so the largest number gets code 256: a byte's 0.",
+    ("clamp(0, 2**bits - 1)", "clamp(0, 2**bits)"),
+)
 
 
 bug, patch = MUSEUM.section("dequantize", check="half_a_step_at_most")
@@ -332,6 +339,13 @@ patch(
     "new tokens that are rounded before they are complete groups",
     "New tokens come back rounded before anything was stored.",
     (NOTE, f"k, v = (dequantize(quantize(x, self.bits, -1)) for x in (k, v))\n        {NOTE}"),
+)
+patch(
+    "advances_by_none_with_nothing_appended",
+    "arguments",
+    "an advance by no tokens that looks for what was appended",
+    "advance(0) on a new cache reads pending rows that nobody appended: a KeyError.",
+    ("if n == 0:\n            return\n        layers =", "layers ="),
 )
 patch(
     "keeps_floats",
@@ -742,4 +756,25 @@ patch(
     "bytes in which groups that are not complete are codes",
     "Tokens outside the window are billed as codes, also those whose group is not complete.",
     ("codes=heads * n_groups * group *", "codes=heads * max(0, n_tokens - window) *"),
+)
+patch(
+    "bytes_of_less_than_no_group",
+    "off by one",
+    "bytes of a text shorter than the window, of which groups are taken away",
+    "What is shorter than the window has no group; here it has fewer than none.",
+    ("max(0, n_tokens - window) // group", "(n_tokens - window) // group"),
+)
+patch(
+    "bytes_of_one_group_at_least",
+    "off by one",
+    "bytes of a group that a short text does not have",
+    "In groups of one token, a text shorter than the window is billed a group.",
+    ("max(0, n_tokens", "max(1, n_tokens"),
+)
+patch(
+    "bytes_of_4_bits_by_default",
+    "arguments",
+    "bytes of 4-bit codes where no bits were asked for",
+    "The default of the signature was changed to what is stored most often.",
+    ("bits: int = 8", "bits: int = 4"),
 )

@@ -52,7 +52,7 @@ def quantize_around_the_middle(x, bits, dim):
 
 def quantize_in_numpy(x, bits, dim):
     check_quantizable(x, bits, dim)
-    numbers = x.numpy().astype(np.float64)
+    numbers = x.double().numpy()
     low, high = numbers.min(axis=dim, keepdims=True), numbers.max(axis=dim, keepdims=True)
     scale = torch.from_numpy((high - low) / (2**bits - 1)).to(x.dtype)
     scale = scale.clamp_min(torch.finfo(x.dtype).tiny)
@@ -62,8 +62,8 @@ def quantize_in_numpy(x, bits, dim):
 
 
 def dequantize_in_numpy(q):
-    numbers = q.codes.numpy().astype(q.scale.numpy().dtype) * q.scale.numpy() + q.zero.numpy()
-    return torch.from_numpy(numbers)
+    codes, scale, zero = (part.double().numpy() for part in (q.codes, q.scale, q.zero))
+    return torch.from_numpy(codes * scale + zero).to(q.scale.dtype)
 
 
 def quantize_by_nearest_level(x, bits, dim):
@@ -150,6 +150,8 @@ class GroupByGroup(QuantizedKVCache):
 
     def advance(self, n):
         check_advance(self, n)
+        if n == 0:
+            return
         rows = [
             torch.cat([self._waiting(layer), torch.stack(self.pending[layer])[..., :n, :]], dim=3)
             for layer in range(self.config.n_layers)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
+from course.checks.comparing import outcome
 from course.checks.kv_cache.container import feed
 from course.checks.quantized_cache.reading import (
     ENDING,
@@ -40,20 +41,22 @@ def draw_groups(seed: int) -> Challenge:
 
 
 def probe_groups(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Feed each case block by block, up to the first block that is refused."""
+    """Count no tokens, then feed each case block by block, up to the first block that is refused."""
     results = []
     for case in challenge["cases"]:
         cache = new_cache(student, case, sum(case["split"]))
+        none = outcome(lambda cache=cache: cache.advance(0))
         before = len(cache)
         fed, ending = run_until_refused(feed_blocks(cache, case["rows"], case["split"]))
         lengths = [before, *(length for _, length in fed)]
-        results.append({"reads": [read for read, _ in fed], "lengths": lengths, **ending})
+        reads = [read for read, _ in fed]
+        results.append({"none": none, "reads": reads, "lengths": lengths, **ending})
     return {"results": results}
 
 
 def evidence_of_groups(challenge: Challenge) -> Any:
     """The form of what `probe_groups` records."""
-    result = {"reads": Each(LAYERS), "lengths": Each(int), **ENDING}
+    result = {"none": str, "reads": Each(LAYERS), "lengths": Each(int), **ENDING}
     return {"results": [result] * len(challenge["cases"])}
 
 
@@ -61,6 +64,11 @@ def judge_groups(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Complete groups come back rounded, all other tokens exactly, after every block."""
     for case, result in zip(challenge["cases"], evidence["results"], strict=True):
         split, done = case["split"], 0
+        if result["none"] != "returned":
+            return failed(
+                f"{describe(case)}, advance(0) on a new cache: {result['none']}. To count no tokens is "
+                f"allowed, and there is nothing to do. What do you read that nobody appended?"
+            )
         if len(result["reads"]) < len(split):
             return failed(
                 f"{describe(case)}, a cache of {sum(split)} places and blocks of {split}: block "

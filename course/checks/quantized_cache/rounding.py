@@ -22,10 +22,20 @@ PARTS = {"form": str, "codes": TENSOR, "scale": TENSOR, "zero": TENSOR}
 """The form of what quantize returned, see `parts`."""
 
 
-def rounding_of(x: Array) -> Array:
-    """Bound what rounding in x's own dtype adds to an error, for vectors with these largest numbers."""
-    info = np.finfo(x.dtype)
-    return ROUNDING * (float(info.eps) * np.abs(x).astype(float) + float(info.smallest_subnormal))
+def dtype_of(case: Challenge) -> torch.dtype:
+    """The dtype in which quantize is given a case's numbers. NumPy has no bfloat16: there they are
+    float32 of the same values, and the case names the dtype."""
+    return getattr(torch, case.get("dtype", case["x"].dtype.name))
+
+
+def rounding_of(x: Array, dtype: torch.dtype | None = None) -> Array:
+    """Bound what rounding adds to an error, for vectors with these largest numbers.
+
+    Args:
+        dtype: in which is rounded; x's own where none is given.
+    """
+    info = torch.finfo(dtype or getattr(torch, x.dtype.name))
+    return ROUNDING * info.eps * (np.abs(x).astype(float) + info.tiny)
 
 
 def widest_step(x: Array, bits: int, axis: int | tuple[int, ...]) -> Array:
@@ -36,7 +46,7 @@ def widest_step(x: Array, bits: int, axis: int | tuple[int, ...]) -> Array:
 
 def draw_vectors(seed: int) -> Challenge:
     """Draw numbers of three dimensions for 2, 4 and 8 bits: vectors along `dim` that differ in size and
-    in place, some of them on one side of 0."""
+    in place, some of them on one side of 0; and many in bfloat16, whose steps are far from exact."""
     rng = np.random.default_rng(seed)
     cases = []
     for bits, dim in zip(BITS, rng.permutation([-1, -2, -3, 0, 1, 2])[:3].tolist(), strict=True):
@@ -45,6 +55,8 @@ def draw_vectors(seed: int) -> Challenge:
         size = 10 ** rng.uniform(-2, 2, kept)
         x = size * (rng.normal(size=shape) + rng.choice([-4, 0, 0, 4], kept))
         cases.append({"x": x.astype(np.float32), "bits": bits, "dim": dim})
+    rough = torch.from_numpy(rng.normal(size=(20, 6, 10))).bfloat16().float().numpy()
+    cases.append({"x": rough, "bits": 8, "dim": int(rng.choice([1, -2])), "dtype": "bfloat16"})
     return {"cases": cases}
 
 
@@ -58,7 +70,8 @@ def as_array(value: Any) -> Array | str:
 
 def quantize_case(student: SimpleNamespace, case: Challenge) -> Any:
     """Call the student's quantize on a copy of a case's numbers."""
-    return student.quantize(torch.from_numpy(case["x"].copy()), case["bits"], case["dim"])
+    x = torch.from_numpy(case["x"].copy()).to(dtype_of(case))
+    return student.quantize(x, case["bits"], case["dim"])
 
 
 def parts(q: Any) -> Evidence:
@@ -86,7 +99,8 @@ def evidence_there_and_back(challenge: Challenge) -> Any:
 def describe(case: Challenge) -> str:
     """The shape, dtype, bits and dim of a case, in words."""
     x = case["x"]
-    return f"x {x.shape} of {x.dtype}, {case['bits']} bits, dim={case['dim']}"
+    dtype = case.get("dtype", x.dtype)
+    return f"x {x.shape} of {dtype}, {case['bits']} bits, dim={case['dim']}"
 
 
 def wrong_form(case: Challenge, result: Evidence) -> str | None:
@@ -124,9 +138,13 @@ def judge_error(challenge: Challenge, evidence: Evidence) -> Verdict:
         problem = wrong_form(case, result) or too_far(case, result) or too_wide(case, result)
         if problem:
             return failed(problem)
-        error = np.abs(result["back"].astype(float) - case["x"])
-        worst = max(worst, float((error / result["scale"].astype(float)).max()))
-    return passed(f"2, 4 and 8 bits: no number is off by more than {worst:.2f} of its step.")
+        if dtype_of(case) != torch.bfloat16:  # which itself rounds to more than a step of 8 bits
+            error = np.abs(result["back"].astype(float) - case["x"])
+            worst = max(worst, float((error / result["scale"].astype(float)).max()))
+    return passed(
+        f"2, 4 and 8 bits: no number is off by more than {worst:.2f} of its step (in bfloat16, its "
+        f"rounding aside)."
+    )
 
 
 def too_far(case: Challenge, result: Evidence) -> str | None:
@@ -134,17 +152,19 @@ def too_far(case: Challenge, result: Evidence) -> str | None:
     x, back, scale = case["x"], result["back"].astype(float), result["scale"].astype(float)
     error = np.abs(back - x)
     largest = np.abs(x).max(axis=case["dim"], keepdims=True)
-    bad = np.argwhere(~(error <= scale / 2 + rounding_of(largest)))
+    aside = rounding_of(largest, dtype_of(case))
+    bad = np.argwhere(~(error <= scale / 2 + aside))
     if not len(bad):
         return None
     place = tuple(bad[0].tolist())
     step = np.broadcast_to(scale, x.shape)[place]
     off = error[place] / step if step else np.inf
-    one_sided = bool(
-        (back - x <= rounding_of(largest)).all() or (back - x >= -rounding_of(largest)).all()
-    )
+    one_sided = bool((back - x <= aside).all() or (back - x >= -aside).all())
+    top = np.broadcast_to(x.max(axis=case["dim"], keepdims=True), x.shape)[place]
     if not np.isfinite(back[place]):
         question = "What is divided by what there?"
+    elif x[place] == top and result["codes"][place] == 0:
+        question = "The largest number has code 0. Which code was it before it became a byte?"
     elif one_sided and off <= 1.01:
         question = "All errors have the same sign. Which whole number is the nearest one?"
     else:
@@ -159,7 +179,7 @@ def too_wide(case: Challenge, result: Evidence) -> str | None:
     """Find the first step that is wider than this many bits need."""
     most = widest_step(case["x"], case["bits"], case["dim"])
     scale = result["scale"].astype(float)
-    bad = np.argwhere(~(scale <= most * (1 + ROUNDING * np.finfo(case["x"].dtype).eps)))
+    bad = np.argwhere(~(scale <= most * (1 + ROUNDING * torch.finfo(dtype_of(case)).eps)))
     if not len(bad):
         return None
     place = tuple(bad[0].tolist())

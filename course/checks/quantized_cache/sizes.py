@@ -10,16 +10,19 @@ import numpy as np
 import torch
 
 from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
-from course.checks.counts import plain
+from course.checks.counts import in_words, plain
 from course.checks.kv_cache.container import DTYPES, feed, stored_bytes
 from course.config import GPTConfig
 from course.fast.quantized import CacheBytes
 
 PARTS = ("codes", "scales", "window")
+DEFAULTS = {"batch": 1, "bits": 8, "group": 64, "window": 32, "dtype": "float16"}
+"""What the signature of quantized_cache_bytes names: numbers of 2 bytes, as float16 has."""
 
 
 def draw_sizes(seed: int) -> Challenge:
-    """Draw caches of 8, 4 and 2 bits, one of 1-token groups and one too short for any group."""
+    """Draw caches of 8, 4 and 2 bits: of 1-token groups, too short for any group, shorter than the
+    window; and a text of which nothing is told but its length."""
     rng = np.random.default_rng(seed)
     cases = []
     for bits, group, tokens in ((8, 5, 40), (4, 4, 30), (2, 7, 33), (4, 1, 12), (8, 16, 13)):
@@ -36,11 +39,14 @@ def draw_sizes(seed: int) -> Challenge:
                 "dtype": ["float32", "float16"][(seed + len(cases)) % 2],
             }
         )
-    return {"cases": cases}
+    cases.append({**cases[3], "tokens": 2, "group": 1, "window": 5})
+    by_default = {**cases[0], **DEFAULTS, "tokens": int(rng.integers(32 + 2 * 64, 500))}
+    return {"cases": cases, "by_default": by_default}
 
 
 def probe_sizes(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Ask the formula, fill a cache of the same sizes, and count what it keeps."""
+    """Ask the formula, fill a cache of the same sizes, and count what it keeps; and ask the formula by
+    default."""
     results = []
     for case in challenge["cases"]:
         c, dtype = GPTConfig(**case["config"]), getattr(torch, case["dtype"])
@@ -59,20 +65,23 @@ def probe_sizes(student: SimpleNamespace, challenge: Challenge) -> Evidence:
                 "stored": stored_bytes(cache),
             }
         )
-    return {"results": results}
+    case = challenge["by_default"]
+    formula = student.quantized_cache_bytes(GPTConfig(**case["config"]), case["tokens"])
+    return {"results": results, "by_default": parts_of(formula)}
 
 
 def evidence_of_sizes(challenge: Challenge) -> Any:
     """The form of what `probe_sizes` records."""
     number = (int, float, str)
-    result = {"form": str, "formula": [number] * 3, "reported": number, "stored": int}
-    return {"results": [result] * len(challenge["cases"])}
+    by_default = {"form": str, "formula": [number] * 3}
+    result = {**by_default, "reported": number, "stored": int}
+    return {"results": [result] * len(challenge["cases"]), "by_default": by_default}
 
 
 def parts_of(formula: Any) -> Evidence:
     """Turn a CacheBytes into its three numbers; of anything else, say what it is."""
     if not isinstance(formula, CacheBytes):
-        return {"form": f"a {type(formula).__name__}", "formula": [""] * 3}
+        return {"form": in_words(formula), "formula": [""] * 3}
     return {"form": "", "formula": [plain(part) for part in formula]}
 
 
@@ -100,17 +109,8 @@ def judge_sizes(
     """Formula, report and storage agree with `truth`: bytes of codes, scales and window of a case."""
     for case, result in zip(challenge["cases"], evidence["results"], strict=True):
         wanted, sizes = truth(case), describe(case)
-        if result["form"]:
-            return failed(
-                f"{sizes}: quantized_cache_bytes gave {result['form']}, wanted is a CacheBytes."
-            )
-        for name, got, want in zip(PARTS, result["formula"], wanted, strict=True):
-            if got != want or type(got) is not int:
-                times = f", {got / want:.3g} times" if want and type(got) is int else ", against"
-                return failed(
-                    f"{sizes}: {name} = {got!r}{times} the {want:,} that such a cache keeps. "
-                    f"{QUESTIONS[name]}"
-                )
+        if problem := wrong_formula(result, wanted, QUESTIONS):
+            return failed(f"{sizes}: {problem}")
         if result["stored"] != sum(wanted):
             return failed(
                 f"{sizes}: your cache keeps tensors of {result['stored']:,} bytes, where codes, "
@@ -122,7 +122,28 @@ def judge_sizes(
                 f"{sizes}: nbytes() gives {result['reported']}, and the tensors in your cache "
                 f"occupy {sum(wanted):,}. What did nbytes() leave out, or count twice?"
             )
+    case = challenge["by_default"]
+    question = "Which batch, bits, group, window and bytes_per_element does the signature name?"
+    if problem := wrong_formula(
+        evidence["by_default"], truth(case), dict.fromkeys(PARTS, question)
+    ):
+        return failed(f"quantized_cache_bytes(config, {case['tokens']}): {problem}")
     return passed("Formula, nbytes() and the tensors really stored agree, part by part.")
+
+
+def wrong_formula(result: Evidence, wanted: list[int], questions: dict[str, str]) -> str | None:
+    """Tell the first part of the formula that is wrong, and ask its question."""
+    if result["form"]:
+        return f"quantized_cache_bytes gave {result['form']}, wanted is a CacheBytes."
+    for name, got, want in zip(PARTS, result["formula"], wanted, strict=True):
+        if isinstance(got, str):
+            return f"{name} is {got}; wanted are bytes, {want:,} of them. {questions[name]}"
+        if got != want or type(got) is not int:
+            times = f", {got / want:.3g} times" if want and type(got) is int else ", against"
+            return (
+                f"{name} = {got!r}{times} the {want:,} that such a cache keeps. {questions[name]}"
+            )
+    return None
 
 
 def describe(case: Challenge) -> str:
