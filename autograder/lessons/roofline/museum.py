@@ -65,6 +65,13 @@ patch(
     "Forgets that each layer attends.",
     ("config.n_layers * ", ""),
 )
+patch(
+    "two_rows_by_default",
+    "arguments",
+    "a count of two rows where no batch was asked for",
+    "The default of the signature was changed while a batch was tried.",
+    ("batch: int = 1", "batch: int = 2"),
+)
 
 # --- phase_cost ----------------------------------------------------------------------------------
 
@@ -230,6 +237,13 @@ patch(
     "a count of the numbers in a cache, not of their bytes",
     "Leaves the element size out.",
     ("GD * bytes_per_element", "GD"),
+)
+patch(
+    "bill_in_fp32_by_default",
+    "arguments",
+    "a bill in float32 where no width was asked for",
+    "The default of the signature was changed to what a CPU calculates in.",
+    ("bytes_per_element: int = 2", "bytes_per_element: int = 4"),
 )
 
 bug, patch = MUSEUM.section("phase_cost", check="activations_go_in_and_out")
@@ -498,6 +512,13 @@ patch(
     "synchronize stands in the warm-up's loop: with warmup=0 it never runs.",
     (WARM_UP, WARM_UP + "        device.synchronize()\n"),
     (WAIT + START, START),
+)
+patch(
+    "three_repeats_by_default",
+    "arguments",
+    "a timer that repeats less often than its signature promised",
+    "The default of the signature was changed to save time.",
+    ("repeats: int = 5", "repeats: int = 3"),
 )
 
 bug, patch = MUSEUM.section("time_on_device", check="one_slow_repeat_changes_nothing")

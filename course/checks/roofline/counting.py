@@ -3,29 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
-from course.checks.counts import plain
+from course.checks.counts import in_words, plain
 from course.checks.roofline import questions
-from course.checks.roofline.passes import Bill, Call, Sizes, Truth, call_text, cases, draw_passes
+from course.checks.roofline.passes import (
+    Bill,
+    Call,
+    Sizes,
+    Truth,
+    call_text,
+    case_of_defaults,
+    cases,
+    draw_passes,
+)
 from course.checks.roofline.weighing import weigh
 from course.config import GPTConfig
 
 NUMBER = (int, float, str)
 """The form of a returned number, or of the words for what came in its place."""
+QUESTION_OF_DEFAULTS = "What does the signature say where nothing is given?"
 
 # --- attention -----------------------------------------------------------------------------------
 
 
 def probe_attention(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    config, call = case_of_defaults(challenge)
     return {
         "attention_flops": [
             plain(student.attention_flops(GPTConfig(**config), *call[:3]))
             for config, call in cases(challenge)
-        ]
+        ],
+        "by_default": plain(student.attention_flops(GPTConfig(**config), *call[:2])),
     }
+
+
+def form_of_attention(challenge: Challenge) -> Any:
+    return {"attention_flops": [NUMBER] * len(cases(challenge)), "by_default": NUMBER}
 
 
 def judge_attention(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
@@ -37,6 +54,13 @@ def judge_attention(challenge: Challenge, evidence: Evidence, truth: Truth) -> V
         if got != right:
             question = questions.ask_about_attention(config, call, got, right)
             return failed(f"{case} gave {got:,}; pair by pair it is {right:,}. {question}")
+    (config, call), got = case_of_defaults(challenge), evidence["by_default"]
+    right = truth(config, call)["attention_flops"]
+    if got != right:
+        return failed(
+            f"{call_text(config, call, 'attention_flops', by_default=True)} gave {got}; pair by pair "
+            f"it is {right:,}. {QUESTION_OF_DEFAULTS}"
+        )
     return passed("Every pair that may look, in every head: a score, and a share of a value.")
 
 
@@ -46,7 +70,7 @@ attention_is_causal = Check(
     draw_passes,
     probe_attention,
     judge_attention,
-    evidence=lambda challenge: {"attention_flops": [NUMBER] * len(cases(challenge))},
+    evidence=form_of_attention,
     truth=weigh,
 )
 
@@ -59,7 +83,7 @@ def read_cost(value: Any, fields: tuple[str, ...]) -> dict[str, Any]:
     Of what lacks one of them, "kind" says what it is; otherwise it is "".
     """
     is_cost = all(hasattr(value, field) for field in fields)
-    kind = "" if is_cost else type(value).__name__
+    kind = "" if is_cost else in_words(value)
     return {"kind": kind, **{field: plain(getattr(value, field, None)) for field in fields}}
 
 
@@ -86,21 +110,28 @@ def wrong_bill(
     """Tell the first field of the first bill that is wrong; None where all are right."""
     for (config, call), bill in zip(cases(challenge), evidence["bills"], strict=True):
         case, right = call_text(config, call), truth(config, call)
-        if bill["kind"]:
-            return f"{case} gave a {bill['kind']}; wanted is a Cost. What do you return?"
-        found = {name: value for name, value in bill.items() if name != "kind"}
-        for field, value in found.items():
-            if isinstance(value, str):
-                return f"{case}: {field} is {value}; wanted is one number. Which one?"
-        if "flops" in found:
-            found = without_attention(found)
-        for field, value in found.items():
-            if value != right[field]:
-                what = "flops without attention" if field == "matrix_flops" else field
-                return (
-                    f"{case}: {what} is {value:,}; counted one by one it is {right[field]:,}. "
-                    f"{ask(config, call, found, right)}"
-                )
+        if wrong := wrong_field(case, bill, right, partial(ask, config, call)):
+            return wrong
+    return None
+
+
+def wrong_field(case: str, bill: Bill, right: Bill, ask: Callable[[Bill, Bill], str]) -> str | None:
+    """Tell the first field of a bill that is wrong; None where all are right."""
+    if bill["kind"]:
+        return f"{case} gave {bill['kind']}; wanted is a Cost. What do you return?"
+    found = {name: value for name, value in bill.items() if name != "kind"}
+    for field, value in found.items():
+        if isinstance(value, str):
+            return f"{case}: {field} is {value}; wanted is one number. Which one?"
+    if "flops" in found:
+        found = without_attention(found)
+    for field, value in found.items():
+        if value != right[field]:
+            what = "flops without attention" if field == "matrix_flops" else field
+            return (
+                f"{case}: {what} is {value:,}; counted one by one it is {right[field]:,}. "
+                f"{ask(found, right)}"
+            )
     return None
 
 
@@ -163,12 +194,27 @@ weights_are_read_once = Check(
 )
 
 
+CACHE_FIELDS = ("kv_written_bytes", "kv_read_bytes")
+
+
 def probe_cache(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    return read_costs(student, challenge, "kv_written_bytes", "kv_read_bytes")
+    """Ask for every bill, and for one with batch and bytes_per_element left out."""
+    config, call = case_of_defaults(challenge)
+    by_default = read_cost(student.phase_cost(GPTConfig(**config), *call[:2]), CACHE_FIELDS)
+    return {**read_costs(student, challenge, *CACHE_FIELDS), "by_default": by_default}
+
+
+def form_of_cache(challenge: Challenge) -> Any:
+    by_default = {"kind": str, **dict.fromkeys(CACHE_FIELDS, NUMBER)}
+    return {**form_of_bills(*CACHE_FIELDS)(challenge), "by_default": by_default}
 
 
 def judge_cache(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
-    if wrong := wrong_bill(challenge, evidence, truth, questions.ask_about_cache):
+    config, call = case_of_defaults(challenge)
+    case = call_text(config, call, by_default=True)
+    if wrong := wrong_bill(challenge, evidence, truth, questions.ask_about_cache) or wrong_field(
+        case, evidence["by_default"], truth(config, call), lambda *_: QUESTION_OF_DEFAULTS
+    ):
         return failed(wrong)
     return passed(
         "New rows are written; old and new ones are read, of G heads, for each row of the batch."
@@ -181,7 +227,7 @@ cache_is_read_and_written = Check(
     draw_passes,
     probe_cache,
     judge_cache,
-    evidence=form_of_bills("kv_written_bytes", "kv_read_bytes"),
+    evidence=form_of_cache,
     truth=weigh,
 )
 

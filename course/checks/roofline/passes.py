@@ -62,10 +62,24 @@ def cases(challenge: Challenge) -> list[tuple[Sizes, Call]]:
     ]
 
 
-def call_text(config: Sizes, call: Call, function: str = "phase_cost") -> str:
-    """Write a call as a student would, and the config's sizes in the letters of the course."""
+def case_of_defaults(challenge: Challenge) -> tuple[Sizes, Call]:
+    """Give the case that is also asked with batch and bytes_per_element left out: a chunk after cached
+    tokens, and what the signatures name."""
+    n_new, n_past, *_ = challenge["calls"][2]
+    return challenge["configs"][0], Call(n_new, n_past, batch=1, bytes_per_element=2)
+
+
+def call_text(
+    config: Sizes, call: Call, function: str = "phase_cost", by_default: bool = False
+) -> str:
+    """Write a call as a student would, and the config's sizes in the letters of the course.
+
+    Args:
+        by_default: whether batch and bytes_per_element are left out.
+    """
     c = GPTConfig(**config)
     names = Call._fields if function == "phase_cost" else Call._fields[:3]
+    names = names[:2] if by_default else names
     given = ", ".join(f"{name}={getattr(call, name)}" for name in names)
     tied = ", tied" if c.tie_embeddings else ""
     return (

@@ -16,6 +16,9 @@ READING = 1e-3
 """Of the right number of seconds: how far a reading may be off. The clock is exact; the mildest
 mistake of the museum is off by more than a hundredth (tests/test_margins_of_timers.py)."""
 
+BY_DEFAULT = (2, 5)
+"""The warmup and repeats that the signature names."""
+
 Median = Callable[[list[float]], float]
 
 
@@ -43,10 +46,11 @@ def draw_even_work(seed: int) -> Challenge:
 
 
 def draw_slow_start(seed: int) -> Challenge:
-    """Draw a device that is busy already, and calls of which the first are slow."""
+    """Draw a device that is busy already, and calls of which the first are slow; for the last one
+    neither warmup nor repeats is given."""
     rng = np.random.default_rng(seed)
     drawn = []
-    for warmup, repeats in ((0, 1), (1, 1), (3, 1), (4, 3)):
+    for warmup, repeats in ((0, 1), (1, 1), (3, 1), (4, 3), BY_DEFAULT):
         work = float(rng.uniform(1, 3))
         slow = (work * rng.uniform(10, 30, warmup)).tolist()
         drawn.append(
@@ -59,6 +63,7 @@ def draw_slow_start(seed: int) -> Challenge:
                 "start": 0.0,
             }
         )
+    drawn[-1]["by_default"] = True
     return {"cases": drawn}
 
 
@@ -95,9 +100,8 @@ def probe_timer(student: SimpleNamespace, challenge: Challenge) -> Evidence:
         device = FakeDevice(
             case["works"], case["queueing"], case["queued_before"], start=case["start"]
         )
-        seconds = student.time_on_device(
-            device.launch, device, warmup=case["warmup"], repeats=case["repeats"]
-        )
+        given = {} if case.get("by_default") else {n: case[n] for n in ("warmup", "repeats")}
+        seconds = student.time_on_device(device.launch, device, **given)
         readings.append({"seconds": plain(seconds), "calls": device.calls})
     return {"readings": readings}
 
@@ -120,13 +124,15 @@ def wrong_reading(
     for case, seen in zip(challenge["cases"], evidence["readings"], strict=True):
         warmup, repeats, got = case["warmup"], case["repeats"], seen["seconds"]
         asked = f"warmup={warmup}, repeats={repeats}"
+        question = "How often before the clock, and how often beside it?"
+        if case.get("by_default"):
+            asked = f"neither warmup nor repeats given, so {asked}"
+            question = "What does the signature say where nothing is given?"
         if isinstance(got, str):
             return f"{asked}: the timer gave {got}; wanted are seconds. What do you return?"
         if seen["calls"] != warmup + repeats:
-            return (
-                f"{asked}: fn was called {seen['calls']} times; wanted is {warmup + repeats}. "
-                f"How often before the clock, and how often beside it?"
-            )
+            wanted = f"fn was called {seen['calls']} times; wanted is {warmup + repeats}"
+            return f"{asked}: {wanted}. {question}"
         right = right_seconds(case, median)
         if not abs(got - right) <= tolerance * right:
             return (
