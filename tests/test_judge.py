@@ -354,8 +354,7 @@ def test_a_view_holds_no_verdict_no_oracle_and_no_answer_of_this_lesson(desks, f
     module = desk.lesson.module
     assert there == [
         "judge/__init__.py",
-        "judge/probes/__init__.py",
-        f"judge/probes/{module}.py",
+        "judge/probes.py",
         "judge/student.py",
         "judge/wire.py",
     ]

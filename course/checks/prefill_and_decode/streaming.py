@@ -151,7 +151,7 @@ def probe_laziness(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     model, other = build_model(challenge), new_cache(challenge, P + n_new)
     with count_passes(model) as passes:
         next(start(student, model, prompt, n_new, other, chunk_size=None), None)
-    return {"passes": so_far, "given": given, "held": len(cache), "by_default": passes}
+    return {"passes": so_far, "given": given, "held": len(cache), "by_default": list(passes)}
 
 
 def laziness_form(challenge: Challenge) -> Evidence:
