@@ -7,6 +7,8 @@ from itertools import chain, islice
 import torch
 
 from autograder.lessons.exhibits import Museum
+from course.bounds import check_between
+from course.cache import CacheFull
 from course.minigpt import prefill_and_decode as right
 from course.minigpt.kv_cache import KVCache, causal_mask
 from course.minigpt.mini_gpt import greedy_next
@@ -26,12 +28,21 @@ def _forward(model, tokens, cache, first, mask):
     return model.lm_head(model.norm(x))
 
 
+def _refuse(model, prompt, cache, chunk_size):
+    """Refuse what prefill refuses: these mistakes come after the door."""
+    model.check_tokens(prompt)
+    check_between("chunk_size", chunk_size, 1, 2**31)
+    if len(cache) + prompt.shape[1] > cache.max_len:
+        raise CacheFull("full")
+
+
 bug, patch = MUSEUM.section("prefill", check="every_chunk_size_gives_the_same_logits")
 
 
 @bug("mask", "chunks whose mask stands at the left edge, as if each were the first")
 def prefill_masks_top_left(model, prompt, cache, chunk_size=256):
     """Each chunk is masked by a triangle at the left edge, as a whole prompt is."""
+    _refuse(model, prompt, cache, chunk_size)
     for chunk in prompt.split(chunk_size, dim=1):
         mask = torch.ones(chunk.shape[1], len(cache) + chunk.shape[1], dtype=torch.bool).tril()
         logits = _forward(model, chunk, cache, len(cache), mask)
@@ -41,6 +52,7 @@ def prefill_masks_top_left(model, prompt, cache, chunk_size=256):
 @bug("position", "chunks whose positions each begin at the same number")
 def prefill_restarts_positions(model, prompt, cache, chunk_size=256):
     """Every chunk begins at position 0."""
+    _refuse(model, prompt, cache, chunk_size)
     for chunk in prompt.split(chunk_size, dim=1):
         mask = causal_mask(chunk.shape[1], len(cache) + chunk.shape[1])
         logits = _forward(model, chunk, cache, 0, mask)

@@ -352,6 +352,7 @@ patch(
     "writes",
     "a cache that never makes codes of anything",
     "Everything stays in full precision: perfect words, and nothing saved.",
+    ("max(0, max_len - window) // group, (", "0, ("),
     (RECENT, "recent = max_len"),
     (DONE, "done = 0"),
 )
