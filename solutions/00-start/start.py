@@ -213,7 +213,8 @@ print(f"FLOP per byte     {flops / moved:>12.3f}")
 # same number: each weight is 2 bytes, is read once, and is used for one multiply-add, 2 FLOPs. The rows
 # going in and out are {{0.05 = 100 * (matmul_bytes(1, 4096, 4096, 2) / (2 * 4096 * 4096) - 1)}} % on
 # top. So one token does
-# **{{1 = matmul_flops(1, 4096, 4096) / matmul_bytes(1, 4096, 4096, 2)}} FLOP for each byte**, and this ratio is called **arithmetic intensity**.
+# **{{1 = matmul_flops(1, 4096, 4096) / matmul_bytes(1, 4096, 4096, 2)}} FLOP for each byte**, and this
+# ratio is called **arithmetic intensity**.
 #
 # Is that much? While one byte arrives from memory, a CPU core could do several operations, and a big
 # GPU hundreds. At 1 FLOP for each byte they mostly wait. Now send more tokens through *together*:
