@@ -22,7 +22,7 @@ from autograder.sandbox.child import Child
 from autograder.sandbox.launch import sandboxed
 from lessons import COURSE
 
-pytestmark = needs_bubblewrap
+pytestmark = [needs_bubblewrap, pytest.mark.slow]
 ATTACKS = find_attacks()
 DEADLINES = Deadlines(cell=8, question=4, submission=60)
 LIMITS = command.Limits(memory=1536 * command.MIB)

@@ -23,7 +23,7 @@ from autograder.authoring.source import POINTS
 from autograder.sandbox.library_view import lay_out
 from lessons import COURSE
 
-pytestmark = needs_bubblewrap
+pytestmark = [needs_bubblewrap, pytest.mark.slow]
 ATTACKS = find_attacks()
 FOLDERS = sorted({attack.folder for attack in ATTACKS})
 SECONDS = ("--Judge.cell_seconds=8", "--Judge.question_seconds=6", "--Judge.submission_seconds=60")

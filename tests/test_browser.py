@@ -15,7 +15,10 @@ from playwright.sync_api import expect, sync_playwright
 from lessons import ROOT
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="needs chromium: apt-get install chromium")
+pytestmark = [
+    pytest.mark.skipif(not CHROMIUM, reason="needs chromium: apt-get install chromium"),
+    pytest.mark.slow,
+]
 
 QUIET = [
     "--no-sandbox",

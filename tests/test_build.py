@@ -402,6 +402,11 @@ def test_a_figure_is_rounded_as_it_is_shown(figure, value, agreed):
     assert agrees(figure, value) is agreed
 
 
+def test_a_figure_at_the_beginning_of_a_line_begins_no_list(course, text):
+    edit(text, "Thrice two is {{6 = ", "> Thrice two is not\n# > {{6 = ")
+    assert "> Thrice two is not 6, and" in write_notebook(course.read("00-tiny")).cells[0].source
+
+
 def test_a_reader_sees_the_figure_alone(course):
     first = write_notebook(course.read("00-tiny")).cells[0].source
     assert "Thrice two is 6, and {not} = {1}." in first

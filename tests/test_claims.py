@@ -3,6 +3,8 @@
 import pytest
 from submissions import Desk, answers, short
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def naive(tmp_path_factory) -> Desk:

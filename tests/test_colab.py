@@ -12,6 +12,8 @@ import pytest
 
 from lessons import COURSE, FOLDERS, ROOT
 
+pytestmark = pytest.mark.slow
+
 # What Colab had in August 2026; torch is ours, since the course needs no newer one than Colab has.
 VERSIONS = [
     "ipykernel==6.17.1",

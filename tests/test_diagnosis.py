@@ -24,6 +24,8 @@ from autograder.diagnosis.recognize import diagnose, name_mistake
 from autograder.lessons import find
 from autograder.lessons.exhibits import FAMILIES, Bug
 
+pytestmark = pytest.mark.slow
+
 SPLITS = "every_split_equals_uncached"
 BUGS = [
     pytest.param(bug, id=f"{lesson}-{bug.name}") for lesson in LESSONS for bug in bugs_of(lesson)

@@ -54,6 +54,7 @@ def of_flops_and_bytes(result) -> list[tuple[Outcome, float]]:
 # --- right and untouched -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_the_solved_notebook_gets_every_point(desks, folder):
     desk = desks(folder)

@@ -15,7 +15,7 @@ from autograder.judge import Deadlines, Outcome, Result, grade_one
 from autograder.sandbox.launch import Launcher
 from lessons import COURSE
 
-pytestmark = needs_bubblewrap
+pytestmark = [needs_bubblewrap, pytest.mark.slow]
 LESSON = COURSE.read("03-kv-cache")
 TIMES, THREADS = 100, 4
 PATIENT = Deadlines(cell=600, question=600, submission=3600)

@@ -16,6 +16,8 @@ from autograder.lessons import find, hidden_checks
 from autograder.lessons.exhibits import Variant, bugs_of, variants_of
 from course.checks.check import functions_of
 
+pytestmark = pytest.mark.slow
+
 COMPARING = [
     f"{lesson}.{check.name}"
     for lesson in ORDER

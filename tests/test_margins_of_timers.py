@@ -15,6 +15,8 @@ from autograder.lessons.roofline.hidden import CHECKS
 from course.checks.check import Check, functions_of
 from course.checks.roofline.timing import right_seconds
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(20)
 TIMERS = [check for check in CHECKS.values() if check.needs == ("time_on_device",)]
 

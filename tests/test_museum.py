@@ -36,6 +36,20 @@ def all_checks(lesson: str) -> list[tuple[Check, int]]:
     return visible + [(check, seed) for check in hidden_checks(lesson).values() for seed in SEEDS]
 
 
+@pytest.mark.parametrize("lesson", ORDER)
+def test_every_exhibit_is_judged_rightly_at_one_seed(lesson):
+    """A quick look at what the two tests below show at twenty."""
+    checks = hidden_checks(lesson)
+    for variant in [Variant("reference", {}), *variants_of(lesson)]:
+        names = assemble(lesson, variant.answer)
+        verdicts = {check.name: check.judge(names, 0) for check in checks.values()}
+        assert {n: v.message for n, v in verdicts.items() if v.score < 1} == {}, variant.name
+    for bug in bugs_of(lesson):
+        verdict = hidden.find(bug.check).judge(assemble(lesson, bug.answer), 0)
+        assert verdict.score < 1, bug.name
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("lesson", "bug"), exhibits(bugs_of))
 def test_every_bug_is_caught_by_the_check_named_for_it(lesson, bug):
     names = assemble(lesson, bug.answer)
@@ -45,6 +59,7 @@ def test_every_bug_is_caught_by_the_check_named_for_it(lesson, bug):
         assert verdict.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lesson", "variant"), exhibits(variants_of, Variant("reference", {})))
 def test_every_correct_answer_passes_every_check(lesson, variant):
     names = assemble(lesson, variant.answer)

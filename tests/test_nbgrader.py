@@ -18,6 +18,8 @@ from autograder.authoring.source import POINTS, Cell, Lesson
 from autograder.lessons import find
 from lessons import COURSE, FOLDERS, ROOT
 
+pytestmark = pytest.mark.slow
+
 STUDENTS = ("ada", "ben", "cleo")
 
 

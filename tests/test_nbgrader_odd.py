@@ -20,7 +20,7 @@ from lessons import COURSE
 
 LESSON = COURSE.read("00-start")
 Notebook = nbformat.NotebookNode
-pytestmark = needs_bubblewrap
+pytestmark = [needs_bubblewrap, pytest.mark.slow]
 
 
 def graded_cells(notebook: Notebook) -> list[Notebook]:

@@ -13,6 +13,8 @@ from autograder.authoring.source import POINTS
 from autograder.secret import read_secret
 from lessons import COURSE
 
+pytestmark = pytest.mark.slow
+
 LESSON = COURSE.read("00-start")
 # Put in front of nbgrader's configuration: the machine fails for one student, every time.
 UNLUCKY = """

@@ -12,6 +12,8 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from lessons import COURSE, FOLDERS, ROOT
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_the_solved_notebook_runs(folder):

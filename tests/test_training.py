@@ -19,6 +19,8 @@ from course.world import train as training
 from course.world.tokenizer import PAD, VOCAB_SIZE, decode
 from course.world.train import Phase, Recipe, learning_rate, repeats, rows_of_stories
 
+pytestmark = pytest.mark.slow
+
 TINY = Recipe(
     GPTConfig(VOCAB_SIZE, n_layers=1, d_model=16, n_heads=2, n_kv_heads=2, d_ff=16),
     (Phase("repeats", 150, 8, 32), Phase("stories", 150, 2, 64)),

@@ -209,6 +209,7 @@ def exhibits(lesson: str) -> list[dict]:
     return [{}, *(exhibit.answer for exhibit in [*bugs_of(lesson), *variants_of(lesson)])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lesson", ORDER)
 def test_challenges_and_evidence_of_every_check_survive_the_wire(lesson):
     """For the reference answer, every bug and every correct variant of the museum."""

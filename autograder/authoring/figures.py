@@ -38,7 +38,9 @@ def show_figures(prose: str, lesson: Lesson, where: str) -> str:
             raise LessonError(f"{where}: {figure} is shown, but {expression} is {value!r}")
         return figure
 
-    return FIGURE.sub(shown, prose)
+    # A figure that begins a line ends the line before: "4." alone would begin a list.
+    joined = re.sub(r"(?<=[^\s|>])\n[> ]*(?=\{\{[^{}=]+=)", " ", prose)
+    return FIGURE.sub(shown, joined)
 
 
 def agrees(figure: str, value: Any) -> bool:
