@@ -13,10 +13,10 @@ from submissions import ORDER, Desk, short
 
 from autograder import wire
 from autograder.assignment import read_submission
-from autograder.authoring.assembly import answer_cells, assemble, by_grade_id
 from autograder.diagnosis.comparison import same_reply
 from autograder.diagnosis.recognize import answer
 from autograder.lessons import hidden_checks, lesson_folders
+from autograder.lessons.assembly import answer_cells, assemble, by_grade_id
 from autograder.lessons.exhibits import Edits, Museum, bugs_of, variants_of
 from course.minigpt import quantized_cache as right
 from course.minigpt.kv_cache import KVCache

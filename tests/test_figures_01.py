@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from autograder.authoring.assembly import assemble
+from autograder.lessons.assembly import assemble
 from autograder.lessons.exhibits import bugs_of
 from course.config import GPTConfig
 from course.minigpt.mini_gpt import (

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from submissions import ORDER
 
-from autograder.authoring.assembly import assemble
 from autograder.lessons import find, hidden_checks
+from autograder.lessons.assembly import assemble
 from course.checks.check import Check, Verdict, functions_of
 
 CHECKS = [f"{lesson}.{check}" for lesson in ORDER for check in hidden_checks(lesson)]

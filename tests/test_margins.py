@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from submissions import ORDER
 
-from autograder.authoring.assembly import assemble
 from autograder.lessons import find, hidden_checks
+from autograder.lessons.assembly import assemble
 from autograder.lessons.exhibits import Variant, bugs_of, variants_of
 from course.checks.check import functions_of
 

@@ -9,7 +9,7 @@ import statistics
 import numpy as np
 import pytest
 
-from autograder.authoring.assembly import assemble
+from autograder.lessons.assembly import assemble
 from autograder.lessons.exhibits import bugs_of, variants_of
 from autograder.lessons.roofline.hidden import CHECKS
 from course.checks.check import Check, functions_of

@@ -7,8 +7,8 @@ import pytest
 from submissions import ORDER
 
 from autograder import lessons as hidden
-from autograder.authoring.assembly import assemble
 from autograder.lessons import hidden_checks
+from autograder.lessons.assembly import assemble
 from autograder.lessons.exhibits import Variant, bugs_of, variants_of
 from course.checks.check import Check
 

@@ -13,7 +13,7 @@ GRADED = """
 from autograder.diagnosis.recognize import diagnose
 from autograder.lessons import hidden_checks
 from autograder.lessons.exhibits import bugs_of, variants_of
-from autograder.authoring.assembly import assemble
+from autograder.lessons.assembly import assemble
 
 check = hidden_checks("half_full")["doubles"]
 for answer in [{}, *(variant.answer for variant in variants_of("half_full"))]:

@@ -13,8 +13,8 @@ from hypothesis.extra import numpy as npst
 from submissions import ORDER
 
 from autograder import wire
-from autograder.authoring.assembly import assemble
 from autograder.lessons import hidden_checks
+from autograder.lessons.assembly import assemble
 from autograder.lessons.exhibits import bugs_of, variants_of
 from autograder.wire import LENGTH, WireError, decode, encode
 from course.checks.check import functions_of

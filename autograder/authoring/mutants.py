@@ -31,10 +31,10 @@ from pathlib import Path
 from tqdm import tqdm
 
 from autograder import lessons
-from autograder.authoring.assembly import run_cells
 from autograder.authoring.mutation import Mutant, mutants_of
 from autograder.authoring.source import Cell, Course
 from autograder.lessons import SOLUTIONS, hidden_checks, lesson_folders
+from autograder.lessons.assembly import run_cells
 from course.measure.machine import one_thread
 
 SEEDS = (1, 2, 3)

@@ -13,10 +13,10 @@ from pathlib import Path
 from tqdm.auto import tqdm
 
 from autograder import wire
-from autograder.authoring.assembly import assemble
 from autograder.diagnosis.comparison import Reply
 from autograder.diagnosis.recognize import Diagnosis, answer, candidates, name_mistake, within_reach
 from autograder.lessons import find, hidden_checks, lesson_folders
+from autograder.lessons.assembly import assemble
 from autograder.lessons.exhibits import FAMILIES, Bug, bugs_of, variants_of
 from course.checks.check import Challenge, Check
 

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from autograder import wire
-from autograder.authoring.assembly import assemble
 from autograder.diagnosis.comparison import Reply, same_reply
 from autograder.lessons import find
+from autograder.lessons.assembly import assemble
 from autograder.lessons.exhibits import FAMILIES, Bug, bugs_of
 from autograder.student import error_record
 from course.checks.check import Challenge, Check, functions_of

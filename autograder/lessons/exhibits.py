@@ -18,7 +18,7 @@
     )
 
 The first is written out, the second is the reference answer with a line changed.
-`autograder.authoring.assembly` puts either into the lesson's own cells, as a student's notebook has
+`autograder.lessons.assembly` puts either into the lesson's own cells, as a student's notebook has
 them.
 """
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from autograder.authoring.source import Cell, Course, parse_python
+from autograder.assignment import source_of
 from autograder.lessons import SOLUTIONS, lesson_folders
 from autograder.lessons.exhibits import Answer, Edits
 
@@ -49,8 +50,7 @@ def answer_cells(lesson: str, answer: Answer) -> list[str]:
         ValueError: no cell defines a name of `answer`, or an edit's anchor is not there exactly once.
     """
     left, sources = set(answer), []
-    for cell in _cells(lesson):
-        source = cell.answer
+    for source in _cells(lesson).values():
         for name in sorted(_defined(source) & left):
             source = _put_in(lesson, source, name, answer[name])
             left.discard(name)
@@ -62,13 +62,36 @@ def answer_cells(lesson: str, answer: Answer) -> list[str]:
 
 def by_grade_id(lesson: str, answer: Answer) -> dict[str, str]:
     """Return the sources of the solution cells by grade_id, with `answer` put in."""
-    sources = zip(_cells(lesson), answer_cells(lesson, answer), strict=True)
-    return {cell.grade_id: source for cell, source in sources if cell.grade_id}
+    sources = dict(zip(_cells(lesson), answer_cells(lesson, answer), strict=True))
+    return {name: source for name, source in sources.items() if name in _solutions(lesson)}
 
 
 @cache
-def _cells(lesson: str) -> tuple[Cell, ...]:
-    return Course(SOLUTIONS.parent).read(lesson_folders()[lesson]).answer_cells
+def _cells(lesson: str) -> dict[str, str]:
+    """Read the sources of the solved notebook's answer cells by cell id: those that students fill, and
+    those that are exported. Without the markers around answers."""
+    markers = ("### BEGIN SOLUTION", "### END SOLUTION")
+    found = {}
+    for cell in _notebook(lesson)["cells"]:
+        if _is_solution(cell) or "export" in cell["metadata"].get("tags", []):
+            lines = source_of(cell).splitlines()
+            found[cell["id"]] = "\n".join(line for line in lines if line.strip() not in markers)
+    return found
+
+
+def _solutions(lesson: str) -> set[str]:
+    """Return the ids of the cells that students fill, which are their grade_ids."""
+    return {cell["id"] for cell in _notebook(lesson)["cells"] if _is_solution(cell)}
+
+
+def _is_solution(cell: Mapping[str, Any]) -> bool:
+    return cell["metadata"].get("nbgrader", {}).get("solution", False)
+
+
+@cache
+def _notebook(lesson: str) -> dict[str, Any]:
+    path = SOLUTIONS / lesson_folders()[lesson] / f"{lesson}.ipynb"
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 @cache
@@ -168,13 +191,13 @@ def _used(source: str) -> set[str]:
 
 
 def _defined(source: str) -> set[str]:
-    tree = parse_python(source)
+    tree = ast.parse(source)
     return {n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)}
 
 
 def _lines_of(source: str, name: str) -> tuple[int, int]:
     """Find the lines of a definition in a cell, decorators included, as bounds of a slice."""
-    nodes = [n for n in parse_python(source).body if getattr(n, "name", None) == name]
+    nodes = [n for n in ast.parse(source).body if getattr(n, "name", None) == name]
     first = min([nodes[0].lineno, *(d.lineno for d in nodes[0].decorator_list)])
     return first - 1, nodes[0].end_lineno
 
