@@ -173,6 +173,7 @@ def test_a_prompt_of_other_rows_is_refused(shape):
         decoder.prefill(torch.zeros(shape, dtype=torch.int64))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
 def test_the_step_can_be_compiled():
     model = sharp_model()

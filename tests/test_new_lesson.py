@@ -37,6 +37,7 @@ def run(course, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_what_is_laid_out_is_built_and_graded(course):
     run(course, "-m", "autograder", "new", "08-half-full", "Half full")
     said = run(course, "-m", "autograder", "build")

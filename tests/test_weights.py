@@ -70,6 +70,7 @@ def test_the_cat_sat_on_the_mat(name):
 
 # Another CPU sums in another order: losses differ in the sixth digit, and an answer that hangs in
 # the balance may tip. Hence 0.001 nats, and half a point of recall.
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     ("metric", "tolerance"),
