@@ -111,6 +111,7 @@ def test_cells_carry_only_metadata_that_the_text_determines(built):
     assert "version" not in found.metadata.language_info  # of the builder's own Python
 
 
+@pytest.mark.slow
 def test_a_second_build_changes_nothing_and_says_so(built):
     before = built_files(built)
     done = run_build(built)

@@ -140,6 +140,7 @@ def test_killing_its_process_group_ends_everything_inside(place, start):
     os.close(reading)
 
 
+@pytest.mark.slow
 @needs_bubblewrap
 def test_many_threads_start_many_sandboxes(place, start):
     """A `preexec_fn` under threads, or a fixed descriptor, once lost every second start."""
@@ -374,6 +375,7 @@ def test_an_old_bubblewrap_is_named():
     assert "0.8 or newer" in doctor.why_not("bwrap: Unknown option --disable-userns")
 
 
+@pytest.mark.slow
 @needs_bubblewrap
 @pytest.mark.skipif(os.geteuid() != 0, reason="the other tests run as an ordinary user already")
 def test_the_sandbox_is_whole_for_an_ordinary_user_too():

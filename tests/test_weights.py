@@ -87,6 +87,7 @@ def test_measured_anew_it_is_as_recorded(measured, name, metric, tolerance):
     assert measured[name][metric] == pytest.approx(weights.metrics(name)[metric], abs=tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["surname", "place"])
 def test_story_recalls_what_was_said_100_tokens_ago(measured, kind):
     assert measured["story"][f"questions_{kind}_far"] >= 200
