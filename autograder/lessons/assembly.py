@@ -36,7 +36,7 @@ def assemble(lesson: str, answer: Answer) -> dict[str, Any]:
 
 
 def run_cells(lesson: str, sources: Iterable[str]) -> dict[str, Any]:
-    """The names of a notebook of that lesson whose answer cells are these."""
+    """Run these sources as a lesson's answer cells; return the names they define."""
     names: dict[str, Any] = {"__name__": "__main__"}
     for number, source in enumerate(sources):
         exec(_compiled(source, f"<{lesson}, answer cell {number}>"), names)
