@@ -226,7 +226,7 @@ def _reach_verdict(check: Check, challenge: dict, reply: dict, session: _Session
         return failed(_explain(error, check, session))
     try:
         with np.errstate(all="ignore"):
-            return check.decide(challenge, reply["evidence"])
+            return check.decide(challenge, reply["evidence"], reply.get("broken"))
     except Exception as error:
         # Verdicts expect what right and usual wrong answers give; a student may give anything.
         kind = type(error).__name__

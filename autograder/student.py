@@ -8,7 +8,7 @@ After the first reply, {"ready": True}, there are two kinds of request, each ans
 
     {"number": n, "cell": source}                          -> {"number": n, "error": None or …}
     {"number": n, "probe": check, "needs": [names],
-     "challenge": …}                                       -> … the same, and "evidence": …
+     "challenge": …}                                       -> … the same, and "evidence": …, "broken": …
 
 Whatever runs here may be replaced by the student's code, and so whatever is said here is a claim.
 That is why no expected value, no score and no path to one ever comes here: a challenge is drawn after
@@ -22,7 +22,6 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 WORDS = 600
@@ -48,14 +47,16 @@ def main(requests: int, replies: int, lesson: str) -> None:
 
 def probes_of(lesson: str) -> dict[str, Callable]:
     """Collect the probes by check: those of the visible checks, and in their place the judge's own,
-    each a function named as its check."""
+    each a function named as its check. Each is called with (names, needs, challenge)."""
+    from functools import partial
     from importlib import import_module
 
-    checks = import_module("course.checks.check").checks_in(
-        import_module(f"course.checks.{lesson}")
-    )
+    frame = import_module("course.checks.check")
+    checks = frame.checks_in(import_module(f"course.checks.{lesson}"))
     own = vars(import_module("judge.probes"))
-    return {name: own.get(name, check.probe) for name, check in checks.items()}
+    return {
+        name: partial(frame.observe, own.get(name, check.probe)) for name, check in checks.items()
+    }
 
 
 class Missing(LookupError):
@@ -126,8 +127,8 @@ def serve(pipe: Pipe, shell: Any, names: Mapping[str, Any], probes: Mapping[str,
             if "cell" in request:
                 reply = {**number, "error": run(shell, request["cell"])}
             else:
-                evidence = ask(names, probes, request)
-                reply = {**number, "error": None, "evidence": evidence}
+                evidence, broken = ask(names, probes, request)
+                reply = {**number, "error": None, "evidence": evidence, "broken": broken}
             frame = pipe.encode(reply)
         except BaseException as error:  # also of evidence that is no plain data
             frame = pipe.encode({**number, "error": describe(error)})
@@ -146,7 +147,7 @@ def run_cell(shell: Any, source: str) -> dict[str, str] | None:
 def run_probe(
     names: Mapping[str, Any], probes: Mapping[str, Callable], request: Mapping[str, Any]
 ) -> Any:
-    """Run one probe; return its evidence.
+    """Run one probe; return its evidence, and which house rules were broken.
 
     Raises:
         Missing: a function that the probe calls is not there.
@@ -154,8 +155,7 @@ def run_probe(
     missing = [name for name in request["needs"] if names.get(name) is None]
     if missing:
         raise Missing(f"There is no {' and no '.join(missing)} in this notebook.")
-    student = SimpleNamespace(**{name: names[name] for name in request["needs"]})
-    return probes[request["probe"]](student, request["challenge"])
+    return probes[request["probe"]](names, request["needs"], request["challenge"])
 
 
 def error_record(error: BaseException) -> dict[str, str]:

@@ -16,7 +16,7 @@ from submissions import ORDER
 
 from autograder.lessons import find, hidden_checks
 from autograder.lessons.assembly import assemble
-from course.checks.check import Check, Verdict, functions_of
+from course.checks.check import Check, Verdict, observe
 
 CHECKS = [f"{lesson}.{check}" for lesson in ORDER for check in hidden_checks(lesson)]
 SEED = 5
@@ -59,8 +59,8 @@ def judge(check: Check, challenge: Any, evidence: Any) -> Verdict | None:
 def test_hollow_evidence_never_passes(name):
     check, lesson = find(name), name.split(".")[0]
     challenge = check.challenge(SEED)
-    student = functions_of(assemble(lesson, {}), check.needs)
-    evidence = check.probe(student, copy.deepcopy(challenge))
+    answer = assemble(lesson, {})
+    evidence, _ = observe(check.probe, answer, check.needs, copy.deepcopy(challenge))
     assert judge(check, challenge, evidence).score == 1
     passed = [
         place

@@ -14,7 +14,7 @@ from submissions import ORDER
 from autograder.lessons import find, hidden_checks
 from autograder.lessons.assembly import assemble
 from autograder.lessons.exhibits import Variant, bugs_of, variants_of
-from course.checks.check import functions_of
+from course.checks.check import observe
 
 pytestmark = pytest.mark.slow
 
@@ -41,8 +41,7 @@ def scored(name: str, answer: Mapping[str, Any], seed: int) -> Score:
     """The score of an answer at a check, as a function of the tolerance in multiples of its own."""
     lesson, check = name.split(".")[0], find(name)
     challenge = check.challenge(seed)
-    functions = functions_of(assemble(lesson, answer), check.needs)
-    evidence = check.probe(functions, challenge)
+    evidence, _ = observe(check.probe, assemble(lesson, answer), check.needs, challenge)
 
     def score(times: float) -> float:
         return replace(check, tolerance=times * check.tolerance).decide(challenge, evidence).score

@@ -12,7 +12,7 @@ import pytest
 from autograder.lessons.assembly import assemble
 from autograder.lessons.exhibits import bugs_of, variants_of
 from autograder.lessons.roofline.hidden import CHECKS
-from course.checks.check import Check, functions_of
+from course.checks.check import Check, observe
 from course.checks.roofline.timing import right_seconds
 
 pytestmark = pytest.mark.slow
@@ -25,7 +25,7 @@ def error_of_timer(answer: dict, check: Check, seed: int) -> float:
     """Measure how far a timer is off at most, as a part of the right seconds; infinite for a wrong
     number of calls."""
     challenge, names = check.challenge(seed), assemble("roofline", answer)
-    readings = check.probe(functions_of(names, check.needs), challenge)["readings"]
+    readings = observe(check.probe, names, check.needs, challenge)[0]["readings"]
     errors = []
     for case, seen in zip(challenge["cases"], readings, strict=True):
         if seen["calls"] != case["warmup"] + case["repeats"]:

@@ -11,6 +11,7 @@ from autograder.authoring.export import module_text
 from autograder.authoring.notebook import to_text, without_execution, write_notebook
 from autograder.authoring.picture import readme_picture
 from autograder.authoring.readme import with_lesson_table
+from autograder.authoring.record import recorded_text
 from autograder.authoring.release import student_notebook
 from autograder.authoring.source import Course, LessonError
 from lessons import COURSE, FOLDERS, lay_out_fixture_course
@@ -29,6 +30,8 @@ def out_of_sync(course: Course, folder: str) -> list[str]:
             student_notebook(lesson, wanted),
         ),
     }
+    if (recorded := recorded_text(lesson)) is not None:
+        pairs[lesson.recorded] = (lesson.recorded.read_text(encoding="utf-8"), recorded)
     return [
         path.relative_to(course.root).as_posix()
         for path, (committed, built) in pairs.items()
@@ -42,7 +45,12 @@ def built_from_nothing(course: Course) -> list[str]:
     for folder in course.folders():
         lesson = course.read(folder)
         wanted |= {lesson.solved, lesson.exported, lesson.student}
-    patterns = ("solutions/*/*.ipynb", "lessons/*/*", "course/minigpt/*.py")
+        if recorded_text(lesson) is not None:
+            wanted.add(lesson.recorded)
+    patterns = (
+        *("solutions/*/*.ipynb", "lessons/*/*", "course/minigpt/*.py"),
+        "course/checks/recorded/*",
+    )
     found = {path for pattern in patterns for path in course.root.glob(pattern)}
     checkpoints = {path for path in found if path.name == ".ipynb_checkpoints"}
     return sorted(path.relative_to(course.root).as_posix() for path in found - wanted - checkpoints)

@@ -14,6 +14,7 @@ from autograder.authoring.export import module_text
 from autograder.authoring.notebook import execute, to_text, why_stale, write_notebook
 from autograder.authoring.picture import readme_picture
 from autograder.authoring.readme import with_lesson_table
+from autograder.authoring.record import recorded_text
 from autograder.authoring.release import student_notebook
 from autograder.authoring.source import Course, Lesson, LessonError
 
@@ -61,6 +62,9 @@ def build(lesson: Lesson, force: bool = False) -> None:
     # The module comes first: with it, the notebook runs as later lessons will see it.
     if write_atomically(lesson.exported, module_text(lesson)):
         done.append(f"exported {lesson.exported.name}")
+    recorded = recorded_text(lesson)
+    if recorded is not None and write_atomically(lesson.recorded, recorded):
+        done.append(f"recorded {lesson.recorded.name}")
     if reason:
         print(f"{lesson.folder}: executing, since {reason}", flush=True)
         start = time.monotonic()

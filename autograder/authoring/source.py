@@ -16,6 +16,7 @@ import jupytext
 from IPython.core.inputtransformer2 import TransformerManager
 
 from autograder.lessons import find, lesson_folders, module_of
+from course.checks.recorded import path_of
 
 TAGS = {"setup", "export"}
 SOLUTION, HIDDEN_TESTS = "SOLUTION", "HIDDEN TESTS"
@@ -129,6 +130,11 @@ class Lesson:
     @property
     def exported(self) -> Path:
         return self.course.root / "course" / "minigpt" / f"{self.module}.py"
+
+    @property
+    def recorded(self) -> Path:
+        """The oracle's answers to the lesson's visible checks."""
+        return path_of(self.module, self.course.root / "course" / "checks" / "recorded")
 
     @property
     def title(self) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 Reply = Mapping[str, Any]
-"""What a probe came to, as a student's process sends it: "evidence", or "error" with "kind" and
-"words"."""
+"""What a probe came to, as a student's process sends it: "evidence" and the house rules that were
+"broken", or "error" with "kind" and "words"."""
 
 TOLERANCE = 1e-4
 """Largest difference of two numbers that are the same: that of the checks for numbers up to 1, and in
@@ -42,6 +42,8 @@ def same_reply(known: Reply, reply: object, own_words: bool = False) -> bool:
             return False
         return error["kind"] == TELLING and all(error[n] == other.get(n) for n in ("kind", "words"))
     if reply.get("error") is not None:
+        return False
+    if known.get("broken", []) != reply.get("broken", []):
         return False
     return same(known["evidence"], reply.get("evidence"), own_words)
 

@@ -25,7 +25,7 @@ from autograder.lessons import find
 from autograder.lessons.assembly import assemble
 from autograder.lessons.exhibits import FAMILIES, Bug, bugs_of
 from autograder.student import error_record
-from course.checks.check import Challenge, Check, functions_of
+from course.checks.check import Challenge, Check, observe
 
 KEPT = 16
 """Challenges whose evidence is kept, each of all bugs of a lesson: a file that is judged again, or
@@ -126,7 +126,8 @@ def answer(check: Check, names: Mapping[str, Any], frame: bytes) -> Reply:
     """Run a check's probe on these functions; return the reply. The challenge is decoded anew,
     for a function may write into it."""
     try:
-        return {"evidence": check.probe(functions_of(names, check.needs), wire.decode(frame))}
+        evidence, broken = observe(check.probe, names, check.needs, wire.decode(frame))
+        return {"evidence": evidence, "broken": broken}
     except Exception as error:
         return {"error": error_record(error)}
 

@@ -51,6 +51,22 @@ FAMILIES = {
 }
 """What mistakes are about: by this an instructor counts them, over a class and over the lessons."""
 
+KINDS = {
+    "arguments": "arguments stay as they were",
+    "dtype": "dtype and device are kept",
+    "layout": "inputs need not be contiguous",
+    "batch": "any batch: one row, equal rows, rows that differ late",
+    "sizes": "sizes 0, 1, just full, larger than any tempting constant",
+    "results": "results are fresh and stay what they were",
+    "instances": "two instances share nothing",
+    "end": "a text goes on after `<end>`",
+    "refusals": "a refusal comes at once and changes nothing",
+    "cost": "work that the lesson promises is counted",
+    "evidence": "what decides is computed or drawn by the judge",
+}
+"""The house rules of lesson 00, and what else holds in every lesson: each kind of mistake has wrong
+answers in the museum of every lesson where it can be made (the table in docs/grading.md)."""
+
 
 @dataclass(frozen=True)
 class Edits:
@@ -75,6 +91,7 @@ class Bug:
         mistake: what a student who made it is told; completes "These are the numbers of …" and
             names the mistake, not the answer.
         answer: what differs from the reference.
+        kind: one of KINDS, where the mistake breaks such a rule; else "".
     """
 
     name: str
@@ -83,8 +100,11 @@ class Bug:
     family: str
     mistake: str
     answer: Answer = field(repr=False)
+    kind: str = ""
 
     def __post_init__(self) -> None:
+        if self.kind and self.kind not in KINDS:
+            raise ValueError(f"{self.name}: no kind {self.kind!r}; there are {list(KINDS)}")
         if self.family not in FAMILIES:
             raise ValueError(f"{self.name}: no family {self.family!r}; there are {list(FAMILIES)}")
         if not self.story:
@@ -118,30 +138,39 @@ class Museum:
             check: the name of the hidden check, without the lesson.
 
         Returns:
-            `bug(family, mistake, **also)`, a decorator for a function or class whose name is the bug's
-            and whose docstring is its story; `also` are further functions that differ, by name.
-            `patch(name, family, mistake, story, *edits)`, for edits of the reference answer.
+            `bug(family, mistake, kind="", **also)`, a decorator for a function or class whose name is
+            the bug's and whose docstring is its story; `also` are further functions that differ, by
+            name. `patch(name, family, mistake, story, *edits, kind="")`, for edits of the reference
+            answer.
         """
 
-        def add(name: str, family: str, mistake: str, story: str, answer: Answer) -> None:
+        def add(
+            name: str, family: str, mistake: str, story: str, answer: Answer, kind: str
+        ) -> None:
             if any(known.name == name for known in self.bugs):
                 raise ValueError(f"{self.lesson}: two bugs are named {name!r}")
             story = " ".join(story.split())
-            self.bugs.append(Bug(name, story, f"{self.lesson}.{check}", family, mistake, answer))
+            where = f"{self.lesson}.{check}"
+            self.bugs.append(Bug(name, story, where, family, mistake, answer, kind))
 
-        def bug(family: str, mistake: str, **also: Any) -> Callable[[Any], Any]:
+        def bug(family: str, mistake: str, kind: str = "", **also: Any) -> Callable[[Any], Any]:
             def stated(definition: Any) -> Any:
                 name = snake_case(definition.__name__)
                 answer = {target: definition, **also}
-                add(name, family, mistake, definition.__doc__ or "", answer)
+                add(name, family, mistake, definition.__doc__ or "", answer, kind)
                 return definition
 
             return stated
 
         def patch(
-            name: str, family: str, mistake: str, story: str, *edits: tuple[str, str]
+            name: str,
+            family: str,
+            mistake: str,
+            story: str,
+            *edits: tuple[str, str],
+            kind: str = "",
         ) -> None:
-            add(name, family, mistake, story, {target: Edits(edits)})
+            add(name, family, mistake, story, {target: Edits(edits)}, kind)
 
         return bug, patch
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
+from course.checks.recorder import Broken, Recorder, judge_rules
+
 Challenge = dict[str, Any]
 Evidence = dict[str, Any]
 
@@ -45,9 +47,20 @@ class CheckFailed(AssertionError):
         return [f"FAIL  {self}"]
 
 
-def functions_of(names: Mapping[str, Any], needs: Iterable[str]) -> SimpleNamespace:
-    """The student as a probe sees it: the needed functions as attributes."""
-    return SimpleNamespace(**{name: names[name] for name in needs})
+def observe(
+    probe: Callable[[SimpleNamespace, Challenge], Evidence],
+    names: Mapping[str, Any],
+    needs: Iterable[str],
+    challenge: Challenge,
+) -> tuple[Evidence, Broken]:
+    """Run a probe on a student's functions; return the evidence, and which house rules were broken.
+
+    The probe sees the needed functions as attributes of one object, and every call is recorded.
+    """
+    recorder = Recorder()
+    student = SimpleNamespace(**{name: recorder.watch(name, names[name]) for name in needs})
+    evidence = probe(student, challenge)
+    return evidence, recorder.broken()
 
 
 def _where(error: Exception) -> str:
@@ -124,8 +137,18 @@ class Check:
         """
         return replace(self, **other)
 
-    def decide(self, challenge: Challenge, evidence: Evidence) -> Verdict:
-        """The verdict on evidence, if it is complete."""
+    def decide(self, challenge: Challenge, evidence: Evidence, broken: object = ()) -> Verdict:
+        """The verdict on evidence, if it is complete; what is right must also keep the house rules.
+
+        Args:
+            broken: the rules that were broken on the way, see `observe`.
+        """
+        verdict = self._decide(challenge, evidence)
+        if verdict.score == 1 and (wrong := judge_rules(broken)):
+            return failed(wrong)
+        return verdict
+
+    def _decide(self, challenge: Challenge, evidence: Evidence) -> Verdict:
         if not complete(evidence, self.evidence(challenge)):
             return failed("A part of what was asked for did not come back.")
         given = {"truth": self.truth, "tolerance": self.tolerance}
@@ -141,12 +164,12 @@ class Check:
             return failed(f"There is no {' and no '.join(missing)} in this notebook.")
         challenge = self.challenge(seed)
         try:
-            evidence = self.probe(functions_of(functions, self.needs), challenge)
+            evidence, broken = observe(self.probe, functions, self.needs, challenge)
         except NotImplementedError:
             raise
         except Exception as error:
             return failed(f"Your code stopped{_where(error)} with {type(error).__name__}: {error}")
-        return self.decide(challenge, evidence)
+        return self.decide(challenge, evidence, broken)
 
     def __call__(self, *functions: Any, seed: int = 0) -> None:
         """Run the check in a notebook: print PASS and what was seen, or raise AssertionError."""

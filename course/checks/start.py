@@ -1,36 +1,14 @@
-"""The visible checks of lesson 00. Their truth counts one operation, and makes one tensor, at a time.
-
-The hidden checks bring formulas as their truth, and larger sizes.
-"""
+"""The visible checks of lesson 00. The hidden ones bring larger sizes."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 
 import numpy as np
-import torch
 
 from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
 from course.checks.counts import Sizes, call_text, count_check, drawn_by, one_value_each, plain
-
-
-def count_operations(m: int, k: int, n: int) -> int:
-    """Count every multiplication and every addition of (m, k) times (k, n), one by one."""
-    operations = 0
-    for _row in range(m):
-        for _column in range(n):
-            for _pair in range(k):
-                operations += 1  # multiply the pair
-                operations += 1  # add the product to the sum so far, which starts at 0
-    return operations
-
-
-def weigh_tensors(m: int, k: int, n: int, bytes_per_element: int) -> int:
-    """Make the three matrices and add up the bytes that they occupy."""
-    dtype = {1: torch.int8, 2: torch.float16, 4: torch.float32, 8: torch.float64}[bytes_per_element]
-    shapes = [(m, k), (k, n), (m, n)]
-    return sum(torch.empty(shape, dtype=dtype).nbytes for shape in shapes)
-
+from course.checks.recorded import Recorded
 
 # --- matmul_flops --------------------------------------------------------------------------------
 
@@ -72,7 +50,7 @@ flops_of_one_dot_product = count_check(
     "flops_of_one_dot_product",
     "matmul_flops",
     drawn_by(lambda rng: draw_dot_products(rng, largest=9)),
-    count_operations,
+    Recorded("start", "flops_of_one_dot_product"),
     ask_about_a_dot_product,
     "One row times one column: every multiplication and every addition is counted.",
 )
@@ -80,7 +58,7 @@ flops_of_any_product = count_check(
     "flops_of_any_product",
     "matmul_flops",
     drawn_by(lambda rng: draw_products(rng, largest=9)),
-    count_operations,
+    Recorded("start", "flops_of_any_product"),
     ask_about_a_product,
     "One dot product for every number of the output, whatever the shape.",
 )
@@ -112,7 +90,7 @@ bytes_of_three_matrices = count_check(
     "bytes_of_three_matrices",
     "matmul_bytes",
     drawn_by(lambda rng: draw_products_of_bytes(rng, largest=9)),
-    weigh_tensors,
+    Recorded("start", "bytes_of_three_matrices"),
     ask_about_the_matrices,
     "Two matrices read, one written, each number once.",
 )

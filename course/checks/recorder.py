@@ -1,0 +1,166 @@
+"""Hold the house rules of lesson 00 wherever a probe calls a student's function.
+
+A probe gets the student's functions through `Recorder.watch`. It passes every call on and writes down
+which rule was broken: an argument that was changed, or a result that a later call changed. What is
+written down is evidence; `judge_rules` words it, on the side that decides.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import _disable_current_modes
+
+RULES = {
+    "argument": "{function} changed what it was given: {what}. The caller still needs it. Which of "
+    "your lines writes into it?",
+    "result": "What {function} returned was changed by a later call of it. In whose memory does a "
+    "result lie?",
+}
+"""The rules that are recorded, each with the message of a student who broke it."""
+Broken = list[dict[str, str]]
+"""Which rules were broken: "rule", "function" and "what", first one first."""
+LARGEST = 10**7
+"""Numbers of a tensor that is still copied to be compared."""
+
+
+class Recorder:
+    """Calls a student's functions for one probe, and keeps what there is to compare."""
+
+    def __init__(self) -> None:
+        self._broken: Broken = []
+        self._results: list[tuple[str, Any, Any]] = []  # function, result, as it was
+
+    def watch(self, name: str, function: Any) -> Any:
+        """Wrap a function; a class stays as it is, for what it makes belongs to the student."""
+        if isinstance(function, type) or not callable(function):
+            return function
+
+        @wraps(function, updated=())
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            named = _by_name(function, args, kwargs)
+            before = _copied(named)
+            try:
+                result = function(*args, **kwargs)
+            finally:
+                self._compare_arguments(name, named, before)
+            if inspect.isgenerator(result):
+                return self._watch_items(name, result, named, before)
+            self._keep(name, result)
+            return result
+
+        return watched
+
+    def broken(self) -> Broken:
+        """Return what was broken so far, results of earlier calls included."""
+        for name, result, as_it_was in self._results:
+            if not _unchanged(result, as_it_was):
+                self._note("result", name, "")
+        return self._broken
+
+    def _watch_items(self, name: str, items: Any, named: Any, before: Any) -> Iterator[Any]:
+        try:
+            for item in items:
+                self._keep(name, item)
+                yield item
+        finally:
+            items.close()
+            self._compare_arguments(name, named, before)
+
+    def _keep(self, name: str, result: Any) -> None:
+        self._results.append((name, result, _copied(result)))
+
+    def _compare_arguments(self, name: str, named: Mapping[str, Any], before: Any) -> None:
+        for argument, value in named.items():
+            if not _unchanged(value, before[argument]):
+                self._note("argument", name, argument)
+
+    def _note(self, rule: str, function: str, what: str) -> None:
+        broken = {"rule": rule, "function": function, "what": what}
+        if broken not in self._broken:
+            self._broken.append(broken)
+
+
+def judge_rules(broken: object) -> str | None:
+    """Word the first rule that was broken; None where none was. What comes may be anything."""
+    if type(broken) is not list or not broken:
+        return None
+    first = broken[0] if type(broken[0]) is dict else {}
+    sentence = RULES.get(str(first.get("rule")), "A house rule of lesson 00 was broken.")
+    names = {name: f"{first.get(name)!s:.100}" for name in ("function", "what")}
+    return sentence.format(**names)
+
+
+def given(array: np.ndarray, dtype: torch.dtype | None = None) -> Tensor:
+    """Make the tensor that a student's function is given: these values, laid out in memory in another
+    order, as a slice or a transpose is. So it is not contiguous, where its shape allows that."""
+    tensor = torch.tensor(array, dtype=dtype)
+    turned = tuple(reversed(range(tensor.ndim)))
+    return tensor.permute(turned).contiguous().permute(turned)
+
+
+def _by_name(function: Callable, args: tuple, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Name the arguments of a call as the function does, or by their number."""
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs).arguments
+    except (TypeError, ValueError):
+        return {**{f"argument {n}": value for n, value in enumerate(args, 1)}, **kwargs}
+    return dict(bound)
+
+
+def _copied(value: Any) -> Any:
+    """Copy out of sight of a probe that counts operations."""
+    with _disable_current_modes():
+        return copy_of(value)
+
+
+def _unchanged(value: Any, copy: Any) -> bool:
+    with _disable_current_modes():
+        return equal(value, copy)
+
+
+def copy_of(value: Any) -> Any:
+    """Copy what can be compared later: tensors, arrays, the weights of a model, and lists, tuples and
+    dicts of them. Anything else stays out: a cache and a generator are there to be changed."""
+    if isinstance(value, nn.Module):
+        return copy_of(dict(value.state_dict()))
+    if isinstance(value, Tensor):
+        comparable = value.numel() <= LARGEST and value.device.type != "meta"
+        return value.detach().clone() if comparable else None
+    if isinstance(value, np.ndarray):
+        return value.copy() if value.size <= LARGEST else None
+    if type(value) in (list, tuple):
+        return [copy_of(item) for item in value]
+    if type(value) is dict:
+        return {key: copy_of(item) for key, item in value.items()}
+    return value if type(value) in (bool, int, float, str) else None
+
+
+def equal(value: Any, copy: Any) -> bool:
+    """Tell whether a value still is what `copy_of` saw."""
+    if copy is None:
+        return True
+    if isinstance(value, nn.Module):
+        return equal(dict(value.state_dict()), copy)
+    if isinstance(value, Tensor):
+        return same_numbers(value.detach(), copy)
+    if isinstance(value, np.ndarray):
+        return same_numbers(torch.from_numpy(value), torch.from_numpy(copy))
+    if type(value) in (list, tuple):
+        return len(value) == len(copy) and all(map(equal, value, copy))
+    if type(value) is dict:
+        return value.keys() == copy.keys() and all(equal(value[key], copy[key]) for key in copy)
+    return value is copy or value == copy or value != value
+
+
+def same_numbers(a: Tensor, b: Tensor) -> bool:
+    """Tell whether two tensors have one shape, dtype and value each; NaN equals NaN."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    return bool(((a == b) | ((a != a) & (b != b))).all())
