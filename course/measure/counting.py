@@ -1,8 +1,13 @@
-"""Count the rows of keys that a model computes.
+"""Count the rows of keys that a model computes, however its weights are used.
 
 with count_kv_rows(model) as count:
     model(tokens)
 count.rows  # tokens for which a key was computed, in one layer
+
+To compute the key of one token, every number of `wk` is multiplied once. So multiplications by numbers of
+`wk` are counted, in every product that PyTorch makes: of `attn.wk(x)`, of `x @ attn.wk.weight.T`, of
+copies of the weight in another dtype, and of a larger matrix that holds it beside others. What NumPy
+multiplies is not seen.
 """
 
 from __future__ import annotations
@@ -10,8 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
-from torch import Tensor, nn
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from course.model import MiniGPT
 
@@ -50,31 +59,178 @@ class KVRowCount:
 
 @contextmanager
 def count_kv_rows(model: MiniGPT) -> Iterator[KVRowCount]:
-    """Count the rows that go through every layer's `attn.wk` inside the `with` block.
+    """Count the rows that are multiplied by every layer's `attn.wk` inside the `with` block.
 
-    A forward pass of tokens (B, T) counts B·T. The model computes as before; its hooks are removed at
-    the end.
+    A forward pass of tokens (B, T) counts B·T. A use that takes `wk` in parts, a head at a time, is one
+    use. The model computes as before.
 
     Raises:
         ValueError: `model` is not a MiniGPT.
     """
     if not isinstance(model, MiniGPT):
         raise ValueError(f"model must be a MiniGPT, got {type(model).__name__}")
-    count = KVRowCount(by_layer=[[] for _ in model.blocks])
-    handles = [
-        block.attn.wk.register_forward_hook(_note_rows(calls))
-        for block, calls in zip(model.blocks, count.by_layer, strict=True)
-    ]
-    try:
+    uses = [_Uses(block.attn.wk.weight.numel()) for block in model.blocks]
+    count = KVRowCount(by_layer=[use.rows for use in uses])
+    with _Products(model, uses):
         yield count
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
-def _note_rows(calls: list[int]):
-    def hook(_: nn.Module, inputs: tuple[Tensor, ...], __: Tensor) -> None:
-        (x,) = inputs  # (B, T, C)
-        calls.append(x.shape[:-1].numel())
+class _Uses:
+    """Add multiplications by the numbers of one layer's weight up to whole uses of it.
 
-    return hook
+    Attributes:
+        rows: of each use so far. A use of only a part of the weight counts as much of a row, rounded up.
+    """
+
+    def __init__(self, n_numbers: int) -> None:
+        self.rows: list[int] = []
+        self._n_numbers = n_numbers
+        self._parts: dict[int, Tensor] = {}  # by use: how often each number was multiplied
+
+    def add(self, times: Tensor) -> None:
+        """Add a product, in which number i of the weight was multiplied times[i] times."""
+        used = times > 0
+        if not used.any():
+            return
+        place = next((n for n, part in self._parts.items() if not part[used].any()), len(self.rows))
+        if place == len(self.rows):
+            self.rows.append(0)
+        part = self._parts.pop(place, 0) + times
+        self.rows[place] = -(-int(part.sum()) // self._n_numbers)
+        if not part.all():
+            self._parts[place] = part
+
+
+class _Products(TorchDispatchMode):
+    """Follow the numbers of every `wk` through copies, and count the products that they go into.
+
+    Beside each memory that holds some of them lies another of whole numbers, the marks: 0 for any other
+    number, i + 1 for number i of all the weights, one layer after the other. A tensor's marks are
+    those of its memory, so views need no care.
+    """
+
+    def __init__(self, model: MiniGPT, uses: list[_Uses]) -> None:
+        super().__init__()
+        self._uses = uses
+        self._memories: dict[int, tuple[Tensor, Tensor]] = {}  # a tensor kept alive, and the marks
+        self._weights = {_memory(parameter) for parameter in model.parameters()}
+        weights = [block.attn.wk.weight for block in model.blocks]
+        self._sizes, first = [weight.numel() for weight in weights], 1
+        for weight in weights:
+            marks = torch.arange(first, first + weight.numel(), device=weight.device)
+            self._mark(weight, marks.view(weight.shape))
+            first += weight.numel()
+
+    def __torch_dispatch__(
+        self, operation: Any, types: Any, args: tuple = (), kwargs: dict | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        name = operation.__name__.split(".")[0]
+        if name not in _PRODUCTS and name not in _COPIES:
+            with self:  # in inference mode some operations come here whole, such as `linear`
+                parts = operation.decompose(*args, **kwargs)
+            if parts is not NotImplemented:
+                return parts
+        result = operation(*args, **kwargs)
+        with _disable_current_modes():
+            if any(self._holds_marks(value) for value in tree_leaves((args, kwargs))):
+                self._follow(operation, name, args, kwargs, result)
+        return result
+
+    def _follow(self, operation: Any, name: str, args: tuple, kwargs: dict, result: Any) -> None:
+        if name == "copy_" and _memory(args[0]) not in self._weights:
+            self._mark(args[0], self._marks(args[1]).expand(args[0].shape))
+        elif name in ("mul", "div") and self._only_scales(args):
+            self._mark(result, self._marks(next(filter(self._holds_marks, args))).expand_as(result))
+        elif name in _PRODUCTS:
+            self._count(*_PRODUCTS[name](*args))
+        elif name in _COPIES:
+            moved = tree_map_only(Tensor, self._marks, (args, kwargs))
+            moved[1].pop("dtype", None)  # marks stay whole numbers
+            self._mark(result, operation(*moved[0], **moved[1]))
+
+    def _only_scales(self, args: tuple) -> bool:
+        """Tell whether the marked number is scaled by a plain number or another weight."""
+        other = [value for value in args if not self._holds_marks(value)]
+        return all(
+            not isinstance(value, Tensor) or value.dim() == 0 or _memory(value) in self._weights
+            for value in other
+        )
+
+    def _count(self, *factors: tuple[Tensor, int]) -> None:
+        for factor, times in factors:
+            if not self._holds_marks(factor):
+                continue
+            counts = torch.bincount(self._marks(factor).flatten(), minlength=1 + sum(self._sizes))
+            for uses, of_layer in zip(
+                self._uses, (times * counts[1:]).split(self._sizes), strict=True
+            ):
+                uses.add(of_layer)
+
+    def _holds_marks(self, value: Any) -> bool:
+        return isinstance(value, Tensor) and _memory(value) in self._memories
+
+    def _marks(self, tensor: Tensor) -> Tensor:
+        """Return the marks of a tensor's numbers, of its shape."""
+        known = self._memories.get(_memory(tensor))
+        if known is None or known[0].element_size() != tensor.element_size():
+            return torch.zeros(tensor.shape, dtype=torch.int64, device=tensor.device)
+        return known[1].as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+
+    def _mark(self, tensor: Tensor, marks: Tensor) -> None:
+        if _memory(tensor) not in self._memories:
+            n = tensor.untyped_storage().nbytes() // tensor.element_size()
+            with torch.inference_mode(False):  # elsewhere it could not be written to later
+                empty = torch.zeros(n, dtype=torch.int64, device=tensor.device)
+            self._memories[_memory(tensor)] = tensor, empty
+        self._marks(tensor).copy_(marks)
+
+
+def _elementwise(a: Any, b: Any) -> list[tuple[Any, int]]:
+    """Factors of a product number by number, each as wide as the result."""
+    if not isinstance(a, Tensor) or not isinstance(b, Tensor):
+        return []
+    return [(factor, 1) for factor in torch.broadcast_tensors(a, b)]
+
+
+_PRODUCTS = {
+    "mm": lambda a, b: [(a, b.shape[1]), (b, a.shape[0])],
+    "addmm": lambda _, a, b: [(a, b.shape[1]), (b, a.shape[0])],
+    "bmm": lambda a, b: [(a, b.shape[2]), (b, a.shape[1])],
+    "baddbmm": lambda _, a, b: [(a, b.shape[2]), (b, a.shape[1])],
+    "mv": lambda a, b: [(a, 1), (b, a.shape[0])],
+    "addmv": lambda _, a, b: [(a, 1), (b, a.shape[0])],
+    "dot": lambda a, b: [(a, 1), (b, 1)],
+    "convolution": lambda x, kernel, *_: [(kernel, x.numel() // x.shape[1])],
+    "mul": _elementwise,
+    "div": _elementwise,
+}
+"""The products: their factors, each with how often every number of it is multiplied. (A convolution with
+a kernel of width 1 is a product like any other; wider ones have no place in the model.)"""
+_COPIES = frozenset(
+    [
+        "clone",
+        "_to_copy",
+        "cat",
+        "stack",
+        "index",
+        "index_select",
+        "gather",
+        "take",
+        "repeat",
+        "flip",
+        "roll",
+        "constant_pad_nd",
+        "_reshape_copy",
+        "_unsafe_index",
+        "select_scatter",
+        "slice_scatter",
+        "copy_",
+    ]
+)
+"""The operations whose result holds numbers of their arguments, in a memory of its own."""
+
+
+def _memory(tensor: Tensor) -> int:
+    """Identify the memory of a tensor, as long as the tensor lives."""
+    return tensor.untyped_storage()._cdata
