@@ -5,13 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 MAX_FILE = 256 * 2**20
 """Bytes of the largest notebook that is read; honest ones have held 60 MB of output."""
+DEFINITION = re.compile(
+    r"^(?:(?:async\s+)?def|class)\s+(\w+)|^(\w+)\s*(?::[^=\n]*)?=(?!=)", re.MULTILINE
+)
+"""What gives a name to something at the top level of a cell."""
 
 
 class BadSubmission(Exception):
@@ -20,10 +26,20 @@ class BadSubmission(Exception):
 
 @dataclass(frozen=True)
 class Question:
-    """A graded cell: the name of its check, and its points."""
+    """A graded cell.
+
+    Attributes:
+        check: the name of its check.
+        points: what it is worth.
+        test: its source as students have it.
+        after: the names of the answer cells that stand right before it, or before the graded cells
+            with which it stands together.
+    """
 
     check: str
     points: float
+    test: str
+    after: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -33,56 +49,95 @@ class Assignment:
     Attributes:
         module: such as "kv_cache".
         questions: in the order of the lesson.
-        tests: the sources of its graded cells as students have them.
+        answers: the functions and classes that each answer cell defines, by the cell's name.
+        stubs: the source of each answer cell as students get it.
     """
 
     module: str
     questions: tuple[Question, ...]
-    tests: frozenset[str]
+    answers: Mapping[str, frozenset[str]]
+    stubs: Mapping[str, str]
+
+    @property
+    def tests(self) -> dict[str, str]:
+        """The check that each graded cell asks for, by the cell's source."""
+        return {question.test: question.check for question in self.questions}
 
 
 @dataclass(frozen=True)
 class CodeCell:
-    """A code cell of a submission, numbered among all its cells from 1."""
+    """A code cell of a submission.
+
+    Attributes:
+        number: among all its cells, from 1.
+        source: what is run; "" of a graded cell as it was released.
+        asks: the check for which the lesson asks in this cell, or "".
+    """
 
     number: int
     source: str
+    asks: str = ""
 
 
 def read_assignment(released: Path) -> Assignment:
     """Read what a lesson asks from the notebook that students get, such as
     lessons/03-kv-cache/kv_cache.ipynb."""
-    cells = json.loads(released.read_text(encoding="utf-8"))["cells"]
-    graded = [cell for cell in cells if cell["metadata"].get("nbgrader", {}).get("grade")]
-    return Assignment(
-        released.stem,
-        tuple(
-            Question(
-                cell["metadata"]["nbgrader"]["grade_id"], cell["metadata"]["nbgrader"]["points"]
-            )
-            for cell in graded
-        ),
-        frozenset(text_of(cell["source"]).strip() for cell in graded),
-    )
+    questions: list[Question] = []
+    answers: dict[str, frozenset[str]] = {}
+    stubs: dict[str, str] = {}
+    before: list[str] = []  # answer cells since the last graded one
+    together: tuple[str, ...] = ()
+    for cell in json.loads(released.read_text(encoding="utf-8"))["cells"]:
+        kind, source = cell["metadata"].get("nbgrader", {}), text_of(cell.get("source")).strip()
+        if kind.get("grade"):
+            together, before = tuple(before) or together, []
+            questions.append(Question(kind["grade_id"], kind["points"], source, together))
+        elif kind.get("solution"):
+            before.append(kind["grade_id"])
+            answers[kind["grade_id"]] = frozenset(names_defined_in(source))
+            stubs[kind["grade_id"]] = source
+    return Assignment(released.stem, tuple(questions), answers, stubs)
 
 
 def read_submission(path: Path, assignment: Assignment) -> tuple[str, tuple[CodeCell, ...]]:
-    """Read a submission: the file's SHA-256, and its code cells without the lesson's test cells.
+    """Read a submission: the file's SHA-256, and its code cells.
 
-    A test cell is known by its source and by nothing else: tags, ids and other metadata are the
-    student's to change. One that was edited is a cell like any other.
+    A test cell is known by its source: tags, ids and other metadata are the student's to change. It is
+    no code to run, but says where the student tested. One that was edited is run like any other cell,
+    and says the same by the name in its metadata, if that is still there.
 
     Raises:
         BadSubmission: it is missing, no regular file, too large, or no notebook.
     """
     digest, found = read_cells(path)
     cells = (
-        CodeCell(number, source_of(cell))
+        _code_cell(number, cell, assignment.tests)
         for number, cell in enumerate(found, start=1)
         if type(cell) is dict and cell.get("cell_type") == "code"
     )
-    kept = tuple(cell for cell in cells if cell.source.strip() not in {"", *assignment.tests})
-    return digest, kept
+    return digest, tuple(cell for cell in cells if cell.asks or cell.source.strip())
+
+
+def _code_cell(number: int, cell: dict[str, Any], tests: Mapping[str, str]) -> CodeCell:
+    source = source_of(cell)
+    if check := tests.get(source.strip()):
+        return CodeCell(number, "", check)
+    name = claimed_name(cell)
+    return CodeCell(number, source, name if name in tests.values() else "")
+
+
+def claimed_name(cell: Mapping[str, Any]) -> str:
+    """Read the name that a cell claims in its metadata or, where they were lost, as its id."""
+    metadata = cell.get("metadata")
+    named = metadata.get("nbgrader") if isinstance(metadata, Mapping) else None
+    claim = named.get("grade_id") if isinstance(named, Mapping) else cell.get("id")
+    return claim if type(claim) is str else ""
+
+
+def names_defined_in(source: str) -> set[str]:
+    """Return the names that a cell defines or assigns at its top level, magics or not. Lines of a
+    text in quotes may count as well."""
+    return {name for found in DEFINITION.findall(source) for name in found if name}
 
 
 def read_cells(path: Path) -> tuple[str, list[Any]]:

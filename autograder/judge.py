@@ -1,20 +1,19 @@
 """Judge one submission: run its cells in a student process, ask every question, decide here.
 
-The student's cells run in a process that knows nothing (`student.py`). This side draws each
-challenge after the cells ran, sends it, takes what comes back for a claim, and compares it with the
-oracle here. A question whose probe kills or hangs the process costs that question: the process is
-started anew, the cells are run again, and the next question is asked.
+The student's cells run in a process that knows nothing (`student.py`). A question is asked when the
+run reaches its test cell, and once more at the end if points were lost; the better answer counts. This
+side draws each challenge then and there, sends it, takes what comes back for a claim, and compares it
+with the oracle. A question whose probe kills or hangs the process costs that question. What is lost for
+the mistake of another cell is asked again with that cell put right (`follow_through.py`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import re
 import time
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -22,21 +21,16 @@ import numpy as np
 
 from autograder.assignment import Assignment, BadSubmission, CodeCell, Question, read_submission
 from autograder.diagnosis.recognize import diagnose
+from autograder.follow_through import cells_to_replace, replace_cells, sentence
 from autograder.lessons import find
-from autograder.sandbox.child import Child, ChildFault, InfraError
-from course.checks.check import Check, failed
-
-Start = Callable[[], Child]
-"""Starts a fresh student process for this submission."""
+from autograder.sandbox.child import ChildFault, InfraError
+from autograder.session import MESSAGE, Deadlines, GaveUp, Session, Start, fields_of
+from course.checks.check import Challenge, Check, Verdict, failed
 
 ROUNDS = 3
 """Challenges for each question; all must be met."""
-STARTS = 3
-"""Attempts to start a process before the machine is blamed."""
-DEAD_CELLS = 3
-"""Cells of one notebook that may end or hang the process; each costs a start."""
-MESSAGE, OUTPUT = 2_000, 64 * 2**10
-"""Characters that are kept of one message and of all output."""
+PLACES = 3
+"""Times that one question is asked at most, while points are lost."""
 
 
 class Outcome(StrEnum):
@@ -53,7 +47,8 @@ class Outcome(StrEnum):
 @dataclass(frozen=True)
 class Answer:
     """The answer to one question. `score` is the part of `max_points` earned, 0 … 1; `bug` and
-    `family` say which mistake of the museum was recognised, if any."""
+    `family` say which mistake of the museum was recognised, if any; `credited` says that it was earned
+    with another cell put right."""
 
     check: str
     outcome: Outcome
@@ -62,6 +57,7 @@ class Answer:
     message: str
     bug: str = ""
     family: str = ""
+    credited: bool = False
 
     @property
     def points(self) -> float:
@@ -94,16 +90,12 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Deadlines:
-    """The seconds of wall-clock time that a cell, a question and a whole submission may take."""
+class Asked:
+    """A question as it was answered at one place, with what the diagnosis needs of a lost one."""
 
-    cell: float = 120
-    question: float = 60
-    submission: float = 600
-
-
-class _GaveUp(Exception):
-    """The submission cannot be asked anything more; the message says why."""
+    answer: Answer
+    challenge: Challenge | None = None
+    reply: dict | None = None
 
 
 def grade_one(
@@ -112,6 +104,7 @@ def grade_one(
     start: Start,
     secret: bytes,
     deadlines: Deadlines | None = None,
+    follow_through: bool = True,
 ) -> Result:
     """Judge one submission. Never raises; the same file and secret give the same grade.
 
@@ -121,17 +114,25 @@ def grade_one(
         start: starts a student process, from a view of that lesson.
         secret: the grader's, from which seeds are made.
         deadlines: what to wait for at most.
+        follow_through: whether what is lost for another cell's mistake is asked again.
     """
     digest = ""
     try:
         digest, cells = read_submission(notebook, assignment)
-        session = _Session(start, cells, deadlines or Deadlines())
+        session = Session(start, cells, deadlines or Deadlines())
+        judging = _Judging(assignment, digest, secret)
         try:
-            return _judge(session, assignment, digest, secret)
+            asked = judging.ask_all(session)
         finally:
             session.close()
+        if follow_through:
+            asked = judging.follow_through(session, start, asked)
+        answers = _name_mistakes(assignment, asked)
+        return _result(assignment, Outcome.SCORE, "", digest, answers, session)
     except BadSubmission as error:
         return _without_score(assignment, Outcome.STUDENT_FAULT, str(error), digest)
+    except GaveUp as error:  # before anything could be asked
+        return _without_score(assignment, Outcome.STUDENT_FAULT, str(error), digest, session)
     except InfraError as error:
         return _without_score(assignment, Outcome.INFRA_ERROR, str(error), digest)
     except Exception:  # whatever it is, it is ours, and no student may get a zero for it
@@ -144,7 +145,7 @@ def _without_score(
     outcome: Outcome,
     reason: str,
     digest: str,
-    session: _Session | None = None,
+    session: Session | None = None,
 ) -> Result:
     reason = reason[:MESSAGE]
     answers = (Answer(q.check, outcome, 0.0, q.points, reason) for q in assignment.questions)
@@ -152,19 +153,8 @@ def _without_score(
 
 
 def _result(assignment, outcome, reason, digest, answers, session) -> Result:
-    cells, output = (session.cell_reports(), session.output()) if session else ((), "")
+    cells, output = (session.reports(), session.output()) if session else ((), "")
     return Result(assignment.module, outcome, reason, digest, tuple(answers), cells, output)
-
-
-def _judge(session: _Session, assignment: Assignment, digest: str, secret: bytes) -> Result:
-    try:
-        session.child()  # cells that nobody survives are known before the first question
-    except _GaveUp as error:
-        fault = Outcome.STUDENT_FAULT
-        return _without_score(assignment, fault, str(error), digest, session)
-    answers = [_ask(session, assignment, q, digest, secret) for q in assignment.questions]
-    session.close()
-    return _result(assignment, Outcome.SCORE, "", digest, answers, session)
 
 
 def draw_seed(secret: bytes, digest: str, check: str, number: int) -> int:
@@ -174,52 +164,158 @@ def draw_seed(secret: bytes, digest: str, check: str, number: int) -> int:
     return int.from_bytes(hmac.digest(secret, text, hashlib.sha256)[:8], "big") >> 2
 
 
-def _ask(
-    session: _Session, assignment: Assignment, question: Question, digest: str, secret: bytes
-) -> Answer:
-    """Ask one question with ROUNDS challenges, until one is lost."""
-    name = f"{assignment.module}.{question.check}"
-    check = find(name)
+@dataclass
+class _Judging:
+    """Asks the questions of a lesson about one submission."""
 
-    def answer(outcome: Outcome, score: float, message: str) -> Answer:
-        return Answer(question.check, outcome, score, question.points, message[:MESSAGE])
+    assignment: Assignment
+    digest: str
+    secret: bytes
 
-    score, message = 1.0, ""
-    end = time.monotonic() + session.deadlines.question
-    for number in range(ROUNDS):
+    def ask_all(self, session: Session) -> dict[str, Asked]:
+        """Ask every question where the student tested, and what is not right then at the end.
+
+        Raises:
+            GaveUp: the submission ended before anything was asked.
+        """
+        asked: dict[str, Asked] = {}
+        times = dict.fromkeys((q.check for q in self.assignment.questions), 0)
+        for place, question in self._places(session.cells):
+            name = question.check
+            if times[name] < PLACES and not _is_full(asked.get(name)):
+                try:
+                    found = self._ask(session, place, question, times[name])
+                except GaveUp as error:
+                    if not asked:
+                        raise
+                    found = self._fault(question, str(error))
+                asked[name] = _better(asked.get(name), found)
+                times[name] += 1
+        return asked
+
+    def _places(self, cells: tuple[CodeCell, ...]) -> list[tuple[int, Question]]:
+        """List where to ask what: behind how many cells. Behind all of them, everything, unless
+        nothing has run since it was asked last."""
+        questions = {question.check: question for question in self.assignment.questions}
+        there = [(n, questions[cell.asks]) for n, cell in enumerate(cells, 1) if cell.asks]
+        last = max((n for n, cell in enumerate(cells, 1) if cell.source), default=0)
+        settled = {question.check for n, question in there if n >= last}
+        return there + [
+            (len(cells), q) for q in self.assignment.questions if q.check not in settled
+        ]
+
+    def follow_through(
+        self, session: Session, start: Start, asked: dict[str, Asked]
+    ) -> dict[str, Asked]:
+        """Ask lost questions again with other cells put right; what passes is credited."""
+        by_name = {question.check: question for question in self.assignment.questions}
+        lost = [question for name, question in by_name.items() if not _is_full(asked[name])]
+        sessions: dict[frozenset[str], Session] = {}
+        credited = dict(asked)
         try:
-            child = session.child()
-            if number == 0:  # running the cells again is not this question's fault
-                end = time.monotonic() + session.deadlines.question
-            challenge = check.challenge(draw_seed(secret, digest, name, number))
-            request = {"probe": check.name, "needs": list(check.needs), "challenge": challenge}
-            reply = child.ask(request, min(end, session.end) - time.monotonic())
-        except ChildFault as fault:
-            return answer(Outcome.STUDENT_FAULT, 0.0, f"While this was tried, {fault}.")
-        except _GaveUp as error:
-            return answer(Outcome.STUDENT_FAULT, 0.0, str(error))
-        found = _reach_verdict(check, challenge, reply, session)
-        if found.score < score:
-            lost = answer(Outcome.SCORE, float(found.score), found.message)
-            return _name_mistake(lost, assignment.module, challenge, reply, session)
-        message = found.message
-    return answer(Outcome.SCORE, score, message)
+            for question in list(lost):
+                names = cells_to_replace(self.assignment, question, lost, session.cells)
+                if not names:
+                    continue
+                if names not in sessions:
+                    cells = replace_cells(self.assignment, session.cells, names, session.seconds)
+                    sessions[names] = Session(start, cells, session.deadlines, session.end)
+                answer = asked[question.check].answer
+                better = self._credit(sessions[names], question, names, answer)
+                if better is not answer:
+                    credited[question.check] = Asked(better)
+                    lost.remove(question)
+        finally:
+            for other in sessions.values():
+                other.close()
+        return credited
+
+    def _credit(
+        self, session: Session, question: Question, names: frozenset[str], answer: Answer
+    ) -> Answer:
+        """Ask once where the student tested, with these cells replaced. Nothing that such a process
+        says or prints goes on: it has seen reference answers."""
+        places = [place for place, other in self._places(session.cells) if other == question]
+        try:
+            found = self._ask(session, places[0], question, PLACES).answer
+        except (GaveUp, InfraError):
+            return answer
+        if found.score <= answer.score:
+            return answer
+        words = f"{sentence(names)} As it stands: {answer.message}"
+        return replace(found, outcome=Outcome.SCORE, message=words[:MESSAGE], credited=True)
+
+    def _ask(self, session: Session, place: int, question: Question, time_number: int) -> Asked:
+        """Ask one question with ROUNDS challenges, until one is lost.
+
+        Args:
+            place: behind how many cells.
+            time_number: how often it was asked before; each time other challenges are drawn.
+
+        Raises:
+            GaveUp: the first challenge could not be put to it.
+        """
+        name = f"{self.assignment.module}.{question.check}"
+        check = find(name)
+        score, message = 1.0, ""
+        end = time.monotonic() + session.deadlines.question
+        for number in range(ROUNDS):
+            try:
+                child = session.child(place)
+                if number == 0:  # running the cells is not this question's fault
+                    end = time.monotonic() + session.deadlines.question
+                seed = draw_seed(self.secret, self.digest, name, ROUNDS * time_number + number)
+                challenge = check.challenge(seed)
+                request = {"probe": check.name, "needs": list(check.needs), "challenge": challenge}
+                reply = child.ask(request, min(end, session.end) - time.monotonic())
+            except ChildFault as fault:
+                return self._fault(question, f"While this was tried, {fault}.")
+            found = _reach_verdict(check, challenge, reply, session)
+            if found.score < score:
+                return Asked(_answer(question, found), challenge, reply)
+            message = found.message
+        return Asked(_answer(question, Verdict(score, message)))
+
+    def _fault(self, question: Question, why: str) -> Asked:
+        fault = Outcome.STUDENT_FAULT
+        return Asked(Answer(question.check, fault, 0.0, question.points, why[:MESSAGE]))
 
 
-def _name_mistake(
-    lost: Answer, lesson: str, challenge: dict, reply: dict, session: _Session
-) -> Answer:
-    """Add to a lost answer which known mistake gives it; the student's time stands still meanwhile."""
-    begun = time.monotonic()
-    found = diagnose(lesson, lost.check, challenge, reply)
-    session.end += time.monotonic() - begun
-    if found is None:
-        return lost
-    message = f"{lost.message[: MESSAGE - len(found.sentence) - 1]} {found.sentence}"
-    return replace(lost, message=message, bug=found.bug, family=found.family)
+def _answer(question: Question, verdict: Verdict) -> Answer:
+    words, score = verdict.message[:MESSAGE], float(verdict.score)
+    return Answer(question.check, Outcome.SCORE, score, question.points, words)
 
 
-def _reach_verdict(check: Check, challenge: dict, reply: dict, session: _Session):
+def _is_full(asked: Asked | None) -> bool:
+    return asked is not None and asked.answer.score == 1
+
+
+def _better(first: Asked | None, second: Asked) -> Asked:
+    """Choose the answer that counts; of two that are worth the same, the one where the student tested."""
+    return second if first is None or second.answer.score > first.answer.score else first
+
+
+def _name_mistakes(assignment: Assignment, asked: dict[str, Asked]) -> list[Answer]:
+    """Add to lost answers which known mistake gives them: one that passes what the student passed."""
+    passed = {
+        name for name, found in asked.items() if _is_full(found) and not found.answer.credited
+    }
+    answers = []
+    for question in assignment.questions:
+        found = asked[question.check]
+        answer = found.answer
+        if found.reply is not None and (
+            known := diagnose(
+                assignment.module, question.check, found.challenge, found.reply, passed
+            )
+        ):
+            message = f"{answer.message[: MESSAGE - len(known.sentence) - 1]} {known.sentence}"
+            answer = replace(answer, message=message, bug=known.bug, family=known.family)
+        answers.append(answer)
+    return answers
+
+
+def _reach_verdict(check: Check, challenge: Challenge, reply: dict, session: Session) -> Verdict:
     """Decide on a reply, which may hold anything."""
     error = reply.get("error")
     if error is not None:
@@ -233,103 +329,12 @@ def _reach_verdict(check: Check, challenge: dict, reply: dict, session: _Session
         return failed(f"What your functions gave cannot be compared ({kind}: {error!s:.300}).")
 
 
-def _explain(error: object, check: Check, session: _Session) -> str:
-    kind, words, where = _fields(error)
+def _explain(error: object, check: Check, session: Session) -> str:
+    kind, words, where = fields_of(error)
     if kind == "Missing":
-        return " ".join([words, *session.cells_that_define(check.needs)])
+        return " ".join([words, *session.reports_of_cells_that_define(check.needs)])
     if kind == "NotImplementedError":
         return "Not written yet: the code stops with NotImplementedError."
     if kind == "WireError":
         return f"What your functions gave is no plain number, text or array: {words}."
     return f"Your code stopped{f' {where},' if where else ''} with {kind}: {words}"
-
-
-def _fields(error: object) -> list[str]:
-    """Read kind, words and place of an error record, which may be made up, as strings."""
-    record = error if type(error) is dict else {}
-    return [str(record.get(name, ""))[:MESSAGE] for name in ("kind", "words", "where")]
-
-
-@dataclass
-class _Session:
-    """The student processes of one submission, one at a time, each with all cells run."""
-
-    start: Start
-    cells: tuple[CodeCell, ...]
-    deadlines: Deadlines
-    end: float = 0.0
-    reports: dict[int, str] = field(default_factory=dict)  # what went wrong, by cell
-    dead: set[int] = field(default_factory=set)  # cells that are not run again
-    outputs: list[str] = field(default_factory=list)
-    current: Child | None = None
-
-    def __post_init__(self) -> None:
-        self.end = time.monotonic() + self.deadlines.submission
-
-    def child(self) -> Child:
-        """Return a living process in which the cells have run.
-
-        Raises:
-            _GaveUp: too many cells that end the process, or no time left.
-            InfraError: no process can be started.
-        """
-        while self.current is None or not self.current.alive:
-            self.close()
-            if time.monotonic() > self.end:
-                raise _GaveUp(
-                    f"The {self.deadlines.submission:g} seconds for this notebook were used up."
-                )
-            self.current = self._start()
-            self._run_cells(self.current)
-        return self.current
-
-    def _start(self) -> Child:
-        for attempt in range(STARTS):
-            try:
-                return self.start()
-            except InfraError:
-                if attempt == STARTS - 1:
-                    raise
-        raise AssertionError("unreachable")
-
-    def _run_cells(self, child: Child) -> None:
-        for cell in self.cells:
-            if cell.number in self.dead:
-                continue
-            seconds = min(self.deadlines.cell, self.end - time.monotonic())
-            try:
-                error = child.ask({"cell": cell.source}, seconds).get("error")
-            except ChildFault as fault:
-                self.reports[cell.number] = f"Cell {cell.number}: {fault}. It is left out."
-                self.dead.add(cell.number)
-                if len(self.dead) > DEAD_CELLS:
-                    raise _GaveUp(" ".join(self.cell_reports())) from fault
-                return
-            if error is not None:
-                kind, words, _ = _fields(error)
-                self.reports.setdefault(
-                    cell.number,
-                    f"Cell {cell.number} stopped with {kind}{': ' if words else ''}{words}",
-                )
-
-    def cells_that_define(self, names: tuple[str, ...]) -> list[str]:
-        """Return the reports of cells that stopped and should have defined one of these names."""
-        pattern = re.compile(rf"^(?:def|class)\s+(?:{'|'.join(names)})\b", re.MULTILINE)
-        broken = (
-            c.number for c in self.cells if c.number in self.reports if pattern.search(c.source)
-        )
-        return [self.reports[number] for number in broken]
-
-    def cell_reports(self) -> tuple[str, ...]:
-        return tuple(self.reports[number] for number in sorted(self.reports))
-
-    def output(self) -> str:
-        """Return what the processes of this session wrote, one after another, cut."""
-        text = "\n".join(filter(None, self.outputs))
-        return text if len(text) <= OUTPUT else f"{text[:OUTPUT]}\n… {len(text) - OUTPUT:,} more"
-
-    def close(self) -> None:
-        if self.current is not None:
-            self.current.close()
-            self.outputs.append(self.current.output)
-            self.current = None

@@ -59,6 +59,11 @@ class Judge(NotebookExporter):
     question_seconds = Float(
         60, min=0, help="What a student's functions may take for one graded question."
     ).tag(config=True)
+    follow_through = Bool(
+        True,
+        help="Ask what is lost for another cell's mistake again, with that cell put right, and credit "
+        "what then passes. Otherwise one mistake can cost the points of all that stands on it.",
+    ).tag(config=True)
     submission_seconds = Float(600, min=0, help="What a whole notebook may take.").tag(config=True)
 
     def __init__(self, **options: Any) -> None:
@@ -82,6 +87,7 @@ class Judge(NotebookExporter):
                 _secret_of(self.parent.coursedir),
                 self.unsafe_no_sandbox,
                 (self.cell_seconds, self.question_seconds, self.submission_seconds),
+                self.follow_through,
             )
         except SandboxMissing as error:
             self._refuse(
@@ -154,6 +160,7 @@ class Desk:
         secret: the file with the grader's secret.
         unsafe_no_sandbox: see `Judge`.
         seconds: of wall-clock time for one cell, one question, and a whole notebook.
+        follow_through: see `Judge`.
 
     Raises:
         SandboxMissing, ValueError: see `Launcher`.
@@ -165,17 +172,18 @@ class Desk:
         secret: Path,
         unsafe_no_sandbox: bool,
         seconds: tuple[float, float, float],
+        follow_through: bool,
     ) -> None:
         # Only here: nbgrader's other commands need none of it.
         from autograder.assignment import read_assignment
-        from autograder.judge import Deadlines
         from autograder.sandbox.launch import Launcher
         from autograder.secret import read_secret
+        from autograder.session import Deadlines
 
         self.released = nbformat.read(released, as_version=4)
         self.assignment = read_assignment(released)
         self.secret = read_secret(secret)
-        self.deadlines = Deadlines(*seconds)
+        self.deadlines, self.follow_through = Deadlines(*seconds), follow_through
         self.launcher = Launcher(self.assignment.module, unsafe_no_sandbox)
 
     def judge(self, path: Path) -> tuple[Any, nbformat.NotebookNode]:
@@ -186,7 +194,9 @@ class Desk:
 
         path = path.absolute()
         start = self.launcher.start_for(path.parent)
-        result = grade_one(path, self.assignment, start, self.secret, self.deadlines)
+        result = grade_one(
+            path, self.assignment, start, self.secret, self.deadlines, self.follow_through
+        )
         try:
             _, cells = read_cells(path)
         except BadSubmission:

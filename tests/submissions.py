@@ -14,11 +14,12 @@ from autograder.assignment import Assignment, read_assignment
 from autograder.authoring.notebook import write_notebook
 from autograder.authoring.release import student_notebook
 from autograder.authoring.source import Lesson
-from autograder.judge import Deadlines, Result, grade_one
+from autograder.judge import Result, grade_one
 from autograder.lessons import lesson_folders
 from autograder.sandbox.child import Child
 from autograder.sandbox.launch import bare
 from autograder.sandbox.library_view import lay_out
+from autograder.session import Deadlines
 from lessons import COURSE
 
 ORDER = list(lesson_folders())
@@ -68,6 +69,13 @@ def short(lesson: Lesson, *more: str, **instead: str) -> nbformat.NotebookNode:
         for place, cell in enumerate(notebook.cells)
         if place >= end or "nbgrader" in cell.metadata or "export" in cell.metadata.get("tags", [])
     ]
+    return notebook
+
+
+def opening(lesson: Lesson, *first: str, **instead: str) -> nbformat.NotebookNode:
+    """`short` behind these cells, which run whatever is right later."""
+    notebook = short(lesson, **instead)
+    notebook.cells[:0] = [new_code_cell(source) for source in first]
     return notebook
 
 

@@ -16,10 +16,11 @@ from attacks.bait import Bait, answer_lines, hidden_lines, lines_in, processes_t
 from confined import needs_bubblewrap
 from submissions import SECRET, Desk
 
-from autograder.judge import Deadlines, Outcome, Result, grade_one
+from autograder.judge import Outcome, Result, grade_one
 from autograder.sandbox import command
 from autograder.sandbox.child import Child
 from autograder.sandbox.launch import sandboxed
+from autograder.session import Deadlines
 from lessons import COURSE
 
 pytestmark = [needs_bubblewrap, pytest.mark.slow]

@@ -6,9 +6,9 @@ import os
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell
-from submissions import ORDER, Desk, answers, short, solved, submission
+from submissions import ORDER, Desk, answers, opening, short, solved, submission
 
-from autograder import judge
+from autograder import judge, session
 from autograder.assignment import read_assignment
 from autograder.authoring.source import POINTS
 from autograder.judge import Outcome, draw_seed
@@ -97,7 +97,7 @@ TROUBLE = {
 def test_a_function_that_ends_or_hangs_the_process_costs_its_own_questions(start, trouble):
     source, words = TROUBLE[trouble]
     body = f"def matmul_flops(m, k, n):\n    {source}"
-    result = start.judge(short(start.lesson, body), question=2)
+    result = start.judge(short(start.lesson, matmul_flops=body), question=2)
     fault, full = of_flops_and_bytes(result)
     whole = sum(q.points for q in start.assignment.questions if q.check.startswith("bytes"))
     assert (fault, full) == ((Outcome.STUDENT_FAULT, 0), (Outcome.SCORE, whole))
@@ -106,7 +106,8 @@ def test_a_function_that_ends_or_hangs_the_process_costs_its_own_questions(start
 
 
 def test_an_error_costs_its_own_questions_and_says_where_it_came_up(start):
-    result = start.judge(short(start.lesson, "def matmul_flops(m, k, n):\n    return m * none"))
+    wrong = "def matmul_flops(m, k, n):\n    return m * none"
+    result = start.judge(short(start.lesson, matmul_flops=wrong))
     (outcome, points), (_, rest) = of_flops_and_bytes(result)
     assert (outcome, points) == (Outcome.SCORE, 0)
     assert rest > 0
@@ -130,16 +131,27 @@ def test_a_cell_that_ends_or_hangs_the_process_is_left_out(start, cell):
 
 
 def test_a_notebook_that_cannot_be_run_at_all_is_the_students_fault(start):
-    result = start.judge(short(start.lesson, *["import os; os._exit(1)"] * 5))
+    result = start.judge(opening(start.lesson, *["import os; os._exit(1)"] * 5))
     assert (result.outcome, result.points) == (Outcome.STUDENT_FAULT, 0)
-    assert result.reason.count("left out") == judge.DEAD_CELLS + 1
+    assert result.reason.count("left out") == session.DEAD_CELLS + 1
     assert {a.outcome for a in result.answers} == {Outcome.STUDENT_FAULT}
 
 
 def test_the_whole_submission_has_a_deadline(start):
-    result = start.judge(short(start.lesson, "import time; time.sleep(60)"), submission=4)
+    slow = "import time; time.sleep(60)"
+    result = start.judge(opening(start.lesson, slow), submission=4)
     assert (result.outcome, result.points) == (Outcome.STUDENT_FAULT, 0)
     assert "4 seconds" in result.reason
+
+
+def test_what_was_asked_before_time_ran_out_counts(start):
+    slow = "import time; time.sleep(60)"
+    wrong = f"{slow}\ndef matmul_bytes(*sizes): return 0"
+    result = start.judge(short(start.lesson, matmul_bytes=wrong), submission=6)
+    (_, first), (fault, rest) = of_flops_and_bytes(result)
+    assert (result.outcome, fault, rest) == (Outcome.SCORE, Outcome.STUDENT_FAULT, 0)
+    assert first > 0
+    assert "6 seconds" in result.answers[-1].message
 
 
 def test_a_missing_function_is_told_with_the_reason(start):
@@ -160,15 +172,16 @@ def test_honest_noise_costs_nothing(start):
     loud = answers(start.lesson)["matmul_flops"].replace(
         "    return", "    print('hm'); import warnings; warnings.warn('x')\n    return"
     )
-    result = start.judge(short(start.lesson, noise, matmul_flops=loud))
+    result = start.judge(opening(start.lesson, noise, matmul_flops=loud))
     assert (result.points, result.cells) == (POINTS, ())
-    assert "hm" in start.judge(short(start.lesson, "print('hm')")).output
-    assert len(result.output) < judge.OUTPUT + 100
+    assert "hm" in start.judge(opening(start.lesson, "print('hm')")).output
+    assert len(result.output) < session.OUTPUT + 100
 
 
 def test_what_a_function_gives_may_be_anything(start):
     for value in ("None", "float('nan')", "10 ** 5000", "object()"):
-        result = start.judge(short(start.lesson, f"def matmul_flops(m, k, n): return {value}"))
+        wrong = f"def matmul_flops(m, k, n): return {value}"
+        result = start.judge(short(start.lesson, matmul_flops=wrong))
         (outcome, points), (_, rest) = of_flops_and_bytes(result)
         assert (outcome, points, rest > 0) == (Outcome.SCORE, 0, True), value
         assert all(answer.message for answer in result.answers)
@@ -191,12 +204,12 @@ class Flaky:
 
 
 def test_a_machine_that_fails_twice_is_tried_again(start):
-    result = start.judge(short(start.lesson), start=Flaky(start, judge.STARTS - 1))
+    result = start.judge(short(start.lesson), start=Flaky(start, session.STARTS - 1))
     assert (result.outcome, result.points) == (Outcome.SCORE, POINTS)
 
 
 def test_a_machine_that_keeps_failing_gives_no_grade(start):
-    result = start.judge(short(start.lesson), start=Flaky(start, judge.STARTS))
+    result = start.judge(short(start.lesson), start=Flaky(start, session.STARTS))
     assert result.outcome == Outcome.INFRA_ERROR
     assert {a.outcome for a in result.answers} == {Outcome.INFRA_ERROR}
     assert "no sandbox today" in result.reason
@@ -335,7 +348,7 @@ def test_test_cells_are_not_run(start):
 
 
 def test_a_file_beside_the_notebook_is_not_torch(start):
-    file = start.write(short(start.lesson, "import helper; assert helper.x == 1"))
+    file = start.write(opening(start.lesson, "import helper; assert helper.x == 1"))
     for name in ("torch", "numpy", "course", "json", "judge", "IPython"):
         (file.parent / f"{name}.py").write_text("raise SystemExit('not this one')")
     (file.parent / "helper.py").write_text("x = 1")

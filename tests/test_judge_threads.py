@@ -11,8 +11,9 @@ from submissions import SECRET, answers, released, short
 
 from autograder.assignment import read_assignment
 from autograder.authoring.source import POINTS
-from autograder.judge import Deadlines, Outcome, Result, grade_one
+from autograder.judge import Outcome, Result, grade_one
 from autograder.sandbox.launch import Launcher
+from autograder.session import Deadlines
 from lessons import COURSE
 
 pytestmark = [needs_bubblewrap, pytest.mark.slow]

@@ -14,10 +14,11 @@ from tqdm.auto import tqdm
 
 from autograder import wire
 from autograder.diagnosis.comparison import Reply
-from autograder.diagnosis.recognize import Diagnosis, answer, candidates, name_mistake, within_reach
+from autograder.diagnosis.recognize import Diagnosis, answer, candidates, name_mistake
 from autograder.lessons import find, hidden_checks, lesson_folders
 from autograder.lessons.assembly import assemble
 from autograder.lessons.exhibits import FAMILIES, Bug, bugs_of, variants_of
+from autograder.lessons.reach import within_reach
 from course.checks.check import Challenge, Check
 
 FILE = Path(__file__).parents[2] / "docs" / "museum.md"

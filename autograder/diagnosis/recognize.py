@@ -8,22 +8,20 @@ give names no more than their family, and only where they all agree on it.
 from __future__ import annotations
 
 import hashlib
-import importlib
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
-from types import CodeType
 from typing import Any
 
 import numpy as np
 
 from autograder import wire
 from autograder.diagnosis.comparison import Reply, same_reply
-from autograder.lessons import find
+from autograder.lessons import find, hidden_checks
 from autograder.lessons.assembly import assemble
 from autograder.lessons.exhibits import FAMILIES, Bug, bugs_of
+from autograder.lessons.reach import within_reach
 from autograder.student import error_record
 from course.checks.check import Challenge, Check, observe
 
@@ -49,20 +47,31 @@ class Diagnosis:
     sentence: str
 
 
-def diagnose(lesson: str, check: str, challenge: Challenge, reply: object) -> Diagnosis | None:
+def diagnose(
+    lesson: str,
+    check: str,
+    challenge: Challenge,
+    reply: object,
+    passed: Collection[str] = (),
+) -> Diagnosis | None:
     """Name the mistake behind a wrong reply, or None where it is not known. Never raises.
+
+    A mistake is not named that would also lose what the student passed: other code of theirs gives
+    these numbers.
 
     Args:
         lesson: the module's name, such as "kv_cache".
         check: the name of the hidden check, without the lesson.
         challenge: what was asked.
         reply: what came back (`Reply`), in which nothing is believed.
+        passed: the checks of the lesson with all points.
     """
     try:
         if type(reply) is not dict or kind_of_error(reply) in NOT_BEGUN:
             return None
         with np.errstate(all="ignore"):
-            return name_mistake(candidates(lesson, check, challenge), reply)
+            museum = candidates(lesson, check, challenge)
+            return name_mistake(museum, reply, lambda bug: not losses(lesson, bug) & set(passed))
     except Exception:  # a message without a diagnosis is as good as it was before
         return None
 
@@ -73,9 +82,17 @@ def kind_of_error(reply: Reply) -> str:
     return str(error.get("kind")) if type(error) is dict else ""
 
 
-def name_mistake(museum: Iterable[tuple[Bug, Reply]], reply: Reply) -> Diagnosis | None:
-    """Name the bug whose reply is the student's, or the family that several such bugs share."""
-    found = [bug for bug, known in museum if same_reply(known, reply)]
+def name_mistake(
+    museum: Iterable[tuple[Bug, Reply]],
+    reply: Reply,
+    possible: Callable[[Bug], bool] = lambda bug: True,
+) -> Diagnosis | None:
+    """Name the bug whose reply is the student's, or the family that several such bugs share.
+
+    Args:
+        possible: tells whether what else is known leaves room for a bug.
+    """
+    found = [bug for bug, known in museum if same_reply(known, reply) and possible(bug)]
     families = {bug.family for bug in found}
     if len(families) != 1:
         return None
@@ -91,6 +108,9 @@ def name_mistake(museum: Iterable[tuple[Bug, Reply]], reply: Reply) -> Diagnosis
 # What the museum gives
 
 
+SEEDS = (1, 2, 3)
+"""What a bug loses at all of these, it loses at nearly every other."""
+_losses: dict[tuple[str, str], frozenset[str]] = {}
 _kept: OrderedDict[bytes, list[tuple[Bug, Reply]]] = OrderedDict()
 _lock = (
     threading.Lock()
@@ -122,6 +142,29 @@ def _run_museum(lesson: str, check: Check, frame: bytes) -> list[tuple[Bug, Repl
     return known
 
 
+def losses(lesson: str, bug: Bug) -> frozenset[str]:
+    """Find the checks of a lesson that a bug loses at every one of SEEDS; cached."""
+    key = (lesson, bug.name)
+    with _lock:
+        if key not in _losses:
+            names = assemble(lesson, bug.answer)
+            _losses[key] = frozenset(
+                check.name
+                for check in hidden_checks(lesson).values()
+                if set(bug.answer) & within_reach(lesson, check.needs)
+                if all(loses(check, names, seed) for seed in SEEDS)
+            )
+        return _losses[key]
+
+
+def loses(check: Check, names: Mapping[str, Any], seed: int) -> bool:
+    """Tell whether an answer loses points at a check, or stops."""
+    try:
+        return check.judge(names, seed).score < 1
+    except Exception:  # NotImplementedError, and what a verdict finds no words for
+        return True
+
+
 def answer(check: Check, names: Mapping[str, Any], frame: bytes) -> Reply:
     """Run a check's probe on these functions; return the reply. The challenge is decoded anew,
     for a function may write into it."""
@@ -130,27 +173,3 @@ def answer(check: Check, names: Mapping[str, Any], frame: bytes) -> Reply:
         return {"evidence": evidence, "broken": broken}
     except Exception as error:
         return {"error": error_record(error)}
-
-
-@cache
-def within_reach(lesson: str, needs: tuple[str, ...]) -> frozenset[str]:
-    """Find the names of the lesson that a call of these functions may look up."""
-    reference = vars(importlib.import_module(f"course.minigpt.{lesson}"))
-    reached, left = set(), list(needs)
-    while left:
-        name = left.pop()
-        value = reference.get(name)
-        if name in reached or getattr(value, "__module__", "") != f"course.minigpt.{lesson}":
-            continue
-        reached.add(name)
-        methods = vars(value).values() if isinstance(value, type) else [value]
-        left += [n for f in methods if hasattr(f, "__code__") for n in names_in(f.__code__)]
-    return frozenset(reached)
-
-
-def names_in(code: CodeType) -> list[str]:
-    """List the global names that a function uses, inner functions included."""
-    inner = [
-        name for part in code.co_consts if isinstance(part, CodeType) for name in names_in(part)
-    ]
-    return [*code.co_names, *inner]

@@ -15,7 +15,7 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output, new_raw_cell
 
-from autograder.assignment import source_of
+from autograder.assignment import claimed_name, source_of
 from autograder.judge import Answer, Result
 from autograder.report import sanitize
 
@@ -72,18 +72,10 @@ def _places(handed_in: list[Cell], released: NotebookNode) -> dict[int, Notebook
     last = {}
     for number, cell in enumerate(handed_in):
         if cell.get("cell_type") == "code":
-            original = tests.get(source_of(cell).strip()) or answers.get(_claim(cell))
+            original = tests.get(source_of(cell).strip()) or answers.get(claimed_name(cell))
             if original:
                 last[_grade_id(original)] = (number, original)
     return dict(last.values())
-
-
-def _claim(cell: Cell) -> str:
-    """Read the name that a cell claims in its metadata or, where they were lost, as its id."""
-    metadata = cell.get("metadata")
-    named = metadata.get("nbgrader") if isinstance(metadata, Mapping) else None
-    claim = named.get("grade_id") if isinstance(named, Mapping) else cell.get("id")
-    return claim if type(claim) is str else ""
 
 
 def _grade_id(cell: NotebookNode) -> str | None:
