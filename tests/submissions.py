@@ -109,8 +109,10 @@ class Desk:
         content: nbformat.NotebookNode | bytes | Path,
         start: Callable[[], Child] | None = None,
         secret: bytes = SECRET,
+        follow_through: bool = True,
         **deadlines: float,
     ) -> Result:
         file = content if isinstance(content, Path) else self.write(content)
         start = start or (lambda: self.start(file.parent))
-        return grade_one(file, self.assignment, start, secret, Deadlines(**deadlines))
+        seconds = Deadlines(**deadlines)
+        return grade_one(file, self.assignment, start, secret, seconds, follow_through)
