@@ -207,27 +207,11 @@ _PRODUCTS = {
 }
 """The products: their factors, each with how often every number of it is multiplied. (A convolution with
 a kernel of width 1 is a product like any other; wider ones have no place in the model.)"""
-_COPIES = frozenset(
-    [
-        "clone",
-        "_to_copy",
-        "cat",
-        "stack",
-        "index",
-        "index_select",
-        "gather",
-        "take",
-        "repeat",
-        "flip",
-        "roll",
-        "constant_pad_nd",
-        "_reshape_copy",
-        "_unsafe_index",
-        "select_scatter",
-        "slice_scatter",
-        "copy_",
-    ]
-)
+_COPIES = {
+    *("clone", "_to_copy", "copy_", "cat", "stack", "repeat", "flip", "roll", "_reshape_copy"),
+    *("index", "_unsafe_index", "index_select", "gather", "take", "constant_pad_nd"),
+    *("select_scatter", "slice_scatter"),
+}
 """The operations whose result holds numbers of their arguments, in a memory of its own."""
 
 
