@@ -14,34 +14,57 @@ from course.checks.recorded import Recorded
 
 
 def draw_dot_products(rng: np.random.Generator, largest: int) -> list[Sizes]:
-    """Draw three products of one row and one column."""
-    return [(1, int(k), 1) for k in np.sort(rng.integers(2, largest, 3))]
+    """Draw products of one row and one column: of one pair, of few, of many, and of none."""
+    few = sorted(int(k) for k in rng.choice(np.arange(2, largest), 3, replace=False))
+    return [(1, k, 1) for k in (few[0], 1, *few[1:], int(rng.integers(5_000, 100_000)), 0)]
 
 
 def draw_products(rng: np.random.Generator, largest: int) -> list[Sizes]:
-    """Draw a small product and three random ones, m, k and n all different."""
+    """Draw a small product and three random ones, m, k and n all different; then two whose FLOPs need
+    more than 32 bits, ones of a single row, pair or column, and ones in which a matrix is empty."""
     drawn = [rng.choice(np.arange(2, largest), 3, replace=False).tolist() for _ in range(3)]
-    return [(2, 3, 4), *map(tuple, sorted(drawn, key=np.prod))]
+    few, many, most = rng.integers((20, 200, 10**6), (64, 600, 10**7)).tolist()
+    edges = []
+    for edge in (1, 0):
+        for place in range(3):
+            sizes = rng.integers(2, largest, 3).tolist()
+            sizes[place] = edge
+            edges.append(sizes)
+    return [
+        (3, 4, 7),
+        *map(tuple, [*sorted(drawn, key=np.prod), (few, most, many), (many, most, few), *edges]),
+    ]
 
 
 def ask_about_a_dot_product(sizes: Sizes, got: float, right: int) -> str:
     k = sizes[1]
+    if k == 0:
+        return "An empty row has no pairs. How many operations is that?"
     if got == right / 2:
-        return f"{k} multiply-adds: how many operations is each of them?"
+        return f"Multiply-adds: {k:,}. How many operations is each of them?"
     if got == right - 1:
         return (
             "The first product has nothing to be added to, that is true; but the course, like "
             "the field, counts multiply-adds. How many are there, and what does each count?"
         )
+    if k > 1 and got * k == right:
+        return "How many pairs are multiplied?"
     return "How many products are there, and how often is something added to the sum?"
 
 
 def ask_about_a_product(sizes: Sizes, got: float, right: int) -> str:
     m, _, n = sizes
+    if 0 in sizes:
+        return "One of the matrices is empty. How many pairs are multiplied?"
     if got == right / 2:
         return "How many operations is one multiply-add?"
+    if got == right - m * n:
+        return "How many multiply-adds is each dot product, the very first addition included?"
+    for size, what in ((m, "rows of the left matrix"), (n, "columns of the right one")):
+        if size > 1 and got * size == right:
+            return f"What happens to your count when there are twice as many {what}?"
     return (
-        f"The output has {m} rows and {n} columns. How many dot products is that, and how long "
+        f"The output has {m:,} rows and {n:,} columns. How many dot products is that, and how long "
         f"is each?"
     )
 
@@ -75,14 +98,16 @@ def ask_about_the_matrices(sizes: Sizes, got: float, right: int) -> str:
     m, k, n, _ = sizes
     parts = {"the left matrix": m * k, "the right matrix": k * n, "the output": m * n}
     for name, part in parts.items():
-        if got == right - part:
+        if part and got == right - part:
             return f"{part:,} are missing. Which of the three matrices has that many numbers?"
-        if got == part:
+        if part and got == right + part:
+            return f"{part:,} are too many. Which of the three matrices has that many numbers?"
+        if part and got == part:
             return f"{part:,} is {name} alone. What else must travel?"
     if got == 8 * right:
         return "That is 8 times as much. Bits or bytes?"
-    if got > right:
-        return "Each number is read once or written once. Which ones did you count again?"
+    if right and got > right and got % right == 0:
+        return f"That is {got // right:,} times as much. How many bytes is one element here?"
     return "Two matrices are read and one is written. How many numbers has each?"
 
 
@@ -119,9 +144,17 @@ def judge_element_sizes(challenge: Challenge, evidence: Evidence) -> Verdict:
             return failed(
                 f"{call_text('matmul_bytes', challenge['sizes'][0])} gave {first:,}, but with "
                 f"elements {sizes[3]} times as wide {case} gave {got:,}, which is not "
-                f"{sizes[3]} times as much. Does the element size reach every matrix?"
+                f"{sizes[3]} times as much. {ask_about_the_width(sizes, first, got)}"
             )
     return passed("Elements twice as wide, twice the bytes.")
+
+
+def ask_about_the_width(sizes: Sizes, first: float, got: float) -> str:
+    if got == first:
+        return "Where does your line use the element size?"
+    if got > first * sizes[3]:
+        return "The size is given in bytes. By what do you multiply?"
+    return "Does the element size reach every matrix?"
 
 
 bytes_follow_the_element_size = Check(

@@ -58,8 +58,8 @@ from course.widgets.start import play_with_a_product
 show(draw_card(machine.card()))
 
 # %% [markdown]
-# The orange marks are models: their weights at two bytes for each parameter. From one label of the
-# scale to the next it is 1,000 times. **A mark beyond the end of your bar is a model that this
+# The orange marks are models: their weights at two bytes for each parameter. Each label of the scale
+# is 1,000 times the one before. **A mark beyond the end of your bar is a model that this
 # machine cannot even hold.** Remember it: in lesson 03 something else will ask for that memory.
 
 # %% [markdown]
@@ -244,6 +244,29 @@ show(draw_time_per_token(times))
 #
 # Here is the seed of the whole course. A model can *read* your question as many tokens at once. It can
 # *write* its answer only one token after another, because each word depends on the one before.
+
+# %% [markdown]
+# ## House rules
+#
+# Others call what you write, later lessons too. So in every lesson, and in every check:
+#
+# * **Arguments stay as they are.** Results are new, and stay what they are.
+# * Results keep the inputs' dtype and device.
+# * An input may be any view, so not contiguous, and of any sensible size: 0 and 1, too.
+# * What is refused is refused at once, before anything is done.
+# * Two objects share nothing.
+#
+# The first rule, broken:
+
+
+# %%
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    x *= 2  # writes into the caller's tensor; x * 2 makes a new one
+    return x
+
+
+mine = torch.ones(3)
+print(doubled(mine), "and mine, which I still need:", mine)
 
 # %% [markdown]
 # ## Handing in

@@ -1,5 +1,7 @@
 """Known wrong answers to lesson 00: counts of FLOPs and bytes."""
 
+import numpy as np
+
 from autograder.lessons.exhibits import Museum
 
 MUSEUM = Museum("start")
@@ -31,6 +33,47 @@ def numbers_in_place_of_operations(m, k, n):
     return m * k + k * n + m * n
 
 
+@bug(
+    "formula", "a count that knows two operations a number of the output, however long the rows are"
+)
+def two_for_each_output(m, k, n):
+    """One multiplication and one addition, though each number comes from k pairs."""
+    return 2 * m * n
+
+
+@bug("formula", "a count in which sizes are added that ought to be multiplied")
+def sizes_added(m, k, n):
+    """Two operations for every row and column."""
+    return 2 * (m + k + n)
+
+
+@bug("off by one", "a count that adds one more at the end of every dot product")
+def one_addition_too_many(m, k, n):
+    """k multiplications, k additions, and one more for the sum itself."""
+    return m * n * (2 * k + 1)
+
+
+@bug("form", "a function that prints its count and returns nothing")
+def printed_not_returned(m, k, n):
+    """The number stands on the screen, and the caller gets None."""
+    print(2 * m * k * n)
+
+
+@bug("form", "a count that comes as text")
+def count_as_text(m, k, n):
+    """Formatted for the eye: "1,000" is no number."""
+    return f"{2 * m * k * n:,}"
+
+
+COUNTED = {}
+
+
+@bug("state", "a count that is remembered for other sizes than it was made for", kind="results")
+def remembered_by_rows(m, k, n):
+    """A cache whose key leaves out two of the three sizes."""
+    return COUNTED.setdefault(m, 2 * m * k * n)
+
+
 bug, _ = MUSEUM.section("matmul_flops", check="flops_of_any_product")
 
 
@@ -50,6 +93,33 @@ def rows_and_columns_added(m, k, n):
 def takes_the_matrix_for_square(m, k, n):
     """Has only ever seen a 4096 by 4096 matrix."""
     return 2 * m * k * k
+
+
+@bug("formula", "a count in which the number of columns plays no part")
+def forgets_the_columns(m, k, n):
+    """Counts one column of the right matrix."""
+    return 2 * m * k
+
+
+@bug("formula", "a count in whole numbers of 32 bits, which large products exceed", kind="sizes")
+def overflows_32_bits(m, k, n):
+    """NumPy's int32 turns over beyond 2,147,483,647."""
+    with np.errstate(over="ignore"):
+        return int(np.int32(2 * m) * np.int32(k) * np.int32(n))
+
+
+@bug("formula", "a count in numbers of 32 bits with seven digits", kind="sizes")
+def rounded_to_seven_digits(m, k, n):
+    """float32 holds seven digits: small products are exact, large ones are not."""
+    return float(np.float32(2 * m) * np.float32(k) * np.float32(n))
+
+
+@bug("arguments", "a count that refuses a matrix without rows", kind="sizes")
+def refuses_nothing_to_do(m, k, n):
+    """No rows, no work: 0 is a right answer and no error."""
+    if min(m, k, n) < 1:
+        raise ValueError("sizes must be at least 1")
+    return 2 * m * k * n
 
 
 bug, _ = MUSEUM.section("matmul_bytes", check="bytes_of_three_matrices")
@@ -79,7 +149,55 @@ def answers_in_bits(m, k, n, bytes_per_element):
     return (m * k + k * n + m * n) * bytes_per_element * 8
 
 
+@bug("formula", "a count in which the output is read before it is written")
+def output_twice(m, k, n, bytes_per_element):
+    """Reads the output to add to it, and writes it back: once more than needed."""
+    return (m * k + k * n + 2 * m * n) * bytes_per_element
+
+
+@bug("formula", "a count without what goes in")
+def forgets_the_input(m, k, n, bytes_per_element):
+    """The weights come from memory, and the output goes there; the input was just computed."""
+    return (k * n + m * n) * bytes_per_element
+
+
+@bug("formula", "a count that fetches both numbers of every pair anew")
+def fetches_every_pair(m, k, n, bytes_per_element):
+    """Every multiplication fetches its two numbers from memory."""
+    return (2 * m * k * n + m * n) * bytes_per_element
+
+
+@bug("formula", "a count of thousands of bytes")
+def answers_in_kibibytes(m, k, n, bytes_per_element):
+    """Divided by 1,024, for a friendlier number."""
+    return (m * k + k * n + m * n) * bytes_per_element / 1024
+
+
+@bug("formula", "an output whose number of columns was taken from the left matrix")
+def output_has_the_inputs_shape(m, k, n, bytes_per_element):
+    """(m, k) times (k, n) is (m, n), not (m, k)."""
+    return (m * k + k * n + m * k) * bytes_per_element
+
+
 bug, _ = MUSEUM.section("matmul_bytes", check="bytes_follow_the_element_size")
+
+
+@bug("formula", "a count in which every number has four bytes, whatever was asked")
+def float32_always(m, k, n, bytes_per_element):
+    """Takes every number for a float32 one."""
+    return (m * k + k * n + m * n) * 4
+
+
+@bug("formula", "a count of numbers, whatever their width")
+def numbers_not_bytes(m, k, n, bytes_per_element):
+    """The element size is never used."""
+    return m * k + k * n + m * n
+
+
+@bug("formula", "an output of four bytes a number, whatever was asked")
+def output_in_float32(m, k, n, bytes_per_element):
+    """Sums are kept in float32, and so the output is counted."""
+    return (m * k + k * n) * bytes_per_element + m * n * 4
 
 
 @bug("formula", "a count in which every number has two bytes, whatever was asked")
