@@ -7,22 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from submissions import Desk, answers, short
 
-from autograder.diagnosis import museum_page, recognize
+from autograder.diagnosis import grading_tables, museum_page, recognize
 from autograder.diagnosis.comparison import same, same_reply
-from autograder.diagnosis.museum_page import (
-    LESSONS,
-    OTHERS,
-    OWN,
-    STYLES,
-    bugs_of,
-    checks_of,
-    outcome,
-    play,
-    recognition,
-)
+from autograder.diagnosis.grading_tables import assignment_of, points_lost, with_tables
+from autograder.diagnosis.museum_page import OTHERS, OWN, STYLES, outcome, recognition
 from autograder.diagnosis.recognize import diagnose, name_mistake
+from autograder.diagnosis.rounds import LESSONS, checks_of, play
+from autograder.follow_through import own_cells
 from autograder.lessons import find
-from autograder.lessons.exhibits import FAMILIES, Bug
+from autograder.lessons.exhibits import FAMILIES, Bug, bugs_of
 
 pytestmark = pytest.mark.slow
 
@@ -104,6 +97,23 @@ def test_every_check_alone_catches_some_bug(rounds, name):
 def test_the_file_of_the_museum_is_what_the_museum_does(rounds, seen):
     said = museum_page.FILE.read_text(encoding="utf-8")
     assert said == museum_page.render(rounds, seen), "out of date: run `autograder museum`"
+
+
+def test_the_tables_about_grading_are_up_to_date(rounds):
+    said = grading_tables.FILE.read_text(encoding="utf-8")
+    assert said == with_tables(said, rounds), "out of date: run `autograder museum`"
+
+
+def test_one_mistake_costs_the_points_of_its_function(rounds):
+    """At the most those of every question about the cell that it stands in."""
+    for lesson in LESSONS:
+        played = [one for one in rounds if one.lesson == lesson]
+        asked = assignment_of(lesson)
+        for bug in bugs_of(lesson):
+            cells = {name for name, names in asked.answers.items() if names & set(bug.answer)}
+            own = [q.points for q in asked.questions if own_cells(asked, q) & cells]
+            _, lost = points_lost(lesson, bug, played)
+            assert lost <= sum(own), bug.name
 
 
 # --- what is said --------------------------------------------------------------------------------

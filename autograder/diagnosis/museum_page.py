@@ -6,73 +6,21 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 
-from tqdm.auto import tqdm
-
 from autograder import wire
-from autograder.diagnosis.comparison import Reply
-from autograder.diagnosis.recognize import Diagnosis, answer, candidates, name_mistake
-from autograder.lessons import find, hidden_checks, lesson_folders
+from autograder.diagnosis import grading_tables
+from autograder.diagnosis.grading_tables import with_tables
+from autograder.diagnosis.recognize import Diagnosis, answer, name_mistake
+from autograder.diagnosis.rounds import LESSONS, Round, checks_of, play
+from autograder.lessons import find
 from autograder.lessons.assembly import assemble
 from autograder.lessons.exhibits import FAMILIES, Bug, bugs_of, variants_of
 from autograder.lessons.reach import within_reach
-from course.checks.check import Challenge, Check
+from course.checks.check import Check
 
 FILE = Path(__file__).parents[2] / "docs" / "museum.md"
-LESSONS = lesson_folders()
-SEEDS = (1, 2)
-
-
-@dataclass(frozen=True)
-class Round:
-    """One check at one seed, tried on every bug of its lesson.
-
-    Attributes:
-        caught: the bugs that lost points, with their replies.
-    """
-
-    lesson: str
-    check: str
-    seed: int
-    challenge: Challenge = field(repr=False)
-    caught: list[tuple[Bug, Reply]] = field(repr=False)
-
-    def is_named_by(self, bug: Bug) -> bool:
-        """Tell whether this is the check that must catch that bug."""
-        return bug.check == f"{self.lesson}.{self.check}"
-
-
-def play(seeds: Iterable[int] = SEEDS) -> list[Round]:
-    """Try every check of every lesson on every bug of that lesson."""
-    plans = [
-        (lesson, check, seed) for lesson in LESSONS for check in checks_of(lesson) for seed in seeds
-    ]
-    rounds = []
-    for lesson, name, seed in tqdm(plans, unit="round", disable=None):
-        check = find(f"{lesson}.{name}")
-        challenge = check.challenge(seed)
-        known = candidates(lesson, name, challenge)
-        caught = [(bug, reply) for bug, reply in known if is_wrong(check, challenge, reply)]
-        rounds.append(Round(lesson, name, seed, challenge, caught))
-    return rounds
-
-
-def checks_of(lesson: str) -> list[str]:
-    """List the names of the hidden checks, in the order of the lesson."""
-    return list(hidden_checks(lesson))
-
-
-def is_wrong(check: Check, challenge: Challenge, reply: Reply) -> bool:
-    """Tell whether a reply loses points, as the judge decides."""
-    if reply.get("error") is not None:
-        return True
-    try:
-        return check.decide(challenge, reply["evidence"]).score < 1
-    except Exception:  # evidence that cannot be compared
-        return True
 
 
 # What is recognised
@@ -213,9 +161,11 @@ def mark(bug: Bug, rounds: list[Round]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Play all rounds and write the page."""
+    """Play all rounds; write the page, and the tables of the one about grading."""
     argparse.ArgumentParser(prog="autograder museum", description=__doc__).parse_args(arguments)
     everything = play()
     FILE.write_text(render(everything, recognition(everything)), encoding="utf-8")
-    print(f"wrote {FILE}")
+    page = grading_tables.FILE.read_text(encoding="utf-8")
+    grading_tables.FILE.write_text(with_tables(page, everything), encoding="utf-8")
+    print(f"wrote {FILE} and the tables of {grading_tables.FILE}")
     return 0

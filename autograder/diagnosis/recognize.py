@@ -18,7 +18,7 @@ import numpy as np
 
 from autograder import wire
 from autograder.diagnosis.comparison import Reply, same_reply
-from autograder.lessons import find, hidden_checks
+from autograder.lessons import find
 from autograder.lessons.assembly import assemble
 from autograder.lessons.exhibits import FAMILIES, Bug, bugs_of
 from autograder.lessons.reach import within_reach
@@ -71,7 +71,7 @@ def diagnose(
             return None
         with np.errstate(all="ignore"):
             museum = candidates(lesson, check, challenge)
-            return name_mistake(museum, reply, lambda bug: not losses(lesson, bug) & set(passed))
+            return name_mistake(museum, reply, lambda bug: is_possible(lesson, bug, passed))
     except Exception:  # a message without a diagnosis is as good as it was before
         return None
 
@@ -110,7 +110,7 @@ def name_mistake(
 
 SEEDS = (1, 2, 3)
 """What a bug loses at all of these, it loses at nearly every other."""
-_losses: dict[tuple[str, str], frozenset[str]] = {}
+_losses: dict[tuple[str, str, str], bool] = {}
 _kept: OrderedDict[bytes, list[tuple[Bug, Reply]]] = OrderedDict()
 _lock = (
     threading.Lock()
@@ -142,18 +142,24 @@ def _run_museum(lesson: str, check: Check, frame: bytes) -> list[tuple[Bug, Repl
     return known
 
 
-def losses(lesson: str, bug: Bug) -> frozenset[str]:
-    """Find the checks of a lesson that a bug loses at every one of SEEDS; cached."""
-    key = (lesson, bug.name)
+def is_possible(lesson: str, bug: Bug, passed: Collection[str]) -> bool:
+    """Tell whether somebody who passed these checks can have made a mistake: it must not always lose
+    one of them."""
+    checks = (find(f"{lesson}.{name}") for name in passed)
+    return not any(
+        always_loses(lesson, bug, check)
+        for check in checks
+        if set(bug.answer) & within_reach(lesson, check.needs)
+    )
+
+
+def always_loses(lesson: str, bug: Bug, check: Check) -> bool:
+    """Tell whether a bug loses points at a check at every one of SEEDS; cached."""
+    key = (lesson, bug.name, check.name)
     with _lock:
         if key not in _losses:
             names = assemble(lesson, bug.answer)
-            _losses[key] = frozenset(
-                check.name
-                for check in hidden_checks(lesson).values()
-                if set(bug.answer) & within_reach(lesson, check.needs)
-                if all(loses(check, names, seed) for seed in SEEDS)
-            )
+            _losses[key] = all(loses(check, names, seed) for seed in SEEDS)
         return _losses[key]
 
 

@@ -1,0 +1,121 @@
+"""One mistake costs its own points: what stands on it is asked again with that cell put right."""
+
+import pytest
+from submissions import Desk, answers, short, submission
+
+from autograder.authoring.source import POINTS
+from autograder.follow_through import cells_to_replace, own_cells
+from autograder.judge import Outcome
+from lessons import FOLDERS
+
+WRONG_MASK = """
+def causal_mask(n_new, n_visible, device="cpu"):
+    return torch.ones(n_new, n_visible, dtype=torch.bool, device=device)
+"""
+
+
+@pytest.fixture(scope="module")
+def desks(tmp_path_factory):
+    made = {}
+
+    def desk(folder: str) -> Desk:
+        if folder not in made:
+            made[folder] = Desk(folder, tmp_path_factory.mktemp(folder))
+        return made[folder]
+
+    return desk
+
+
+@pytest.fixture(scope="module")
+def desk(desks) -> Desk:
+    return desks("03-kv-cache")
+
+
+def lost(result) -> dict[str, str]:
+    return {answer.check: answer.message for answer in result.answers if answer.score < 1}
+
+
+def test_a_wrong_mask_costs_its_own_point(desk):
+    result = desk.judge(short(desk.lesson, causal_mask=WRONG_MASK))
+    assert (result.outcome, list(lost(result))) == (Outcome.SCORE, ["mask_is_rectangular"])
+    credited = {answer.check: answer for answer in result.answers if answer.credited}
+    assert len(credited) >= 4
+    for answer in credited.values():
+        assert answer.message.startswith("Credited: right with a right causal_mask. As it stands: ")
+        assert (answer.bug, answer.family) == ("", "")
+
+
+def test_it_can_be_switched_off(desk):
+    result = desk.judge(short(desk.lesson, causal_mask=WRONG_MASK), follow_through=False)
+    assert len(lost(result)) >= 5
+    assert not any(answer.credited for answer in result.answers)
+
+
+def test_a_cell_that_was_never_written_costs_its_own_points(desk):
+    written = {k: v for k, v in answers(desk.lesson).items() if k != "causal_mask"}
+    result = desk.judge(submission(desk.lesson, written))
+    assert list(lost(result)) == ["mask_is_rectangular"]
+
+
+def test_an_untouched_cell_is_credited_nothing(desk):
+    written = {k: v for k, v in answers(desk.lesson).items() if k == "causal_mask"}
+    result = desk.judge(submission(desk.lesson, written))
+    assert result.points == 1
+
+
+def test_two_mistakes_cost_the_points_of_both(desk):
+    right = answers(desk.lesson)["forward_cached"]
+    restarts = right.replace("arange(past, past + T", "arange(0, T")
+    assert restarts != right
+    result = desk.judge(short(desk.lesson, causal_mask=WRONG_MASK, forward_cached=restarts))
+    assert "mask_is_rectangular" in lost(result)
+    assert "every_split_equals_uncached" in lost(result)
+
+
+def test_a_mistake_that_ends_the_process_costs_its_own_points(desk):
+    ends = "import os\ndef causal_mask(n_new, n_visible, device='cpu'):\n    os._exit(1)"
+    result = desk.judge(short(desk.lesson, causal_mask=ends))
+    assert list(lost(result)) == ["mask_is_rectangular"]
+
+
+TELLING = """
+import inspect
+def attention_layer_cached(attn, x, positions, cache, layer):
+    source = inspect.getsource(causal_mask)
+    print(source)
+    if "tril" in source or "arange" in source:
+        raise ValueError(source)
+    return x
+"""
+
+
+def test_nothing_of_a_process_with_reference_answers_is_told(desk):
+    """A layer that reads the mask it was given, prints it, and raises it as an error."""
+    reference = answers(desk.lesson)["causal_mask"]
+    result = desk.judge(short(desk.lesson, causal_mask=WRONG_MASK, attention_layer_cached=TELLING))
+    told = repr(result)
+    secret = [line.strip() for line in reference.splitlines() if "return" in line]
+    assert secret
+    assert not any(line in told for line in secret)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_question_has_cells_of_its_own_and_no_question_is_asked_with_them_replaced(
+    desks, folder
+):
+    assignment = desks(folder).assignment
+    for question in assignment.questions:
+        own = own_cells(assignment, question)
+        assert own
+        assert own <= assignment.answers.keys()
+        replaced = cells_to_replace(assignment, question, assignment.questions, ())
+        assert not replaced & own
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_each_answer_cell_is_asked_about(desks, folder):
+    """Else a mistake in it would cost nothing."""
+    assignment = desks(folder).assignment
+    asked = set().union(*(own_cells(assignment, q) for q in assignment.questions))
+    assert asked == set(assignment.answers)
+    assert sum(question.points for question in assignment.questions) == POINTS
