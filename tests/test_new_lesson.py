@@ -41,7 +41,7 @@ def run(course, *arguments: str) -> str:
 def test_what_is_laid_out_is_built_and_graded(course):
     run(course, "-m", "autograder", "new", "08-half-full", "Half full")
     said = run(course, "-m", "autograder", "build")
-    assert "08-half-full: exported half_full.py, executed in" in said
+    assert "08-half-full: exported half_full.py, recorded half_full.json, executed in" in said
     assert "twice 21 is 42." in (course.root / "lessons/08-half-full/half_full.ipynb").read_text()
     assert "[08 · Half full](lessons/08-half-full/half_full.ipynb)" in course.readme.read_text()
     assert run(course, "-c", GRADED) == "graded\n"
