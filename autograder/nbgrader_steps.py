@@ -193,10 +193,10 @@ class Desk:
         from autograder.report.feedback import feedback_notebook
 
         path = path.absolute()
-        start = self.launcher.start_for(path.parent)
-        result = grade_one(
-            path, self.assignment, start, self.secret, self.deadlines, self.follow_through
-        )
+        with self.launcher.start_for(path.parent) as start:
+            result = grade_one(
+                path, self.assignment, start, self.secret, self.deadlines, self.follow_through
+            )
         try:
             _, cells = read_cells(path)
         except BadSubmission:

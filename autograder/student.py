@@ -2,8 +2,10 @@
 
     python student.py REQUESTS_FD REPLIES_FD LESSON
 
-Started in the sandbox from a library view, `sandbox/library_view.py`, where `autograder` is not.
-Requests and replies are frames of `wire.py`; standard output and error belong to the student.
+Started in the sandbox from a library view, `sandbox/library_view.py`, where `autograder` is not, in
+the folder that was handed in; cells run in a copy of it that they may change, and as in a notebook's
+kernel inside an event loop that is running. Requests and replies are frames of `wire.py`; standard
+output and error belong to the student.
 After the first reply, {"ready": True}, there are two kinds of request, each answered with its own number:
 
     {"number": n, "cell": source}                          -> {"number": n, "error": None or …}
@@ -17,15 +19,24 @@ the cells ran, and what its evidence is worth is found out on the other side of 
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import io
 import os
+import shutil
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from inspect import CORO_CREATED, getcoroutinestate
 from pathlib import Path
 from typing import Any
 
 WORDS = 600
 """Characters of an error's message that are passed on."""
+WORK = "work"
+"""The folder in HOME in which cells run."""
+COPIED = 32 * 2**20
+"""Bytes of files that are copied there, the smallest first; larger ones are links, and can be read."""
 
 
 def main(requests: int, replies: int, lesson: str) -> None:
@@ -36,12 +47,14 @@ def main(requests: int, replies: int, lesson: str) -> None:
 
     wire = import_module("judge.wire")
     probes = probes_of(lesson)
+    os.chdir(working_copy(Path.cwd(), Path.home() / WORK))
+    sys.stdout, sys.stderr = tolerant_output(1), tolerant_output(2)
     shell = new_shell()
     # A student's own module of that name should be found, and not ours.
     for name in [name for name in sys.modules if name.split(".")[0] == "judge"]:
         del sys.modules[name]
-    # Now and last: a file torch.py beside the notebook is not torch.
-    sys.path += ["", "/submission"]
+    # Last, and not first as the shell has it: a file torch.py beside the notebook is not torch.
+    sys.path[:] = [*(path for path in sys.path if path), ""]
     serve(Pipe(requests, replies, wire), shell, shell.user_ns, probes)
 
 
@@ -57,6 +70,27 @@ def probes_of(lesson: str) -> dict[str, Callable]:
     return {
         name: partial(frame.observe, own.get(name, check.probe)) for name, check in checks.items()
     }
+
+
+def tolerant_output(descriptor: int) -> io.TextIOWrapper:
+    """Open a stream on which everything can be printed at once, as at home: half an emoji, too."""
+    file = io.FileIO(descriptor, "w", closefd=False)
+    return io.TextIOWrapper(file, "utf-8", "backslashreplace", write_through=True)
+
+
+def working_copy(source: Path, place: Path) -> Path:
+    """Copy a folder to a place where its files can be changed; what cannot be read is left out."""
+    files = [Path(folder, name) for folder, _, names in os.walk(source) for name in names]
+    sizes = {file: file.lstat().st_size for file in files}
+    left = COPIED
+    place.mkdir()
+    for file in sorted(files, key=sizes.__getitem__):
+        target = place / file.relative_to(source)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        left -= sizes[file]
+        with contextlib.suppress(OSError):
+            (shutil.copy if left >= 0 else os.symlink)(file, target)
+    return place
 
 
 class Missing(LookupError):
@@ -99,6 +133,7 @@ class Pipe:
 
 def new_shell() -> Any:
     """Make an IPython shell without history, as near to a notebook's as can be without a kernel."""
+    from IPython.core.error import UsageError
     from IPython.core.interactiveshell import InteractiveShell
     from traitlets.config import Config
 
@@ -108,6 +143,17 @@ def new_shell() -> Any:
 
         def ask_exit(self) -> None:
             """Do nothing for exit: the process goes on."""
+
+        def run_line_magic(self, magic_name: str, line: str, _stack_depth: int = 1) -> Any:
+            """Run a magic; where it needs a kernel or what is not installed here, the cell goes on."""
+            try:
+                if self._find_with_lazy_load("line", magic_name):
+                    return super().run_line_magic(magic_name, line, _stack_depth + 1)
+                print(f"%{magic_name} is no magic here.")
+            except (UsageError, ImportError) as error:
+                if magic_name not in ("config", "load_ext", "reload_ext", "matplotlib", "pylab"):
+                    raise
+                print(f"%{magic_name} {line}: {error}")
 
     config = Config()
     config.HistoryManager.enabled = False
@@ -119,29 +165,82 @@ def new_shell() -> Any:
 def serve(pipe: Pipe, shell: Any, names: Mapping[str, Any], probes: Mapping[str, Callable]) -> None:
     """Answer requests until there are no more."""
     own_id, process_id, leave, describe = os.getpid(), os.getpid, os._exit, error_record
-    run, ask = run_cell, run_probe
-    pipe.send(pipe.encode({"ready": True}))
-    while (request := pipe.receive()) is not None:
+    run, ask, complete, wait = run_cell, run_probe, run_in_loop, readable
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+
+    async def answer(request: Mapping[str, Any], frames: list[bytes]) -> None:
         number = {"number": request["number"]}
         try:
             if "cell" in request:
-                reply = {**number, "error": run(shell, request["cell"])}
+                reply = {**number, "error": await run(shell, request["cell"])}
             else:
                 evidence, broken = ask(names, probes, request)
                 reply = {**number, "error": None, "evidence": evidence, "broken": broken}
-            frame = pipe.encode(reply)
+            frames.append(pipe.encode(reply))
         except BaseException as error:  # also of evidence that is no plain data
-            frame = pipe.encode({**number, "error": describe(error)})
+            frames.append(pipe.encode({**number, "error": describe(error)}))
         if process_id() != own_id:  # a cell forked, and this is the copy: only one may answer
             leave(0)
-        pipe.send(frame)
+
+    pipe.send(pipe.encode({"ready": True}))
+    while True:
+        complete(loop, wait(loop, pipe.requests))  # meanwhile, tasks that a cell has left go on
+        request = pipe.receive()
+        if request is None:
+            return
+        frames: list[bytes] = []
+        complete(loop, answer(request, frames))
+        if not frames:
+            lost = RuntimeError("the event loop ended before this did")
+            frames = [pipe.encode({"number": request["number"], "error": describe(lost)})]
+        pipe.send(frames[0])
 
 
-def run_cell(shell: Any, source: str) -> dict[str, str] | None:
+async def readable(loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
+    """Wait until something can be read."""
+    arrived = asyncio.Event()
+    loop.add_reader(descriptor, arrived.set)
+    try:
+        await arrived.wait()
+    finally:
+        loop.remove_reader(descriptor)
+
+
+def run_in_loop(loop: asyncio.AbstractEventLoop, coroutine: Coroutine) -> None:
+    """Run a coroutine to its end, or as far as it goes. Raises nothing, whatever else runs in the loop
+    or has become of it: where it does not go any more, a coroutine that awaits nothing still does."""
+    with contextlib.suppress(BaseException):
+        task = loop.create_task(coroutine)
+        while not task.done():
+            with contextlib.suppress(SystemExit, KeyboardInterrupt):  # of another task
+                loop.run_until_complete(task)
+    if getcoroutinestate(coroutine) == CORO_CREATED:
+        with contextlib.suppress(BaseException):
+            coroutine.send(None)
+
+
+async def run_cell(shell: Any, source: str) -> dict[str, str] | None:
     """Run one cell; return what went wrong, or None. IPython prints the traceback."""
-    result = shell.run_cell(source, store_history=True)
+    if _awaits(shell, source):
+        transformed = shell.transform_cell(source)
+        result = await shell.run_cell_async(
+            source, store_history=True, transformed_cell=transformed
+        )
+        shell.events.trigger("post_execute")
+        shell.events.trigger("post_run_cell", result)
+    else:
+        result = shell.run_cell(source, store_history=True)
     error = result.error_before_exec or result.error_in_exec
     return None if error is None else error_record(error)
+
+
+def _awaits(shell: Any, source: str) -> bool:
+    """Tell whether a cell has an `await` at its top level."""
+    try:
+        return shell.should_run_async(source, transformed_cell=shell.transform_cell(source))
+    except Exception:  # running it will say what is wrong with it
+        return False
 
 
 def run_probe(

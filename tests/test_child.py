@@ -86,7 +86,6 @@ def test_cells_run_in_order_and_a_probe_is_answered(child):
         ("input('name? ')", "StdinNotImplementedError|EOFError"),
         ("def f():\n    f()\nf()", "RecursionError"),
         ("bytearray(2**60)", "MemoryError"),
-        ("%no_such_magic", "UsageError"),
     ],
 )
 def test_an_error_in_a_cell_is_told_and_the_next_cell_runs(shared, source, kind):

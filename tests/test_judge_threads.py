@@ -39,8 +39,7 @@ def judged(tmp_path_factory) -> list[Result]:
     notebook.chmod(0o644)
     launcher = Launcher(LESSON.module)
     try:
-        start = launcher.start_for(notebook.parent)
-        with ThreadPoolExecutor(THREADS) as pool:
+        with launcher.start_for(notebook.parent) as start, ThreadPoolExecutor(THREADS) as pool:
             tasks = [
                 pool.submit(grade_one, notebook, assignment, start, SECRET, PATIENT)
                 for _ in range(TIMES)

@@ -15,7 +15,8 @@ import pytest
 from confined import Place, finish, needs_bubblewrap, starting
 
 from autograder.__main__ import main
-from autograder.sandbox import command, doctor, host_view, seccomp
+from autograder.sandbox import command, doctor, host_view, seccomp, submission_view
+from autograder.sandbox.memory import Confined
 from lessons import ROOT
 
 NAMES = [barrier.name for barrier in doctor.BARRIERS]
@@ -77,7 +78,7 @@ for folder in ("/view", "/submission"):
     read_only = "Read-only file system"
     assert place.run(start, script) == (
         0,
-        f"['script.py'] ['work.ipynb'] /tmp\n{read_only}\n{read_only}",
+        f"['script.py'] ['work.ipynb'] /submission\n{read_only}\n{read_only}",
     )
 
 
@@ -256,15 +257,7 @@ def instead(old: str, *new: str):
 GAPS = [
     ("network", instead("--unshare-all", "--unshare-all", "--share-net")),
     ("files", lambda command: [part.replace("/etc/ld.so.cache", "/etc") for part in command]),
-    ("environment", without("/usr/bin/env", "-i", "--chdir=/")),
-    # A shell that changes its folder exports the one before, which is the grader's.
-    (
-        "environment",
-        lambda command: [
-            f"cd / && {part}" if part.startswith('exec "$@"') else part
-            for part in without("--chdir=/")(command)
-        ],
-    ),
+    ("environment", without("--clearenv")),
     ("writing", without("--remount-ro", "/dev")),
     ("writing", without("--remount-ro", "/")),
     ("writing", without("--remount-ro", "/proc")),
@@ -273,7 +266,8 @@ GAPS = [
     ("processes", instead("--nproc", "--core=0")),
     ("open_files", instead("--nofile", "--core=0")),
     ("memory", instead("--data", "--core=0")),
-    ("memory", without("--seccomp", "0")),
+    ("uncounted_memory", without("--seccomp", "0")),
+    ("uncounted_memory", without("--dev-bind", "/dev/full", "/dev/zero")),
     ("cpu_time", instead("--cpu", "--core=0")),
     ("system_calls", without("--seccomp", "0")),
     ("namespaces", lambda command: without("--seccomp", "0")(without("--disable-userns")(command))),
@@ -295,17 +289,31 @@ def test_a_gap_in_the_command_line_is_found(name, gap, monkeypatch):
 
 
 @needs_bubblewrap
-def test_options_that_stand_on_the_command_line_are_found(monkeypatch):
+def test_a_process_of_bubblewrap_s_own_inside_is_found(monkeypatch):
+    """Its command line and its memory hold every option."""
     whole = command.spawn
 
     def spawn(front, options, command, **more) -> subprocess.Popen:
-        return whole([*front, *options], [], command, **more)
+        return whole(front, without("--as-pid-1")(options), command, **more)
 
     monkeypatch.setattr(command, "spawn", spawn)
-    # Root's own are those of a second bubblewrap, and name only what is inside.
+    # Root's own options are those of a second bubblewrap, and name only what is inside.
     monkeypatch.setattr(command, "_again", list)
     monkeypatch.setattr(command, "_as_nobody", lambda bwrap, shown: [])
     assert_found("names", monkeypatch)
+
+
+@needs_bubblewrap
+def test_a_folder_that_is_mounted_under_a_student_s_name_is_found(monkeypatch):
+    monkeypatch.setattr(submission_view, "lay_out", lambda submission, place: submission)
+    assert_found("names", monkeypatch)
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("name", ["page_tables", "total_memory"])
+def test_a_sandbox_that_nobody_watches_is_found(name, monkeypatch):
+    monkeypatch.setattr(Confined, "watch", lambda *_: None)
+    assert_found(name, monkeypatch)
 
 
 def assert_found(name: str, monkeypatch) -> None:

@@ -20,7 +20,8 @@ from typing import Any
 from autograder import wire
 
 StartProgram = Callable[[Sequence[str], Sequence[int]], subprocess.Popen]
-"""Starts `student.py` with arguments, passing on open files."""
+"""Starts `student.py` with arguments, passing on open files; the process may say `ended_for`, see
+`memory.py`."""
 OUTPUT = 256 * 2**10
 """Bytes of a child's output that are kept."""
 
@@ -185,6 +186,8 @@ class Child:
         while not (ended := self._has_ended()) and time.monotonic() < end:
             time.sleep(0.005)
         self.close()
+        if why := getattr(self._process, "ended_for", ""):
+            return ChildDied(f"the process was ended: {why}")
         return ChildDied(reason_of_death(self._process.returncode if ended else None))
 
     def _has_ended(self) -> bool:

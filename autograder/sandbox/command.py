@@ -1,9 +1,13 @@
 """Confine a process: bubblewrap, limits and a filter of system calls around it.
 
 `popen` starts a Python script inside, `spawn` any command. There, only Python, the system's
-libraries and programs, `/view` and `/submission` exist, all read-only; `/tmp` is empty, writable
-and bounded. There is no network, no environment, no other process and no privilege, and
-when the command ends nothing that it started lives on.
+libraries and programs, `/view` and `/submission` exist, all read-only; the last is the folder in
+which it begins. `/tmp` is empty, writable and bounded. There is no network, no environment, no other
+process and no privilege, and when the command ends nothing that it started lives on.
+
+The first process inside is a shell that waits and collects what others leave behind. Everything inside
+can read its command line, environment and memory, where nothing of the grader's stands; bubblewrap's
+own, which hold the grader's folders, stay outside.
 
 Started by root, the sandbox belongs to an unprivileged user all the same, for a limit on processes
 does not bind root. What it shows must then be readable for everyone.
@@ -11,7 +15,9 @@ does not bind root. What it shows must then be readable for everyone.
 
 from __future__ import annotations
 
+import json
 import os
+import select
 import shutil
 import stat
 import subprocess
@@ -20,13 +26,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from autograder.sandbox import host_view, seccomp
+from autograder.sandbox.memory import Confined
 
 VIEW, SUBMISSION = "/view", "/submission"
 NOBODY = 65534  # user and group inside; and outside as well, when root starts the sandbox
 MIB = 2**20
+START = 30  # seconds for bubblewrap to make a sandbox, at most
 PYTHON = (sys.executable, "-I", "-B", "-u")
 """Python as it runs inside: deaf to its environment, writing no bytecode, printing at once."""
 PACKAGES = {
@@ -44,8 +52,11 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
+    "TORCH_COMPILE_DISABLE": "1",  # there is no compiler: torch.compile returns what it is given
 }
 """All that a confined process finds in its environment."""
+# Standard input held the filter. The shell itself would tell on its standard error how it ended.
+_RUN = 'exec </dev/null; { "$@" 2>&1; } 2>/dev/null; exit $?'
 
 
 class SandboxMissing(Exception):
@@ -63,6 +74,7 @@ class Limits:
         file_size: bytes of one file.
         open_files: file descriptors of one process.
         tmp: bytes that /tmp holds, and again as many that /dev/shm holds.
+        total_memory: bytes that all processes and the files in `tmp` hold together; see `memory.py`.
     """
 
     memory: int = 3072 * MIB
@@ -71,6 +83,7 @@ class Limits:
     file_size: int = 64 * MIB
     open_files: int = 256
     tmp: int = 128 * MIB
+    total_memory: int = 4096 * MIB
 
 
 def resources(limits: Limits) -> dict[str, int]:
@@ -93,7 +106,7 @@ def popen(
     submission: str | Path,
     limits: Limits,
     pass_fds: Iterable[int] = (),
-) -> subprocess.Popen:
+) -> Confined:
     """Start a confined Python script cold, in a process group of its own, its output in one pipe.
 
     Standard input is /dev/null. The exit code is the script's, or 128 + the signal that ended it.
@@ -111,12 +124,10 @@ def popen(
         PermissionError: root asks, and the submission's folder or something in the view is not
             readable for everyone.
     """
-    limited = [f"--{name.lower()}={value}" for name, value in resources(limits).items()]
-    # Standard input held the filter.
-    take_limits = ["/bin/sh", "-c", 'exec "$0" "$@" </dev/null', "/usr/bin/prlimit", *limited, "--"]
     return spawn(
         *surround(view, submission, limits),
-        [*take_limits, *PYTHON, *argv],
+        [*first_process(limits, _RUN), *PYTHON, *argv],
+        total_memory=limits.total_memory,
         pass_fds=pass_fds,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -124,31 +135,54 @@ def popen(
     )
 
 
+def first_process(limits: Limits, script: str) -> list[str]:
+    """The command of the shell that is the first process inside, under the limits of all others."""
+    limited = [f"--{name.lower()}={value}" for name, value in resources(limits).items()]
+    return ["/usr/bin/prlimit", *limited, "--", "/bin/sh", "-c", script, "sh"]
+
+
 def spawn(
     front: Sequence[str],
     options: Sequence[str],
     command: Sequence[str],
+    *,
+    total_memory: int,
     pass_fds: Iterable[int] = (),
     **streams: Any,
-) -> subprocess.Popen:
+) -> Confined:
     """Start a command inside, in a process group of its own.
-
-    bubblewrap reads its options from a descriptor: its own command line is open to everyone inside,
-    and the options name the grader's folders, one of them after the student.
 
     Args:
         front, options: see `surround`.
-        command: what runs inside, with its arguments.
+        command: what runs inside as its first process, with its arguments.
+        total_memory: see `Limits`.
         pass_fds: open descriptors that it is given, under the same numbers.
         streams: standard input, output and error, as for `subprocess.Popen`.
     """
-    with _options_file(options) as file:
-        return subprocess.Popen(
-            [*front, "--args", str(file), "--", *command],
-            pass_fds=(*pass_fds, file),
-            start_new_session=True,
-            **streams,
-        )
+    reading, told = os.pipe()
+    with open(reading, "rb", buffering=0) as news:
+        with _above_4(told) as told:
+            process = Confined(
+                [*front, *options, "--info-fd", str(told), "--", *command],
+                pass_fds=(*pass_fds, told),
+                cwd="/",
+                start_new_session=True,
+                **streams,
+            )
+        process.first = _first_process_id(news)
+    if process.first:
+        process.watch(total_memory)
+    return process
+
+
+def _first_process_id(news: IO[bytes]) -> int | None:
+    """Wait until bubblewrap tells the number of the first process inside; None if it fails before."""
+    said = b""
+    while b"}" not in said:
+        if not select.select([news], [], [], START)[0] or not (part := news.read(4096)):
+            return None
+        said += part
+    return json.loads(said)["child-pid"]
 
 
 def surround(
@@ -171,20 +205,18 @@ def surround(
         _check_readable([Path(view), *Path(view).rglob("*")])
         _check_readable([Path(submission)])  # the modes of its files are the student's affair
     front = [
-        # Inside, /proc/1/environ is what bubblewrap itself was started with: hence env, which also
-        # leaves the grader's folder, for the shell would put its name there. When memory runs out,
-        # these processes go first: hence choom.
-        *("/usr/bin/env", "-i", "--chdir=/", program("choom"), "-n", "1000", "--"),
+        *(program("choom"), "-n", "1000", "--"),  # when memory runs out, these processes go first
         *("/bin/sh", "-c", f'exec "$@" {"3<&0 4>&1" if keep else ""} <"$0"', _filter_path()),
         *(_as_nobody(bwrap, shown) if as_root else ()),
         bwrap,
     ]
     options = [
         *("--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"),
+        "--as-pid-1",
         *("--uid", str(NOBODY), "--gid", str(NOBODY), "--hostname", "sandbox", "--new-session"),
         # A checkout may lie in /tmp: what is shown of it comes after.
         *(*_writable(limits.tmp), *(_again(shown) if as_root else shown), *_closed()),
-        *("--seccomp", "0", "--chdir", "/tmp", "--clearenv"),
+        *("--seccomp", "0", "--chdir", SUBMISSION, "--clearenv"),
         *(part for pair in ENVIRONMENT.items() for part in ("--setenv", *pair)),
     ]
     return front, options
@@ -203,15 +235,13 @@ def program(name: str) -> str:
 
 
 @contextmanager
-def _options_file(options: Sequence[str]) -> Iterator[int]:
-    """A descriptor from which bubblewrap can read its options, until the block ends."""
+def _above_4(descriptor: int) -> Iterator[int]:
+    """Move a descriptor to a number above 4, until the block ends: the shell in front of bubblewrap
+    gives 3 and 4 away."""
     import fcntl  # not on every system
 
-    with open(os.memfd_create("options"), "w+b") as file:
-        file.write(b"\0".join(map(os.fsencode, options)))
-        file.seek(0)
-        # The shell in front of bubblewrap gives 3 and 4 away.
-        number = fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 5)
+    number = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 5)
+    os.close(descriptor)
     try:
         yield number
     finally:
@@ -254,7 +284,9 @@ def _writable(tmp: int) -> list[str]:
         for folder in ("/tmp", "/dev/shm")
         for part in ("--perms", "1777", "--size", str(tmp), "--tmpfs", folder)
     ]
-    return ["--proc", "/proc", "--dev", "/dev", *held]
+    # /dev/full gives zeros as well; but a shared map of /dev/zero is memory that nobody counts.
+    devices = ["--dev", "/dev", "--dev-bind", "/dev/full", "/dev/zero"]
+    return ["--proc", "/proc", *devices, *held]
 
 
 def _closed() -> list[str]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from select import select
 from typing import Any
 
-from autograder.sandbox import command
+from autograder.sandbox import command, submission_view
 
 Start = Callable[..., subprocess.Popen]
 """`command.popen`, or another way to start with the same arguments."""
@@ -32,14 +32,18 @@ LIMITS = command.Limits(
     file_size=4 * command.MIB,
     open_files=64,
     tmp=8 * command.MIB,
+    total_memory=512 * command.MIB,
 )
 SETTINGS = Path("/proc/sys")
 ESCAPES = Path(__file__).with_name("escapes.py")  # runs inside, and is not for every system
 LONGEST = 60  # seconds that one attempt may take
 PATIENCE = 3  # seconds in which all that it left behind must have ended
 SHELL_VARIABLES = ("PWD", "LC_CTYPE")  # set by a shell and by Python, to the same for everyone
+ENDED = ("cpu_time", "page_tables", "total_memory")  # escapes that go on until something ends them
 _BUBBLEWRAP = "install bubblewrap 0.8 or newer: apt-get install bubblewrap"
 _UTIL_LINUX = "install util-linux: apt-get install util-linux"
+_WATCHED = "watched from outside, by no cgroup"
+_WATCH = "the watch in autograder/sandbox/memory.py needs Linux 4.14 or newer, and /proc"
 _FILTER = "install the filter: pip install pyseccomp, and apt-get install libseccomp2"
 
 
@@ -67,13 +71,18 @@ BARRIERS = (
         f"{_BUBBLEWRAP}; and keep the checkout out of Python's own folders",
     ),
     Barrier("environment", "no variable of yours can be read", _BUBBLEWRAP),
-    Barrier("names", "no command line names a folder or a student", _BUBBLEWRAP),
+    Barrier("names", "no process and no mount names a folder of yours or a student", _BUBBLEWRAP),
     Barrier("writing", "nothing can be written outside /tmp and /dev/shm", _BUBBLEWRAP),
     Barrier("storage", "what is written there is bounded", _BUBBLEWRAP),
     Barrier("file_size", "one file is bounded", _UTIL_LINUX),
     Barrier("processes", "a fork bomb is bounded", f"{_UTIL_LINUX}; and Linux 5.14 or newer"),
     Barrier("open_files", "open files are bounded", _UTIL_LINUX),
-    Barrier("memory", "memory of every kind is bounded", f"{_UTIL_LINUX}; {_FILTER}"),
+    Barrier("memory", "memory of one process is bounded", f"{_UTIL_LINUX}; {_FILTER}"),
+    Barrier(
+        "uncounted_memory", "no memory that no process answers for", f"{_BUBBLEWRAP}; {_FILTER}"
+    ),
+    Barrier("page_tables", "nor is there any in page tables", _WATCH),
+    Barrier("total_memory", f"memory of all processes together is bounded: {_WATCHED}", _WATCH),
     Barrier("cpu_time", "an endless loop is ended", _UTIL_LINUX),
     Barrier("namespaces", "no namespaces of its own", f"{_BUBBLEWRAP}; {_FILTER}"),
     Barrier("system_calls", "a filter keeps from ptrace and other networks", _FILTER),
@@ -152,9 +161,9 @@ def report(findings: list[Finding]) -> str:
     lines = []
     for finding in findings:
         lines.append(
-            f"{'held' if finding.held else 'OPEN':4}  {finding.barrier:12}  {finding.detail}"
+            f"{'held' if finding.held else 'OPEN':4}  {finding.barrier:16}  {finding.detail}"
         )
-        lines += [f"{'':20}{line}" for line in finding.remedy.splitlines()]
+        lines += [f"{'':24}{line}" for line in finding.remedy.splitlines()]
     return "\n".join(lines)
 
 
@@ -225,7 +234,7 @@ def _try(barrier: Barrier, start: Start, facts: dict[str, Any]) -> Finding:
 
 
 def _judge(barrier: Barrier, output: str, code: int) -> Finding:
-    if barrier.name == "cpu_time" and code == 128 + signal.SIGKILL:
+    if barrier.name in ENDED and code == 128 + signal.SIGKILL:
         return Finding(barrier.name, True, barrier.promise)
     try:
         got = json.loads(output.splitlines()[-1])
@@ -251,14 +260,18 @@ def _write(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def _outside() -> Iterator[dict[str, Any]]:
-    """Lay out what an escape could find: files, listeners, a word in the environment, a process."""
+    """Lay out what an escape could find: files, listeners, a word in the environment, a process.
+
+    The submission comes as it does in grading, as a copy.
+    """
     canary = secrets.token_hex(8)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="doctor-")))
-        view, submission = folder / "view", folder / f"student-{secrets.token_hex(8)}" / "lesson"
-        for path in (view, submission):
+        view, handed_in = folder / "view", folder / f"student-{secrets.token_hex(8)}" / "lesson"
+        for path in (view, handed_in):
             path.mkdir(parents=True)
-            path.chmod(0o755)  # whatever the umask is: see command.popen
+        view.chmod(0o755)  # whatever the umask is: see command.popen
+        submission = submission_view.lay_out(handed_in, folder / "submission")
         _write(view / "escapes.py", ESCAPES.read_text(encoding="utf-8"))
         (folder / "private").write_text(canary, encoding="utf-8")
         listeners = {
@@ -281,7 +294,8 @@ def _outside() -> Iterator[dict[str, Any]]:
         yield {
             "view": str(view),
             "submission": str(submission),
-            "names": [str(folder), submission.parent.name, str(Path(__file__).parent)],
+            "names": [str(folder), str(Path(__file__).parent)],
+            "student": handed_in.parent.name,
             "variables": [*command.ENVIRONMENT, *SHELL_VARIABLES],
             "private": [str(folder / "private"), __file__, "/etc/passwd", *at_home[:50]],
             "port": opened["inet"].getsockname()[1],

@@ -72,13 +72,32 @@ def environment(facts: Facts) -> Iterator[str]:
 
 def names(facts: Facts) -> Iterator[str]:
     """Learn from the processes that it sees where the grader keeps what, and whose work it is."""
+    names = [*facts["names"], facts["student"]]
     for place in Path("/proc").glob("[0-9]*"):
         for name in ("cmdline", "environ"):
             with contextlib.suppress(OSError):
-                told = (place / name).read_bytes()
-                for word in facts["names"]:
-                    if word.encode() in told:
-                        yield f"read {word} in {place / name}"
+                yield from found_in((place / name).read_bytes(), names, place / name)
+        if place.name != str(os.getpid()):  # whose memory holds the names that are looked for
+            yield from found_in(memory_of(place), names, place / "mem")
+    told = Path("/proc/self/mountinfo").read_bytes()
+    yield from found_in(told, [facts["student"]], Path("/proc/self/mountinfo"))
+
+
+def found_in(told: bytes, names: list[str], place: Path) -> Iterator[str]:
+    """Say which of the names stand in what a place told."""
+    yield from (f"read {name} in {place}" for name in names if name.encode() in told)
+
+
+def memory_of(process: Path) -> bytes:
+    """Read what a process keeps in its own memory, as far as that can be read."""
+    kept = []
+    with contextlib.suppress(OSError), open(process / "mem", "rb", buffering=0) as memory:
+        for line in (process / "maps").read_text().splitlines():
+            begin, end = (int(number, 16) for number in line.split()[0].split("-"))
+            with contextlib.suppress(OSError, OverflowError):
+                memory.seek(begin)
+                kept.append(memory.read(min(end - begin, 16 * MIB)))
+    return b"\0".join(kept)
 
 
 def writing(facts: Facts) -> Iterator[str]:
@@ -161,6 +180,16 @@ def memory(facts: Facts) -> Iterator[str]:
         with contextlib.suppress(OSError):
             mmap.mmap(-1, facts["memory"], flags=flags).close()
             yield f"mapped {facts['memory']:,} bytes of {kind} memory"
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_STACK, (facts["memory"], facts["memory"]))
+        yield f"raised the size of the stack to {facts['memory']:,} bytes"
+
+
+def uncounted_memory(facts: Facts) -> Iterator[str]:
+    """Get memory that no process answers for."""
+    with contextlib.suppress(OSError), open("/dev/zero", "r+b") as file:
+        mmap.mmap(file.fileno(), facts["memory"], flags=mmap.MAP_SHARED).close()
+        yield f"mapped {facts['memory']:,} bytes of /dev/zero, shared"
     with contextlib.suppress(OSError):
         os.close(os.memfd_create("attempt"))
         yield "made a file in memory"
@@ -168,9 +197,42 @@ def memory(facts: Facts) -> Iterator[str]:
     if key != -1:
         LIBC.shmctl(key, 0, None)  # IPC_RMID
         yield "made a System V shared memory segment"
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_STACK, (facts["memory"], facts["memory"]))
-        yield f"raised the size of the stack to {facts['memory']:,} bytes"
+    ends, page = os.pipe(), ctypes.create_string_buffer(4096)
+    if LIBC.vmsplice(ends[1], (ctypes.c_void_p * 2)(ctypes.addressof(page), 4096), 1, 0) > 0:
+        yield "kept a page in a pipe"
+    for end in ends:
+        os.close(end)
+
+
+def page_tables(facts: Facts) -> Iterator[str]:
+    """Have the kernel keep more tables of where pages lie than there may be memory."""
+    reach = 2 * MIB  # of one page of such a table, of 4096 bytes
+    pages = facts["total_memory"] // 4096 + 1024
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000  # MAP_NORESERVE
+    with mmap.mmap(-1, pages * reach, flags=flags, prot=mmap.PROT_READ) as wide:
+        wide.madvise(mmap.MADV_NOHUGEPAGE)
+        for page in range(pages):
+            wide[page * reach]
+        time.sleep(1)
+        yield f"held {pages:,} pages of page tables"
+
+
+def total_memory(facts: Facts) -> Iterator[str]:
+    """Hold more memory in many processes than one of them could."""
+    each = facts["total_memory"] // 3
+    children = []
+    for _ in range(4):
+        child = os.fork()
+        if child == 0:
+            held = b"x" * each
+            time.sleep(60)
+            os._exit(len(held))
+        children.append(child)
+    time.sleep(3)
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    yield f"held {len(children)} times {each:,} bytes"
 
 
 def cpu_time(facts: Facts) -> Iterator[str]:
@@ -267,8 +329,8 @@ ESCAPES = {
     escape.__name__: escape
     for escape in (
         *(start, network, files, environment, names, writing, storage, file_size, processes),
-        *(open_files, memory, cpu_time, namespaces, system_calls, privileges, others, descriptors),
-        survivors,
+        *(open_files, memory, uncounted_memory, page_tables, total_memory, cpu_time, namespaces),
+        *(system_calls, privileges, others, descriptors, survivors),
     )
 }
 

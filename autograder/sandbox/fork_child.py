@@ -90,7 +90,7 @@ def join(request: dict[str, Any], fds: list[int], program: bytes) -> None:
         _place(output, passed, request["numbers"])
         os.setsid()
         os.umask(0o022)
-        os.chdir("/tmp")
+        os.chdir("/submission")
         _confine(request["limits"], program)
     except BaseException as error:
         os.write(2, f"the process cannot be confined: {error}\n".encode())

@@ -19,12 +19,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from autograder.sandbox import command, seccomp
+from autograder.sandbox.memory import Confined
 
 _SERVER = Path(__file__).with_name("fork_child.py")  # runs by itself, and is not for every system
 IMPORTS = 120  # seconds for the server to import torch, at most
-START = 30  # seconds for bubblewrap to make a sandbox, at most
-# bubblewrap closes the descriptor on which it tells its child's number, so 4 is another.
-_WAIT = "echo ready >&4; exec 4>&-; read code <&3 || code=125; exit $code"
+# Children that others leave behind are nobody's: to ignore their end is to let them go.
+_WAIT = "trap '' CHLD; echo ready >&4; exec 4>&-; read code <&3 || code=125; exit $code"
 
 
 class ForkServer:
@@ -44,7 +44,7 @@ class ForkServer:
         submission: str | Path,
         limits: command.Limits,
         pass_fds: Iterable[int] = (),
-    ) -> subprocess.Popen:
+    ) -> Confined:
         """Start a confined Python script warm.
 
         Args:
@@ -66,8 +66,9 @@ class ForkServer:
                 theirs.callback(os.close, fd)
             process = command.spawn(
                 front,
-                [*options, "--info-fd", "1"],
-                ["/bin/sh", "-c", _WAIT],
+                options,
+                command.first_process(limits, _WAIT),
+                total_memory=limits.total_memory,
                 stdin=status,
                 stdout=said,
                 stderr=output,
@@ -75,7 +76,8 @@ class ForkServer:
             process.stdout = open(reading, "rb", buffering=0)  # noqa: SIM115 (the caller's)
             theirs.close()
             try:
-                inside = os.pidfd_open(_wait_until_made(news, reading))
+                _wait_until_made(news, reading)
+                inside = os.pidfd_open(process.first)
                 ours.callback(os.close, inside)
                 self._send(request, [inside, told, output, *numbers])
             except OSError:
@@ -128,18 +130,17 @@ class ForkServer:
             socket.send_fds(self._socket, [json.dumps(request).encode()], fds)
 
 
-def _wait_until_made(news: int, output: int) -> int:
-    """Wait for bubblewrap and the shell inside; return the process id of the first process there."""
+def _wait_until_made(news: int, output: int) -> None:
+    """Wait for bubblewrap and the shell inside."""
     said = b""
     while not said.endswith(b"ready\n"):
-        if not select.select([news], [], [], START)[0]:
-            raise OSError(f"no sandbox was made within {START} s")
+        if not select.select([news], [], [], command.START)[0]:
+            raise OSError(f"no sandbox was made within {command.START} s")
         part = os.read(news, 4096)
         if not part:
             why = os.read(output, 4096).decode(errors="replace")
             raise OSError(f"no sandbox was made: {why.strip()}")
         said += part
-    return json.loads(said[: said.rindex(b"}") + 1])["child-pid"]
 
 
 def _abandon(process: subprocess.Popen) -> None:

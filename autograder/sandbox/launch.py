@@ -13,13 +13,14 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 from autograder.lessons import lesson_folders
-from autograder.sandbox import library_view
-from autograder.sandbox.child import Child
+from autograder.sandbox import library_view, submission_view
+from autograder.sandbox.child import Child, InfraError
 from autograder.sandbox.command import VIEW, Limits, SandboxMissing
 from autograder.sandbox.library_view import STUDENT
 
@@ -42,7 +43,7 @@ def sandboxed(
         popen: `command.popen` for a cold start, that of a `ForkServer` for a warm one.
         view: of the library, see `library_view`.
         lesson: module name, such as "kv_cache".
-        submission: the folder with the student's files.
+        submission: the folder with the student's files, see `submission_view`.
         limits: what it may use, if not the usual.
 
     Raises:
@@ -61,7 +62,7 @@ def bare(view: Path, lesson: str, submission: Path, home: Path) -> Child:
     """Start a student process with nothing around it but an environment of its own.
 
     Args:
-        view, lesson, submission: as above; the process works in the submission's folder.
+        view, lesson, submission: as above.
         home: an empty folder, the student's HOME.
 
     Raises:
@@ -73,6 +74,7 @@ def bare(view: Path, lesson: str, submission: Path, home: Path) -> Child:
         "LANG": "C.UTF-8",
         "MPLBACKEND": "agg",
         "OMP_NUM_THREADS": "1",
+        "TORCH_COMPILE_DISABLE": "1",
     }
 
     def start(arguments: Sequence[str], fds: Sequence[int]) -> subprocess.Popen:
@@ -119,13 +121,29 @@ class Launcher:
                 self._popen, self.level = _proven_warm_start(stack)
             self.close = stack.pop_all().close
 
-    def start_for(self, submission: Path) -> Callable[[], Child]:
-        """Return a function that starts a process which may read the folder of one submission."""
+    @contextmanager
+    def start_for(self, submission: Path) -> Iterator[Callable[[], Child]]:
+        """Give a function that starts a process for the folder of one submission, until the block ends.
+
+        The processes see a copy of the folder. Where that cannot be made, starting one says so.
+        """
+        folder = tempfile.TemporaryDirectory(dir=self._folder, ignore_cleanup_errors=True)
+        with folder as name:
+            try:
+                copy = submission_view.lay_out(submission, Path(name, "submission"))
+                start = partial(self._start, copy)
+            except OSError as error:
+                start = partial(_fail, f"the submission's folder cannot be copied: {error}")
+            yield start
+
+    def _start(self, copy: Path) -> Child:
         if self._popen:
-            return lambda: sandboxed(self._popen, self.view, self.module, submission)
-        return lambda: bare(
-            self.view, self.module, submission, Path(tempfile.mkdtemp(dir=self._folder))
-        )
+            return sandboxed(self._popen, self.view, self.module, copy)
+        return bare(self.view, self.module, copy, Path(tempfile.mkdtemp(dir=copy.parent)))
+
+
+def _fail(reason: str) -> Child:
+    raise InfraError(reason)
 
 
 def _proven_warm_start(stack: ExitStack) -> tuple[Callable[..., subprocess.Popen], str]:

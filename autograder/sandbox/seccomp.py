@@ -21,8 +21,8 @@ userfaultfd add_key request_key keyctl io_uring_setup io_uring_enter io_uring_re
 init_module finit_module delete_module kexec_load kexec_file_load reboot syslog acct
 settimeofday clock_settime clock_adjtime adjtimex sethostname setdomainname iopl ioperm
 move_pages migrate_pages lookup_dcookie nfsservctl vhangup uselib personality"""
-# Memory that RLIMIT_DATA does not count.
-_MEMORY = "memfd_create memfd_secret shmget shmat"
+# Memory that RLIMIT_DATA does not count, or no process at all: pages given into a pipe.
+_MEMORY = "memfd_create memfd_secret shmget shmat vmsplice"
 
 # CLONE_NEWNS, CLONE_NEWCGROUP, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET
 _NEW_NAMESPACES = (17, 25, 26, 27, 28, 29, 30)

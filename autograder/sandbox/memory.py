@@ -1,0 +1,137 @@
+"""Watch the memory of a sandbox as a whole, and end the sandbox when it takes more than it may.
+
+The kernel's limits bind one process each; a cgroup would bind all together, where a system hands one
+out. Here a thread adds up every INTERVAL what the processes of the sandbox hold: pages of their own,
+shared pages, page tables, and files in memory. It looks from outside, where nothing inside can stop
+it. What is taken within one interval comes on top of the limit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+
+INTERVAL = 0.05
+"""Seconds between two looks."""
+FOLDERS = ("tmp", "dev/shm")
+"""The folders inside whose files lie in memory."""
+INODE = 1024
+"""Bytes that the kernel holds for each file in memory, also for an empty one."""
+KIB, MB = 1024, 10**6
+
+
+class Confined(subprocess.Popen):
+    """The handle of a sandbox: bubblewrap's process outside of it.
+
+    Attributes:
+        first: process id of the first process inside, with which everything inside ends; None
+            when it was not made.
+        ended_for: why the sandbox was ended from outside, in words; "" while it was not.
+    """
+
+    first: int | None = None
+    ended_for = ""
+
+    def watch(self, limit: int) -> None:
+        """Have a thread end the sandbox once it holds more than `limit` bytes of memory."""
+        threading.Thread(target=_watch, args=(self, limit), daemon=True).start()
+
+
+def _watch(sandbox: Confined, limit: int) -> None:
+    with contextlib.ExitStack() as opened, contextlib.suppress(ProcessLookupError):
+        process = os.pidfd_open(sandbox.first)
+        opened.callback(os.close, process)
+        ended = select.poll()
+        ended.register(process, select.POLLIN)
+        places: list[int] = []
+        while not ended.poll(1000 * INTERVAL):
+            with contextlib.suppress(OSError):  # it is being made, or ends
+                if not places:
+                    places = _open_places(sandbox.first)
+                    for place in places:
+                        opened.callback(os.close, place)
+                held = memory_held(*places, limit=limit)
+                if held > limit:
+                    sandbox.ended_for = (
+                        f"its memory, {held / MB:,.0f} MB in all processes together, was more than "
+                        f"the {limit / MB:,.0f} MB allowed"
+                    )
+                    signal.pidfd_send_signal(process, signal.SIGKILL)
+                    return
+
+
+def _open_places(first: int) -> list[int]:
+    """Open a sandbox's /proc and its folders in memory.
+
+    Raises:
+        OSError: they are not there yet.
+    """
+    with contextlib.ExitStack() as opened:
+        places = []
+        for name in ("proc", *FOLDERS):
+            places.append(os.open(f"/proc/{first}/root/{name}", os.O_RDONLY | os.O_DIRECTORY))
+            opened.callback(os.close, places[-1])
+        if os.fstat(places[0]).st_dev == os.stat("/proc").st_dev:
+            raise FileNotFoundError("the sandbox still sees the /proc of this machine")
+        opened.pop_all()
+    return places
+
+
+def memory_held(processes: int, *folders: int, limit: int) -> int:
+    """Add up the bytes of memory that a sandbox holds.
+
+    What can be read quickly counts a page once for each process that has it. Only where that sum is
+    above `limit` is each page shared out among those that have it, which takes longer.
+
+    Args:
+        processes: a descriptor of the sandbox's /proc.
+        folders: descriptors of its folders in memory.
+    """
+    names = [name for name in os.listdir(processes) if name.isdigit()]
+    files = sum(map(_files_in, folders))
+    quick = files + sum(_counted(processes, name) for name in names)
+    if quick <= limit:
+        return quick
+    return files + sum(_shared_out(processes, name) for name in names)
+
+
+def _files_in(folder: int) -> int:
+    """Return the bytes of memory that the files of a folder in memory take."""
+    state = os.fstatvfs(folder)
+    blocks, inodes = state.f_blocks - state.f_bfree, state.f_files - state.f_ffree
+    return blocks * state.f_frsize + inodes * INODE
+
+
+def _counted(processes: int, name: str) -> int:
+    """Return the bytes that one process holds, shared pages in full; 0 when it has ended."""
+    fields = dict(_fields(processes, f"{name}/status"))
+    wanted = ("RssAnon", "RssShmem", "VmPTE", "VmSwap")
+    return sum(fields.get(key, 0) for key in wanted)
+
+
+def _shared_out(processes: int, name: str) -> int:
+    """Return the bytes that one process holds, of shared pages its part."""
+    fields = dict(_fields(processes, f"{name}/smaps_rollup"))
+    if not fields:  # it has ended, or lets nobody look
+        return _counted(processes, name)
+    tables = dict(_fields(processes, f"{name}/status")).get("VmPTE", 0)
+    return tables + sum(fields.get(key, 0) for key in ("Pss_Anon", "Pss_Shmem", "SwapPss"))
+
+
+def _fields(processes: int, file: str) -> Iterator[tuple[str, int]]:
+    """Read the lines of a file of /proc that give kilobytes: names, and bytes."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY, dir_fd=processes)
+        with open(descriptor, "rb", buffering=0) as opened:
+            lines = opened.read().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        name, _, value = line.partition(b":")
+        if value.endswith(b" kB"):
+            yield name.decode("ascii", "replace"), int(value[:-3]) * KIB
