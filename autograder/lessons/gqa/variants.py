@@ -165,22 +165,22 @@ def batch_by_remainder(config, memory_bytes, n_tokens, weight_bytes, bytes_per_e
 
 
 def grouped_in_double(q, k, v, mask=None):
-    """Each group by itself, one own-size copy in float64, softmax by hand."""
+    """Each group by itself, scores in float64, softmax by hand."""
     check_grouped(q, k, v, mask)
     (B, H, T, D), (G, S) = q.shape, k.shape[1:3]
     groups = []
     for queries, keys, values, g in zip(
         q.chunk(G, dim=1), k.unbind(1), v.unbind(1), range(G), strict=True
     ):
-        rows = queries.flatten(1, 2).double() / D**0.5  # (B, H // G * T, D)
-        scores = torch.baddbmm(torch.zeros(1).double(), rows, keys.double().mT, beta=0)
+        rows = queries.flatten(1, 2)  # (B, H // G * T, D)
+        scores = torch.bmm(rows, keys.mT).double() / D**0.5
         if mask is not None:
             own = mask.expand(B, H, T, S).chunk(G, dim=1)[g].flatten(1, 2)
             scores = scores.masked_fill(own.logical_not(), -1e300)
         scores -= scores.amax(dim=-1, keepdim=True)
         e = scores.exp_()
-        groups.append((e / e.sum(-1, keepdim=True)) @ values.double())
-    return torch.cat([g.view(B, H // G, T, D) for g in groups], dim=1).to(q.dtype)
+        groups.append((e / e.sum(-1, keepdim=True)).to(values.dtype) @ values)
+    return torch.cat([g.view(B, H // G, T, D) for g in groups], dim=1)
 
 
 def _variant(name, *functions):

@@ -1,4 +1,4 @@
-"""Heads that are shared: which one reads which, through every mask, and without a copy."""
+"""Heads that are shared: which query head reads which KV head, for every shape and type."""
 
 from __future__ import annotations
 
@@ -8,171 +8,163 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
 from course.checks.drawing import TOLERANCE
+from course.checks.gqa.recording import RECORD, record, wrong_form
+from course.checks.recorded import Recorded
+from course.checks.recorder import given
 
 Truth = Callable[[Challenge], np.ndarray]
 """What a case's queries read, (B, H, T, D)."""
-RESULT = (np.ndarray, str)
-"""The form of a recorded tensor; or, in words, what came in its place."""
-
-
-def record(value: Any) -> np.ndarray | str:
-    """Record the numbers of a tensor; of anything else, what it is, in words."""
-    if not isinstance(value, Tensor):
-        return "nothing (None)" if value is None else f"a {type(value).__name__}"
-    return value.detach().cpu().numpy()
-
-
-def wrong_form(got: np.ndarray | str, shape: tuple[int, ...], dtype: str) -> str | None:
-    """Tell what is wrong about shape and type of a result; None where nothing is."""
-    if isinstance(got, str):
-        return f"gave {got}; wanted is a tensor. What do you return?"
-    if got.shape != shape:
-        return f"gave shape {got.shape}; wanted is {shape}. Which axis counts the heads?"
-    if str(got.dtype) != dtype:
-        return f"gave {got.dtype} for {dtype} inputs. What changed the type of the numbers?"
-    return None
-
-
-# --- repeat_kv -----------------------------------------------------------------------------------
-
-
-def draw_labelled_heads(seed: int) -> Challenge:
-    """Draw heads whose numbers say where they come from, 1000 · row + 100 · head + 10 · token +
-    number; and how often each is wanted."""
-    rng = np.random.default_rng(seed)
-    cases = []
-    for G, n_rep in ((2, 2), (3, 1), (2, int(rng.integers(3, 6))), (1, int(rng.integers(3, 6)))):
-        B, S, D = 2, int(rng.integers(3, 6)), int(rng.choice([2, 4, 6]))
-        row, head, token, number = np.ogrid[:B, :G, :S, :D]
-        x = (1000 * row + 100 * head + 10 * token + number).astype(np.float32)
-        cases.append({"x": x, "n_rep": n_rep, "dtype": str(rng.choice(["float32", "float16"]))})
-    return {"cases": cases}
-
-
-def probe_repeat(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    given = [
-        (torch.from_numpy(case["x"].copy()).to(getattr(torch, case["dtype"])), case["n_rep"])
-        for case in challenge["cases"]
-    ]
-    return {"out": [record(student.repeat_kv(x, n_rep)) for x, n_rep in given]}
-
-
-def judge_repeat(challenge: Challenge, evidence: Evidence) -> Verdict:
-    for case, got in zip(challenge["cases"], evidence["out"], strict=True):
-        x, n = case["x"].astype(case["dtype"]), case["n_rep"]
-        B, G, S, D = x.shape
-        asked = f"repeat_kv of {G} heads, (B, G, S, D) = {x.shape}, n_rep={n},"
-        if wrong := wrong_form(got, (B, G * n, S, D), case["dtype"]):
-            return failed(f"{asked} {wrong}")
-        for head in range(G * n):
-            source, found = head // n, got[:, head]
-            if (found != x[:, source]).any():
-                known = [g for g in range(G) if (found == x[:, g]).all()]
-                instead = f"head {known[0]}" if known else "a mixture of several heads or tokens"
-                return failed(
-                    f"{asked} gave {G * n} heads. Head {head} should be head {source} of x, and is "
-                    f"{instead}. In which order do copies of two heads stand: a a b b, or a b a b?"
-                )
-    return passed("Each head stands n_rep times in a row, and nothing in it moved.")
-
-
-heads_stand_in_a_row = Check(
-    "heads_stand_in_a_row",
-    ("repeat_kv",),
-    draw_labelled_heads,
-    probe_repeat,
-    judge_repeat,
-    evidence=lambda challenge: {"out": [RESULT] * len(challenge["cases"])},
-)
-
-# --- grouped_attention: numbers ------------------------------------------------------------------
+QUESTIONS = {
+    "one key": "There is one key, so its share is 1. What becomes of the value on its way out?",
+    "one query": "Every head has its own keys here, there is one query and no mask. How does a score "
+    "become a weight, of which keys, and over which axis do weights add up to 1?",
+    "queries": "One query alone agrees; here are several, and no mask. Which keys does each see, and "
+    "in which order do your reshapes put heads and tokens?",
+    "groups": "Where each head has its own keys all agrees. Which query heads are neighbours, and "
+    "which KV head do they read?",
+    "sizes": "Smaller ones agree. Which of your lines counts on a size?",
+    "types": "The same call agrees in float32. Which of your lines counts on a type?",
+}
+"""Ends the message of a case in which numbers differ, by what is new in it."""
 
 
 def draw_case(
-    rng: np.random.Generator, H: int, G: int, T: int, S: int, mask: np.ndarray | None = None
+    rng: np.random.Generator,
+    sizes: tuple[int, int, int, int, int],
+    mask: np.ndarray | None = None,
+    D: int = 6,
 ) -> Challenge:
-    """Draw queries, keys and values of a batch of 2, heads 6 wide; sharp enough to tell keys apart."""
-    q = rng.normal(0, 2, (2, H, T, 6)).astype(np.float32)
-    k, v = rng.normal(size=(2, 2, G, S, 6)).astype(np.float32)
-    return {"q": q, "k": k, "v": v, "mask": mask}
+    """Draw queries, keys and values, float32; sharp enough to tell keys apart.
+
+    Args:
+        sizes: B, H, G, T, S.
+        D: width of a head.
+    """
+    B, H, G, T, S = sizes
+    q = rng.normal(0, 2, (B, H, T, D)).astype(np.float32)
+    k, v = rng.normal(size=(2, B, G, S, D)).astype(np.float32)
+    return {"q": q, "k": k, "v": v, "mask": mask, "dtype": "float32", "stage": ""}
+
+
+def level(rng: np.random.Generator, case: Challenge, dtype: str) -> Challenge:
+    """Turn a case into one whose results are exact in a small type: queries of 0 give every key that
+    is seen the same share, and values are multiples of 8."""
+    v = 8.0 * rng.integers(-8, 9, case["v"].shape).astype(np.float32)
+    return {**case, "q": np.zeros_like(case["q"]), "v": v, "dtype": dtype}
 
 
 def draw_shared(seed: int) -> Challenge:
-    """Draw cases without a mask: each head its own, groups of two and three, one head for all."""
+    """Draw cases without a mask: each head its own, groups, one head for all; then rows that differ
+    in their last key alone, sizes beyond any constant, and every type."""
     rng = np.random.default_rng(seed)
     T, S = int(rng.integers(2, 4)), int(rng.integers(5, 9))
-    sizes = [(4, 4, T, T), (4, 2, 1, S), (6, 2, T, S), (6, 3, S, T), (4, 1, T, S)]
-    return {"cases": [draw_case(rng, *size) for size in sizes]}
+    tall, long, wide = (int(rng.integers(n, n + 30)) for n in (130, 4100, 65))
+    staged = [
+        ("one key", (1, 2, 2, 1, 1)),
+        ("one query", (2, 4, 4, 1, S)),
+        ("queries", (2, 4, 4, T, T)),
+        *(("groups", (2, *size)) for size in [(4, 2, 1, S), (6, 2, T, S), (6, 3, S, T)]),
+        *(("groups", (2, *size)) for size in [(4, 1, T, S), (6, 2, 2, 1), (4, 2, 1, S)]),
+    ]
+    cases = [{**draw_case(rng, sizes), "stage": stage} for stage, sizes in staged]
+    cases.append({**with_late_rows(draw_case(rng, (3, 4, 2, 2, S))), "stage": "groups"})
+    for sizes in ((1, 1, 1, tall, 3), (1, 2, 1, 1, long), (1, wide, 1, 1, 3)):
+        cases.append({**draw_case(rng, sizes, D=2), "stage": "sizes"})
+    cases.append({**draw_case(rng, (1, 4, 2, 2, S)), "dtype": "float64", "stage": "types"})
+    for dtype in ("float16", "bfloat16"):
+        cases.append({**level(rng, draw_case(rng, (1, 4, 2, T, 4)), dtype), "stage": "types"})
+    return {"cases": cases}
 
 
-def attend(student: SimpleNamespace, case: Challenge) -> np.ndarray | str:
+def with_late_rows(case: Challenge) -> Challenge:
+    """Make all rows of a batch the first one; and give the last row a last key and value of its own."""
+    alike = {name: np.repeat(case[name][:1], len(case[name]), axis=0) for name in ("q", "k", "v")}
+    for name in ("k", "v"):
+        alike[name][-1, :, -1] = case[name][-1, :, -1]
+    return {**case, **alike}
+
+
+def tensors_of(case: Challenge) -> list[Tensor]:
+    """Make queries, keys and values of a case, in its type and in another order of memory."""
+    return [given(case[name], getattr(torch, case["dtype"])) for name in ("q", "k", "v")]
+
+
+def attend(student: SimpleNamespace, case: Challenge) -> dict[str, Any]:
     """Run the student's attention on a case; the mask is left out where there is none."""
-    q, k, v = (torch.from_numpy(case[name].copy()) for name in ("q", "k", "v"))
     if case["mask"] is None:
-        return record(student.grouped_attention(q, k, v))
-    return record(student.grouped_attention(q, k, v, torch.from_numpy(case["mask"].copy())))
+        return record(student.grouped_attention(*tensors_of(case)))
+    return record(student.grouped_attention(*tensors_of(case), given(case["mask"])))
 
 
 def probe_attention(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {"out": [attend(student, case) for case in challenge["cases"]]}
 
 
-def repeated(case: Challenge) -> np.ndarray:
-    """Run PyTorch's attention, each KV head written out for all query heads that read it."""
-    per_group = case["q"].shape[1] // case["k"].shape[1]
-    k, v = (torch.from_numpy(np.repeat(case[name], per_group, axis=1)) for name in ("k", "v"))
-    mask = None if case["mask"] is None else torch.from_numpy(case["mask"])
-    return F.scaled_dot_product_attention(torch.from_numpy(case["q"]), k, v, attn_mask=mask).numpy()
-
-
 def sizes_text(case: Challenge) -> str:
-    """Write "4 query heads on 2 KV heads, T = 3, S = 5"."""
+    """Write "4 query heads on 2 KV heads, T = 3, S = 5", and the type where it is not float32."""
     (_, H, T, _), (G, S) = case["q"].shape, case["k"].shape[1:3]
-    return f"{H} query heads on {G} KV head{'s' * (G > 1)}, T = {T}, S = {S}"
+    in_type = "" if case["dtype"] == "float32" else f", in {case['dtype']}"
+    return f"{H} query heads on {G} KV head{'s' * (G > 1)}, T = {T}, S = {S}{in_type}"
+
+
+def wrong_queries(got: np.ndarray, wanted: np.ndarray, tolerance: float) -> tuple[Any, Any]:
+    """Find queries whose output differs, (row, head, query) each; and by how much, (B, H, T)."""
+    delta = np.abs(got.astype(np.float64) - wanted).max(axis=3)
+    delta[~np.isfinite(delta)] = np.inf
+    return np.argwhere(delta > tolerance), delta
 
 
 def first_difference(
-    case: Challenge, got: np.ndarray | str, wanted: np.ndarray, tolerance: float, question: str
+    case: Challenge, got: dict[str, Any], wanted: np.ndarray, tolerance: float, question: str
 ) -> str | None:
     """Tell the first row, head and query that differ, and by how much; None where all agree.
 
     Args:
-        question: ends the message where numbers differ.
+        question: ends the message where numbers differ and nothing tells more.
     """
-    if wrong := wrong_form(got, case["q"].shape, "float32"):
+    if wrong := wrong_form(got, case["q"].shape, case["dtype"]):
         return f"{sizes_text(case)}: grouped_attention {wrong}"
-    delta = np.abs(got.astype(np.float64) - wanted).max(axis=3)  # (B, H, T)
-    delta[~np.isfinite(delta)] = np.inf
-    bad = np.argwhere(delta > tolerance)
+    bad, delta = wrong_queries(got["numbers"], wanted, tolerance)
     if not len(bad):
         return None
     row, head, query = bad[0].tolist()
     heads = sorted(set(bad[:, 1].tolist()))
+    listed = ", ".join(map(str, heads[:8])) + " …" * (len(heads) > 8)
+    instead = whose_output(got["numbers"][row, head, query], wanted[row], tolerance)
+    if instead:
+        question = (
+            f"{instead} Which KV head does it read, and in which order do your reshapes put heads "
+            "and tokens?"
+        )
+    elif row > 0:
+        question = "The rows before it are right. Whose keys and values do the others read?"
+    elif head > 0 and case["stage"] != "groups":
+        question = "The heads before it are right. Whose keys and values do the others read?"
     return (
         f"{sizes_text(case)}: query {query} of head {head} differs (batch row {row}, max |Δ| "
-        f"{delta[row, head, query]:.2g}, tolerance {tolerance:g}); wrong heads: {heads}. {question}"
+        f"{delta[row, head, query]:.2g}, tolerance {tolerance:g}); wrong heads: {listed}. {question}"
     )
+
+
+def whose_output(got: np.ndarray, wanted: np.ndarray, tolerance: float) -> str:
+    """Say whose output (D,) this is among those of a row (H, T, D); "" where it is nobody's."""
+    same = np.argwhere(np.abs(wanted - got).max(axis=2) <= tolerance)
+    if not len(same):
+        return ""
+    return f"It has the output of query {same[0][1]} of head {same[0][0]}."
 
 
 def judge_shared(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
-    question = (
-        "Every head has its own keys here, and there is no mask: how does a score become a "
-        "weight, and which keys does a query see?"
-    )
     for case, got in zip(challenge["cases"], evidence["out"], strict=True):
+        question = QUESTIONS[case["stage"]]
         if wrong := first_difference(case, got, truth(case), tolerance, question):
             return failed(wrong)
-        question = (
-            "Where each head has its own keys all agrees. Which query heads are neighbours, and "
-            "which KV head do they read?"
-        )
     return passed("MHA, GQA and MQA: the numbers of repeated heads, for any T and S.")
 
 
@@ -182,58 +174,7 @@ grouped_equals_repeated = Check(
     draw_shared,
     probe_attention,
     judge_shared,
-    evidence=lambda challenge: {"out": [RESULT] * len(challenge["cases"])},
-    truth=repeated,
-    tolerance=TOLERANCE,
-)
-
-# --- grouped_attention: masks --------------------------------------------------------------------
-
-MASKS = {
-    "(T, S)": (0, 0, 1, 1),
-    "(B, 1, T, S)": (1, 0, 1, 1),
-    "(B, 1, 1, S)": (1, 0, 0, 1),
-    "(B, H, T, S)": (1, 1, 1, 1),
-}
-"""Shapes of a mask, and which of the axes B, H, T, S it has in full."""
-
-
-def draw_masked(seed: int) -> Challenge:
-    """Draw 6 query heads on 2 KV heads, under a mask of each shape that leaves every query a key."""
-    rng = np.random.default_rng(seed)
-    T, S = 3, int(rng.integers(4, 8))
-    cases = []
-    for name, full in MASKS.items():
-        shape = tuple(size if has else 1 for size, has in zip((2, 6, T, S), full, strict=True))
-        mask = rng.random(shape) < 0.5
-        keys = rng.integers(0, S, shape[:-1])[..., None]
-        np.put_along_axis(mask, keys, True, axis=-1)
-        np.put_along_axis(mask, (keys + 1) % S, False, axis=-1)
-        mask = mask[0, 0] if name == "(T, S)" else mask
-        cases.append({**draw_case(rng, 6, 2, T, S, mask), "name": name})
-    square = np.tril(np.ones((4, 4), dtype=bool))
-    return {"cases": [{**draw_case(rng, 4, 2, 4, 4, square), "name": "(T, S)"}, *cases]}
-
-
-def judge_masked(
-    challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
-) -> Verdict:
-    question = (
-        "True is where a query may look. Which axes have your scores when the mask meets them?"
-    )
-    for case, got in zip(challenge["cases"], evidence["out"], strict=True):
-        if wrong := first_difference(case, got, truth(case), tolerance, question):
-            return failed(f"A mask of shape {case['mask'].shape}, {case['name']}. {wrong}")
-    return passed(f"Masks {', '.join(MASKS)}: what is hidden stays hidden, in every head.")
-
-
-masks_reach_every_head = Check(
-    "masks_reach_every_head",
-    ("grouped_attention",),
-    draw_masked,
-    probe_attention,
-    judge_masked,
-    evidence=lambda challenge: {"out": [RESULT] * len(challenge["cases"])},
-    truth=repeated,
+    evidence=lambda challenge: {"out": [RECORD] * len(challenge["cases"])},
+    truth=Recorded("gqa", "grouped_equals_repeated"),
     tolerance=TOLERANCE,
 )

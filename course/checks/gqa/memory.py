@@ -5,60 +5,74 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
-from course.checks.counts import plain
+from course.checks.counts import NUMBER_OR_WORDS, plain
+from course.checks.recorded import Recorded
 from course.config import GPTConfig
 from course.minigpt.kv_cache import kv_cache_bytes
 
-Bytes = Callable[[Challenge], int]
-"""Of the cache of one sequence of a case."""
+Truth = Callable[[Challenge], dict[str, int]]
+"""For a case, "fits": how many sequences; and "bytes": of the cache of one."""
+DEFAULT_WIDTH = 2
 
 
-def one_sequence(case: Challenge) -> int:
-    """Count the bytes of a sequence by lesson 03's formula."""
+def bytes_of_one(case: Challenge) -> int:
+    """Count the bytes of a sequence by lesson 03's formula, to draw a memory of some of these."""
     config = GPTConfig(**case["config"])
-    return kv_cache_bytes(config, case["n_tokens"], 1, case.get("bytes_per_element", 2))
+    width = case.get("bytes_per_element", DEFAULT_WIDTH)
+    return kv_cache_bytes(config, case["n_tokens"], 1, width)
 
 
-def draw_request(rng: np.random.Generator) -> Challenge:
-    """Draw a model, a context and the weights beside it; every size matters, and no two are equal."""
+def draw_request(rng: np.random.Generator, width: int | None = None) -> Challenge:
+    """Draw a model, a context longer than its `max_seq_len`, and the weights beside it; every size
+    matters, and no two are equal.
+
+    Args:
+        width: bytes of a number; left out of the call where it is None.
+    """
     G, group = int(rng.integers(2, 5)), int(rng.integers(2, 5))
     H = G * group
-    config = GPTConfig(1000, int(rng.integers(5, 30)), H * 2 * int(rng.integers(8, 33)), H, G, 64)
-    return {
+    config = GPTConfig(
+        1000, int(rng.integers(5, 30)), H * 2 * int(rng.integers(8, 33)), H, G, 64, 90
+    )
+    case = {
         "config": config.to_dict(),
         "n_tokens": int(rng.integers(100, 1000)),
         "weight_bytes": int(rng.integers(10**8, 10**9)),
-        "bytes_per_element": int(rng.choice([1, 2, 4])),
     }
+    return case if width is None else {**case, "bytes_per_element": width}
 
 
 def draw_some_room(seed: int) -> Challenge:
-    """Draw requests with room for a few dozen sequences and a part of one."""
+    """Draw requests with room for a few dozen sequences and a part of one, in every width; then for
+    some thousands."""
     rng = np.random.default_rng([seed, 0])
     cases = []
-    for _ in range(5):
-        case = draw_request(rng)
-        one, n = one_sequence(case), int(rng.integers(7, 60))
+    for width in (2, 1, 4, 8, int(rng.integers(1, 9))):
+        case = draw_request(rng, width)
+        one, n = bytes_of_one(case), int(rng.integers(20, 90))
         cases.append(with_room(case, n * one + int(one * rng.uniform(0.55, 0.95))))
-    return {"cases": cases}
+    case = {**draw_request(rng), "n_tokens": 1}
+    return {"cases": [*cases, with_room(case, bytes_of_one(case) * int(rng.integers(5000, 9000)))]}
 
 
 def draw_edges(seed: int) -> Challenge:
-    """Draw requests of the default width with room that is just enough, one byte less, none, one
-    byte less than the weights, and much less than those."""
+    """Draw requests of the default width with room that is just enough, one byte less, for one
+    sequence, for nearly one, none, one byte less than the weights, and much less than those; and a
+    memory without weights."""
     rng = np.random.default_rng([seed, 1])
     cases = []
-    for number in range(5):
+    for number in range(7):
         case = draw_request(rng)
-        del case["bytes_per_element"]
-        one, n = one_sequence(case), int(rng.integers(7, 60))
-        cases.append(with_room(case, [n * one, n * one - 1, 0, -1, -int(3.5 * one)][number]))
-    return {"cases": cases}
+        one, n = bytes_of_one(case), int(rng.integers(20, 90))
+        spares = [n * one, n * one - 1, one, one - 1, 0, -1, -int(3.5 * one)]
+        cases.append(with_room(case, spares[number]))
+    alone = {**draw_request(rng), "weight_bytes": 0}
+    return {"cases": [*cases, {**alone, "memory_bytes": 7 * bytes_of_one(alone)}]}
 
 
 def with_room(case: Challenge, spare: int) -> Challenge:
@@ -68,13 +82,17 @@ def with_room(case: Challenge, spare: int) -> Challenge:
 
 
 def probe_fitting(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    values = []
-    for case in challenge["cases"]:
-        sizes = [case[name] for name in ("memory_bytes", "n_tokens", "weight_bytes")]
-        width = [case["bytes_per_element"]] if "bytes_per_element" in case else []
-        config = GPTConfig(**case["config"])
-        values.append(plain(student.max_batch_that_fits(config, *sizes, *width)))
-    return {"values": values}
+    return {"values": [fitting(student, case) for case in challenge["cases"]]}
+
+
+def fitting(student: SimpleNamespace, case: Challenge) -> int | float | str:
+    """Ask the student's function about a case; a refusal comes back in words."""
+    sizes = [case[name] for name in ("memory_bytes", "n_tokens", "weight_bytes")]
+    width = [case["bytes_per_element"]] if "bytes_per_element" in case else []
+    try:
+        return plain(student.max_batch_that_fits(GPTConfig(**case["config"]), *sizes, *width))
+    except ValueError as error:
+        return f"a ValueError ({error!s:.200})"
 
 
 def sizes_text(case: Challenge) -> str:
@@ -82,47 +100,91 @@ def sizes_text(case: Challenge) -> str:
     c = GPTConfig(**case["config"])
     return (
         f"L={c.n_layers}, H={c.n_heads}, G={c.n_kv_heads}, D={c.head_dim}, {case['n_tokens']} tokens "
-        f"in {8 * case.get('bytes_per_element', 2)} bits; memory {case['memory_bytes']:,} bytes, "
-        f"weights {case['weight_bytes']:,}"
+        f"in {8 * case.get('bytes_per_element', DEFAULT_WIDTH)} bits; memory "
+        f"{case['memory_bytes']:,} bytes, weights {case['weight_bytes']:,}"
     )
 
 
-def ask_about_room(case: Challenge) -> str:
-    """Choose the question of a failure: about the weights where they do not fit themselves."""
+class Guess(NamedTuple):
+    """A usual mistake: how large a sequence it takes for one, and the question that points at it.
+
+    Attributes:
+        bytes: of a sequence.
+        room: of the memory, beside what is taken for the weights.
+    """
+
+    bytes: float
+    room: int
+    question: str
+
+
+def guesses(case: Challenge, one: int) -> list[Guess]:
+    """List what usual mistakes take for the bytes of one sequence, which needs `one`."""
+    c, width = GPTConfig(**case["config"]), case.get("bytes_per_element", DEFAULT_WIDTH)
+    room = case["memory_bytes"] - case["weight_bytes"]
+    found = [
+        Guess(one, case["memory_bytes"], "What else is in the memory?"),
+        Guess(one + case["weight_bytes"], case["memory_bytes"], "How often are weights there?"),
+    ]
+    for times, question in (
+        (c.n_heads / c.n_kv_heads, "Which heads does a cache store, H or G?"),
+        (1 / 2, "What does a cache store beside a key?"),
+        (1 / c.n_layers, "How many layers store keys and values?"),
+        (8, "Bits or bytes?"),
+        (c.max_seq_len / case["n_tokens"], "How many tokens does each sequence grow to?"),
+        (1 / case["n_tokens"], "How many tokens does each sequence grow to?"),
+        (DEFAULT_WIDTH / width, "How many bytes does a number have here?"),
+    ):
+        if times != 1:
+            found.append(Guess(times * one, room, question))
+    return found
+
+
+def ask_about_room(case: Challenge, got: float, fits: int, one: int) -> str:
+    """Choose the question about a wrong number: the one whose mistake gives just this number."""
     if case["memory_bytes"] < case["weight_bytes"]:
         return "What is there before the first sequence comes?"
+    if got == fits + 1:
+        return "Is the last of them there whole, with all of its tokens?"
+    if got == fits - 1:
+        return "Does one more, with its tokens and no others, not fill the rest to the last byte?"
+    asked = [
+        g.question for g in guesses(case, one) if got * g.bytes <= g.room < (got + 1) * g.bytes
+    ]
+    if got > 0 and len(asked) == 1:
+        return asked[0]
     return "What does one sequence keep, in which unit, and what is in the memory beside it?"
 
 
-def wrong_number(challenge: Challenge, evidence: Evidence, one_sequence: Bytes) -> str | None:
+def wrong_number(challenge: Challenge, evidence: Evidence, truth: Truth) -> str | None:
     """Tell the first number that is not what fits: that many sequences, and not one more."""
     for case, got in zip(challenge["cases"], evidence["values"], strict=True):
-        one, case_text = one_sequence(case), sizes_text(case)
-        spare = case["memory_bytes"] - case["weight_bytes"]
+        fits, one = (truth(case)[name] for name in ("fits", "bytes"))
+        spare, text = case["memory_bytes"] - case["weight_bytes"], sizes_text(case)
         if isinstance(got, str) or not math.isfinite(got) or got != int(got):
-            return f"{case_text}: you return {got}; wanted is a whole number."
+            return f"{text}: your function gave {got}; wanted is a whole number, 0 where none fits."
         if got < 0:
-            return f"{case_text}: {got:,} sequences. Can fewer than none fit?"
-        if got > 0 and got * one > spare:
+            return f"{text}: {got:,} sequences. Can fewer than none fit?"
+        if got > fits:
             return (
-                f"{case_text}: {got:,} sequences need {got * one:,} bytes beside the weights, "
-                f"and {spare:,} are left. {ask_about_room(case)}"
+                f"{text}: {got:,} sequences need {got * one:,} bytes beside the weights, and "
+                f"{max(0, spare):,} are left. {ask_about_room(case, got, fits, one)}"
             )
-        if (got + 1) * one <= spare:
+        if got < fits:
             return (
-                f"{case_text}: {got:,} sequences leave {spare - got * one:,} bytes free, and "
-                f"one needs {one:,}. {ask_about_room(case)}"
+                f"{text}: {got:,} sequences leave {spare - got * one:,} bytes free, and one needs "
+                f"{one:,}. {ask_about_room(case, got, fits, one)}"
             )
     return None
 
 
-def judge_filling(challenge: Challenge, evidence: Evidence, truth: Bytes) -> Verdict:
+def judge_filling(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
     if wrong := wrong_number(challenge, evidence, truth):
         return failed(wrong)
     return passed("As many sequences as there is room for beside the weights, and not one more.")
 
 
-def judge_edges(challenge: Challenge, evidence: Evidence, truth: Bytes) -> Verdict:
+def judge_edges(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
     if wrong := wrong_number(challenge, evidence, truth):
         return failed(wrong)
     return passed(
@@ -131,7 +193,7 @@ def judge_edges(challenge: Challenge, evidence: Evidence, truth: Bytes) -> Verdi
 
 
 def form_of_values(challenge: Challenge) -> Any:
-    return {"values": [(int, float, str)] * len(challenge["cases"])}
+    return {"values": [NUMBER_OR_WORDS] * len(challenge["cases"])}
 
 
 batch_fills_the_memory = Check(
@@ -141,7 +203,7 @@ batch_fills_the_memory = Check(
     probe_fitting,
     judge_filling,
     evidence=form_of_values,
-    truth=one_sequence,
+    truth=Recorded("gqa", "batch_fills_the_memory"),
 )
 edge_of_the_memory = Check(
     "edge_of_the_memory",
@@ -150,5 +212,5 @@ edge_of_the_memory = Check(
     probe_fitting,
     judge_edges,
     evidence=form_of_values,
-    truth=one_sequence,
+    truth=Recorded("gqa", "edge_of_the_memory"),
 )

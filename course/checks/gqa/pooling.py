@@ -11,36 +11,76 @@ import torch
 from torch import Tensor
 
 from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
-from course.checks.drawing import TOLERANCE, draw_model
+from course.checks.drawing import TOLERANCE
+from course.checks.gqa.recording import RECORD, record
+from course.checks.recorded import Recorded
+from course.checks.recorder import given
 from course.config import GPTConfig
 
 Truth = Callable[[Challenge, str], np.ndarray]
 """The pooled weight of that name, (G · D, C)."""
-WEIGHT = (np.ndarray, str)
-"""The form of a recorded weight; or, in words, what stands in its place."""
+REMEMBERED = "An earlier call had the same sizes. What does your function keep from call to call?"
 
 
 def draw_pooling(seed: int) -> Challenge:
-    """Draw models of 12 query heads and fewer KV heads that are wanted: 6 of 12, 3 or 4 of 12, one of
-    12, and 2 of 6 that are shared already.
-
-    Each weight is a mean with deviations that cancel within a group; no two groups are alike.
-    """
+    """Draw models and how many KV heads are wanted: few heads first, more of them, one that is left,
+    heads that are shared already, more layers, as many heads as there are, and two models of the same
+    sizes."""
     rng = np.random.default_rng(seed)
-    cases = []
-    for had, wanted in ((12, 6), (12, int(rng.choice([3, 4]))), (12, 1), (6, 2)):
-        sizes = {"n_layers": 2, "d_model": 48, "n_heads": 12, "n_kv_heads": had, "d_ff": 20}
-        model = draw_model(rng, **sizes)
-        means = {}
-        for name in pooled_names(model):
-            shape = model["state"][name].shape
-            means[name] = rng.normal(0, 0.3, (wanted, 4, 48)).astype(np.float32)  # D = 4, C = 48
-            aside = rng.normal(0, 0.3, (wanted, had // wanted, 4, 48))
-            aside -= aside.mean(axis=1, keepdims=True)
-            heads = means[name][:, None] + aside  # (wanted, heads of a group, D, C)
-            model["state"][name] = heads.reshape(shape).astype(np.float32)
-        cases.append({**model, "wanted": wanted, "means": means})
-    return {"cases": cases}
+    asked = [
+        ((1, 4, 4), 2, "float32"),
+        ((1, 12, 12), int(rng.choice([3, 4])), "float32"),
+        ((1, 12, 12), 1, "float64"),
+        ((1, 12, 6), 2, "float32"),
+        ((int(rng.integers(3, 6)), 6, 6), 2, "float32"),
+        ((1, 4, 4), 4, "float32"),
+        ((1, 4, 4), 2, "float32"),
+    ]
+    return {"cases": [draw_case(rng, *case) for case in asked]}
+
+
+def draw_types(seed: int) -> Challenge:
+    """Draw models of every type, of one layer and of two, and one in which no head is pooled."""
+    rng = np.random.default_rng([seed, 1])
+    asked = [
+        ((1, 4, 4), 2, "float32"),
+        ((2, 8, 4), 1, "float64"),
+        ((1, 8, 8), 4, "float16"),
+        ((1, 8, 4), 2, "bfloat16"),
+        ((1, 4, 4), 4, "float32"),
+    ]
+    return {"cases": [draw_case(rng, *case) for case in asked]}
+
+
+def draw_case(
+    rng: np.random.Generator, sizes: tuple[int, int, int], wanted: int, dtype: str
+) -> Challenge:
+    """Draw a model with heads 2 wide; in a type of 16 bits it has whole numbers, whose means are exact.
+
+    Args:
+        sizes: layers, query heads, KV heads.
+    """
+    n_layers, n_heads, had = sizes
+    config = GPTConfig(20, n_layers, 2 * n_heads, n_heads, had, d_ff=30)
+    state = {}
+    for name, shape in shapes_of(config).items():
+        if dtype in ("float16", "bfloat16"):
+            state[name] = rng.integers(-60, 61, shape).astype(np.float32)
+        else:
+            state[name] = rng.normal(0, 0.3, shape).astype(np.float32)
+    return {"config": config.to_dict(), "state": state, "wanted": wanted, "dtype": dtype}
+
+
+def shapes_of(config: GPTConfig) -> dict[str, tuple[int, ...]]:
+    """List the weights of a MiniGPT, as `state_dict` names them, and their shapes."""
+    C, G, D, F = config.d_model, config.n_kv_heads, config.head_dim, config.d_ff
+    of_block = {"attn_norm": (C,), "attn.wq": (C, C), "attn.wk": (G * D, C), "attn.wv": (G * D, C)}
+    of_block |= {"attn.wo": (C, C), "mlp_norm": (C,)}
+    of_block |= {"mlp.gate": (F, C), "mlp.up": (F, C), "mlp.down": (C, F)}
+    shapes = {"embed.weight": (config.vocab_size, C)}
+    for layer in range(config.n_layers):
+        shapes |= {f"blocks.{layer}.{name}.weight": shape for name, shape in of_block.items()}
+    return {**shapes, "norm.weight": (C,), "lm_head.weight": (config.vocab_size, C)}
 
 
 def pooled_names(case: Challenge) -> list[str]:
@@ -56,8 +96,9 @@ def other_names(case: Challenge) -> list[str]:
 
 def pool(student: SimpleNamespace, case: Challenge) -> tuple[Any, dict[str, Tensor]]:
     """Pool the student's way; return what came back, and the weights that were handed in."""
-    given = {name: torch.from_numpy(array.copy()) for name, array in case["state"].items()}
-    return student.mean_pool_kv_heads(given, GPTConfig(**case["config"]), case["wanted"]), given
+    dtype = getattr(torch, case["dtype"])
+    state = {name: given(array, dtype) for name, array in case["state"].items()}
+    return student.mean_pool_kv_heads(state, GPTConfig(**case["config"]), case["wanted"]), state
 
 
 def kind_of(result: Any) -> str:
@@ -67,14 +108,10 @@ def kind_of(result: Any) -> str:
     return "nothing (None)" if result is None else f"a {type(result).__name__}"
 
 
-def read_weights(result: Any, names: Iterable[str]) -> dict[str, np.ndarray | str]:
-    """Read weights of these names as arrays; of anything else in their place, say what it is."""
+def read_weights(result: Any, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Record the weights of these names, and what else stands in their place."""
     found = result if isinstance(result, dict) else {}
-    return {name: read_weight(found.get(name)) for name in names}
-
-
-def read_weight(value: Any) -> np.ndarray | str:
-    return value.detach().cpu().numpy() if isinstance(value, Tensor) else type(value).__name__
+    return {name: record(found.get(name)) for name in names}
 
 
 def probe_means(student: SimpleNamespace, challenge: Challenge) -> Evidence:
@@ -90,34 +127,28 @@ def probe_means(student: SimpleNamespace, challenge: Challenge) -> Evidence:
 def form_of_means(challenge: Challenge) -> Any:
     return {
         "models": [
-            {"kind": str, "weights": dict.fromkeys(pooled_names(case), WEIGHT)}
+            {"kind": str, "weights": dict.fromkeys(pooled_names(case), RECORD)}
             for case in challenge["cases"]
         ]
     }
 
 
 def probe_rest(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Record all other weights, the names and types of all, and what was handed in, afterwards."""
+    """Record all other weights, the names and types of all, and whether the dict is a new one."""
     models = []
     for case in challenge["cases"]:
-        result, given = pool(student, case)
-        kind, state = kind_of(result), case["state"]
+        result, state = pool(student, case)
+        kind, weights = kind_of(result), read_weights(result, case["state"])
         models.append(
             {
                 "kind": kind,
+                "is_new": result is not state,
                 "names": [str(name) for name in result] if not kind else [],
-                "types": {
-                    name: type_of(weight) for name, weight in read_weights(result, state).items()
-                },
-                "rest": read_weights(result, other_names(case)),
-                "given": read_weights(given, state),
+                "types": {name: weight["type"] for name, weight in weights.items()},
+                "rest": {name: weights[name] for name in other_names(case)},
             }
         )
     return {"models": models}
-
-
-def type_of(weight: np.ndarray | str) -> str:
-    return weight if isinstance(weight, str) else str(weight.dtype)
 
 
 def form_of_rest(challenge: Challenge) -> Any:
@@ -125,10 +156,10 @@ def form_of_rest(challenge: Challenge) -> Any:
         "models": [
             {
                 "kind": str,
+                "is_new": bool,
                 "names": Each(str),
                 "types": dict.fromkeys(case["state"], str),
-                "rest": dict.fromkeys(other_names(case), WEIGHT),
-                "given": dict.fromkeys(case["state"], WEIGHT),
+                "rest": dict.fromkeys(other_names(case), RECORD),
             }
             for case in challenge["cases"]
         ]
@@ -139,8 +170,9 @@ def form_of_rest(challenge: Challenge) -> Any:
 
 
 def case_text(case: Challenge) -> str:
-    """Write "12 KV heads of 4, pooled to 3"."""
-    return f"{case['config']['n_kv_heads']} KV heads of 4, pooled to {case['wanted']}"
+    """Write "12 KV heads of 2, pooled to 3", and the type where it is not float32."""
+    in_type = "" if case["dtype"] == "float32" else f", in {case['dtype']}"
+    return f"{case['config']['n_kv_heads']} KV heads of 2, pooled to {case['wanted']}{in_type}"
 
 
 def wrong_kind(case: Challenge, kind: str) -> str:
@@ -158,23 +190,23 @@ def wrong_names(case: Challenge, found: set[str], wanted: set[str]) -> str | Non
     return None
 
 
-def built_in(case: Challenge, name: str) -> np.ndarray:
-    """Look up the mean from which a weight was drawn."""
-    return case["means"][name].reshape(-1, case["config"]["d_model"])
-
-
 def judge_means(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
+    earlier: list[np.ndarray] = []
     for case, model in zip(challenge["cases"], evidence["models"], strict=True):
         if model["kind"]:
             return failed(wrong_kind(case, model["kind"]))
-        weights = {n: w for n, w in model["weights"].items() if not isinstance(w, str)}
+        weights = {name: w["numbers"] for name, w in model["weights"].items() if not w["kind"]}
         if wrong := wrong_names(case, set(weights), set(pooled_names(case))):
             return failed(wrong)
         for name, weight in weights.items():
-            if wrong := first_difference(case, name, weight, truth(case, name), tolerance):
+            wanted = truth(case, name)
+            if wrong := first_difference(case, name, weight, wanted, tolerance):
+                if any(np.array_equal(weight, known) for known in earlier):
+                    wrong = f"{case_text(case)}: {name} is that of another model. {REMEMBERED}"
                 return failed(wrong)
+            earlier.append(weight)
     return passed("Keys and values: each new head is the mean of those that it replaces.")
 
 
@@ -182,23 +214,50 @@ def first_difference(
     case: Challenge, name: str, got: np.ndarray, wanted: np.ndarray, tolerance: float
 ) -> str | None:
     """Tell the first row of a weight that differs; None where all agree."""
-    per_group = case["config"]["n_kv_heads"] // case["wanted"]
     if got.shape != wanted.shape:
         return (
             f"{case_text(case)}: {name} has shape {got.shape}, wanted is (G · D, C) = "
-            f"{wanted.shape}. Which rows of the matrix belong to one head?"
+            f"{wanted.shape}. {ask_about_shape(case, name, got)}"
         )
     delta = np.abs(got.astype(np.float64) - wanted).max(axis=1)  # (G · D,)
     delta[~np.isfinite(delta)] = np.inf
     bad = np.flatnonzero(delta > tolerance)
     if not len(bad):
         return None
-    head, row = divmod(int(bad[0]), 4)
-    first = head * per_group
+    head, row = divmod(int(bad[0]), 2)
     return (
         f"{case_text(case)}: in {name}, row {row} of new head {head} differs (max |Δ| "
-        f"{delta[bad[0]]:.2g}, tolerance {tolerance:g}). Query heads that read old KV heads {first} "
-        f"… {first + per_group - 1} will read it. What should it have of each?"
+        f"{delta[bad[0]]:.2g}, tolerance {tolerance:g}). "
+        f"{ask_about_row(case, name, head, got[bad[0]], wanted[bad[0]])}"
+    )
+
+
+def ask_about_shape(case: Challenge, name: str, got: np.ndarray) -> str:
+    if got.shape == case["state"][name].shape:
+        return "It is as large as it was. How many heads should be left, in keys and in values?"
+    if got.ndim != 2:
+        return "A Linear's weight has two axes. Which ones should be joined?"
+    return "Which rows of the matrix belong to one head?"
+
+
+def ask_about_row(
+    case: Challenge, name: str, head: int, got: np.ndarray, wanted: np.ndarray
+) -> str:
+    """Choose the question about a wrong row (C,): whether it is one old row, or the right one times a
+    number."""
+    old = case["state"][name]
+    alone = np.flatnonzero(np.abs(old - got).max(axis=1) < TOLERANCE)
+    if len(alone):
+        of, row = divmod(int(alone[0]), 2)
+        return f"It is row {row} of old head {of}, alone. What becomes of the other heads?"
+    times = float(got @ wanted / (wanted @ wanted))
+    if np.abs(got - times * wanted).max() < TOLERANCE:
+        return f"It is {times:.3g} times what it should be. By how many is the sum divided?"
+    per_group = case["config"]["n_kv_heads"] // case["wanted"]
+    first = head * per_group
+    return (
+        f"Query heads that read old KV heads {first} … {first + per_group - 1} will read it. What "
+        f"should it have of each?"
     )
 
 
@@ -206,23 +265,20 @@ def judge_rest(challenge: Challenge, evidence: Evidence) -> Verdict:
     for case, model in zip(challenge["cases"], evidence["models"], strict=True):
         if model["kind"]:
             return failed(wrong_kind(case, model["kind"]))
-        state = case["state"]
-        for name, tensor in state.items():
-            given = model["given"][name]
-            if isinstance(given, str) or not np.array_equal(given, tensor):
-                return failed(
-                    f"{case_text(case)}: {name} of the model that was handed in is another one now. "
-                    f"Whose weights do you write into?"
-                )
-        if wrong := wrong_names(case, set(model["names"]), set(state)):
+        if not model["is_new"]:
+            return failed(
+                f"{case_text(case)}: you return the very dict that you were given. Who writes into "
+                f"one of the two models then writes into both. Where is a new dict made?"
+            )
+        if wrong := wrong_names(case, set(model["names"]), set(case["state"])):
             return failed(wrong)
-        for name, tensor in state.items():
-            if model["types"][name] != str(tensor.dtype):
+        for name, tensor in case["state"].items():
+            if model["types"][name] != case["dtype"]:
                 return failed(
-                    f"{case_text(case)}: {name} was {tensor.dtype} and is {model['types'][name]}. "
+                    f"{case_text(case)}: {name} was {case['dtype']} and is {model['types'][name]}. "
                     f"What changed the type of the numbers?"
                 )
-            rest = model["rest"].get(name, tensor)
+            rest = model["rest"][name]["numbers"] if name in model["rest"] else tensor
             if not np.array_equal(rest, tensor):
                 return failed(
                     f"{case_text(case)}: {name}, {tensor.shape}, should stay as it is, and is "
@@ -238,13 +294,13 @@ pooled_heads_are_means = Check(
     probe_means,
     judge_means,
     evidence=form_of_means,
-    truth=built_in,
+    truth=Recorded("gqa", "pooled_heads_are_means"),
     tolerance=TOLERANCE,
 )
 pooling_keeps_the_rest = Check(
     "pooling_keeps_the_rest",
     ("mean_pool_kv_heads",),
-    draw_pooling,
+    draw_types,
     probe_rest,
     judge_rest,
     evidence=form_of_rest,
