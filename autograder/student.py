@@ -138,8 +138,9 @@ def new_shell() -> Any:
     from traitlets.config import Config
 
     class NotebookShell(InteractiveShell):
-        def enable_gui(self, gui: str | None = None) -> None:
-            """Do nothing for %matplotlib: there are no windows."""
+        def enable_matplotlib(self, gui: str | None = None) -> tuple[str, str]:
+            """Do nothing for %matplotlib, whatever backend it names: there are no windows."""
+            return "agg", "agg"
 
         def ask_exit(self) -> None:
             """Do nothing for exit: the process goes on."""
@@ -151,7 +152,7 @@ def new_shell() -> Any:
                     return super().run_line_magic(magic_name, line, _stack_depth + 1)
                 print(f"%{magic_name} is no magic here.")
             except (UsageError, ImportError) as error:
-                if magic_name not in ("config", "load_ext", "reload_ext", "matplotlib", "pylab"):
+                if magic_name not in ("config", "load_ext", "reload_ext", "pylab"):
                     raise
                 print(f"%{magic_name} {line}: {error}")
 

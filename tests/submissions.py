@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -99,7 +100,7 @@ class Desk:
 
     def write(self, content: nbformat.NotebookNode | bytes) -> Path:
         """A submitted file."""
-        data = content if isinstance(content, bytes) else nbformat.writes(content).encode()
+        data = content if isinstance(content, bytes) else json.dumps(content).encode()
         file = self.new_folder() / self.lesson.student.name
         file.write_bytes(data)
         return file

@@ -1,0 +1,91 @@
+"""What students do in honest notebooks costs no point: all of these pass every test at home."""
+
+import pytest
+from submissions import Desk, answers, opening
+
+from autograder.authoring.source import POINTS
+from autograder.judge import Outcome
+
+CELLS = {
+    "a running loop": "import asyncio\nassert asyncio.get_running_loop().is_running()",
+    "await": "import asyncio\nx = await asyncio.sleep(0.01, 5)\nassert x == 5",
+    "a task that goes on": (
+        "import asyncio\nasync def later():\n    await asyncio.sleep(0.05)\n    return 7\n"
+        "task = asyncio.create_task(later())"
+    ),
+    "torch.compile": (
+        "import torch\ndouble = torch.compile(lambda x: x + x)\n"
+        "assert double(torch.ones(2)).tolist() == [2, 2]"
+    ),
+    "kernel magics": "%config InlineBackend.figure_format = 'retina'\n%matplotlib inline\n%autosave 60",
+    "widget backend": "%matplotlib widget",
+    "an unknown magic": "%nobody_knows_this\nx = 1",
+    "install": "%pip install tqdm\n!pip --version",
+    "captured": "%%capture out\nprint('hidden')",
+    "timed": "%%time\nsum(range(10))",
+    "shell lines": "files = !ls\nassert 'start.ipynb' in files",
+    "a lone surrogate": "print('\\ud83d')",
+    "half an emoji": "smile = '\ud83d'\nprint(smile)",
+    "default dtype": "import torch\ntorch.set_default_dtype(torch.float64)",
+    "no gradients": "import torch\ntorch.set_grad_enabled(False)",
+    "strict warnings": "import warnings\nwarnings.simplefilter('error')",
+    "strict NumPy": "import numpy as np\nnp.seterr(all='raise')",
+    "another folder": "import os, tempfile\nos.chdir(tempfile.mkdtemp())",
+    "another stdout": "import io, sys\nsys.stdout = io.StringIO()",
+    "closed stdout": "import sys\nsys.stdout.close()",
+    "a small stack": "import sys\nsys.setrecursionlimit(400)",
+    "exit": "exit()",
+    "quit in a branch": "if False:\n    quit()",
+    "reset": "x = 1\n%reset -f",
+    "a picture": "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.savefig('mine.png')\nplt.show()",
+    "a widget": "from ipywidgets import interact\ninteract(lambda x: x, x=(0, 3));",
+    "a progress bar": "from tqdm.notebook import tqdm\nfor _ in tqdm(range(3)): pass",
+    "a file of results": "open('log.txt', 'w').write('loss 3.2')\nassert open('log.txt').read()",
+    "threads": "import threading\nthreading.Thread(target=print, args=('hi',), daemon=True).start()",
+    "display": "from IPython.display import HTML, clear_output\nclear_output()\nHTML('<b>x</b>')",
+    "the last result": "1 + 1\n",
+    "history": "_, In, Out",
+    "names of ours": "json = os = wire = shell = names = serve = probes = observe = 3",
+    "names of Python's": "list = [1]\nlen = 3\nstr = 'x'\nprint = None",
+    "a seed": "import random, torch\nrandom.seed(1)\ntorch.manual_seed(1)",
+    "one thread": "import torch\ntorch.set_num_threads(1)",
+    "a class of the same name": "class Recorder: ...",
+    "logging": "import logging\nlogging.basicConfig(level=logging.DEBUG)",
+}
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory) -> Desk:
+    return Desk("00-start", tmp_path_factory.mktemp("start"))
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_what_a_student_does_first_costs_no_point(desk, name):
+    result = desk.judge(opening(desk.lesson, CELLS[name]))
+    assert (result.outcome, result.points, result.cells) == (Outcome.SCORE, POINTS, ())
+
+
+def test_everything_at_once_costs_no_point(desk):
+    """Cell after cell in one notebook, as a curious student leaves it."""
+    harmless = [source for name, source in CELLS.items() if "Python's" not in name]
+    assert desk.judge(opening(desk.lesson, *harmless)).points == POINTS
+
+
+def test_files_beside_the_notebook_are_found_as_at_home(desk):
+    body = answers(desk.lesson)["matmul_flops"].replace("return 2", "return int(SETTINGS['two'])")
+    notebook = opening(
+        desk.lesson,
+        "%run helper.py",
+        "import json\nSETTINGS = json.load(open('settings.json'))",
+        "from more.tools import three\nassert three == 3 and loaded",
+        "open('settings.json', 'w').write('{}')",
+        matmul_flops=body.replace("2 *", "SETTINGS['two'] *"),
+    )
+    file = desk.write(notebook)
+    (file.parent / "helper.py").write_text("loaded = True")
+    (file.parent / "settings.json").write_text('{"two": 2}')
+    (file.parent / "more").mkdir()
+    (file.parent / "more" / "tools.py").write_text("three = 3")
+    result = desk.judge(file)
+    assert (result.points, result.cells) == (POINTS, ())
+    assert (file.parent / "settings.json").read_text() == '{"two": 2}'
