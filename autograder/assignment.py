@@ -12,8 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-MAX_FILE = 256 * 2**20
+MAX_FILE = 128 * 2**20
 """Bytes of the largest notebook that is read; honest ones have held 60 MB of output."""
+MAX_VALUES = 512 * 2**20
+"""Bytes of memory that a notebook's values may take, by the estimate of `_size_of_values`."""
+_SIGNS = {b",": 36, b"[": 96, b"{": 240}
+"""Bytes of memory for the value that stands by such a sign in JSON: a number, a list, a dict."""
+_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_TEXT_SIZE = 56
+"""Bytes of memory for a text beside its characters."""
 DEFINITION = re.compile(
     r"^(?:(?:async\s+)?def|class)\s+(\w+)|^(\w+)\s*(?::[^=\n]*)?=(?!=)", re.MULTILINE
 )
@@ -147,6 +154,8 @@ def read_cells(path: Path) -> tuple[str, list[Any]]:
         BadSubmission: see `read_submission`.
     """
     data = _read_bytes(path)
+    if _size_of_values(data) > MAX_VALUES:
+        raise BadSubmission(f"{path.name} holds more numbers and lists than are read")
     try:
         notebook = json.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -186,6 +195,25 @@ def _read_bytes(path: Path) -> bytes:
         os.close(fd)
 
 
+def _size_of_values(data: bytes) -> int:
+    """Estimate how many bytes the values of a JSON file take in memory, the characters of texts aside.
+    It is told before they are built: of an empty list, 3 bytes make 64."""
+
+    def signs(begin: int, end: int) -> int:
+        return sum(size * data.count(sign, begin, end) for sign, size in _SIGNS.items())
+
+    at_most = signs(0, len(data)) + _TEXT_SIZE * data.count(b'"')
+    if at_most <= MAX_VALUES:
+        return at_most
+    size, begin = 0, 0  # a text may be full of commas: count what stands outside
+    for text in _TEXT.finditer(data):
+        size += signs(begin, text.start()) + _TEXT_SIZE
+        begin = text.end()
+        if size > MAX_VALUES:
+            return size
+    return size + signs(begin, len(data))
+
+
 def _cells(notebook: Any) -> list | None:
     """Return the list of cells, in nbformat 4 or, page by page, in 3."""
     if type(notebook) is not dict:
@@ -200,7 +228,12 @@ def _cells(notebook: Any) -> list | None:
 
 
 def text_of(source: Any) -> str:
-    """Join a text that a notebook writes as one string or as a list of lines."""
+    """Join a text that a notebook writes as one string or as a list of lines. Of half a character,
+    which JSON can hold and UTF-8 cannot, becomes U+FFFD, as in a browser."""
     if type(source) is list:
-        return "".join(line for line in source if type(line) is str)
-    return source if type(source) is str else ""
+        source = "".join(line for line in source if type(line) is str)
+    if type(source) is not str:
+        return ""
+    if source.isascii():
+        return source
+    return source.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -22,8 +22,10 @@ from numpy.lib.format import read_array_header_1_0, read_magic, write_array_head
 
 MAX_DEPTH = 16
 MAX_ARRAYS = 20_000
-MAX_BYTES = 128 * 2**20
+MAX_BYTES = 64 * 2**20
 """Of one frame. The largest challenge of any lesson has 2.3 MB."""
+MAX_SIGNS = 200_000
+"""Commas and opening brackets in the structure of one frame: so many values it can have at most."""
 MAX_DIMENSIONS = 16
 MAX_BITS = 4096
 """Of one int; Python reads and writes no more than 4,300 digits."""
@@ -64,8 +66,12 @@ def decode(frame: bytes) -> Any:
         raise WireError(f"a frame of {len(frame):,} bytes does not say so")
     text, *blocks = _split(memoryview(frame)[LENGTH.size :])
     arrays = [_read_array(block) for block in blocks]
+    structure = bytes(text)
+    # Before they are built: an empty list takes 3 bytes here, and 64 in memory.
+    if (signs := sum(map(structure.count, (b",", b"[", b"{")))) > MAX_SIGNS:
+        raise WireError(f"{signs:,} commas and brackets are more than the {MAX_SIGNS:,} allowed")
     try:
-        tree = _decode_json(bytes(text).decode("utf-8", "surrogatepass"))
+        tree = _decode_json(structure.decode("utf-8", "surrogatepass"))
     except (JSONDecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise WireError(f"the structure is no JSON: {str(error)[:200]}") from None
     used: list[int] = []
