@@ -6,6 +6,7 @@ has no short cut: the model's weights are exchanged for others after every forwa
 
 from __future__ import annotations
 
+from inspect import unwrap
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,5 +35,6 @@ def each_step_reads_everything(student: SimpleNamespace, challenge: Challenge) -
     model = build_model(challenge)
     exchange_weights_after_each_pass(model, challenge["passes"])
     prompt = torch.tensor(challenge["prompt"][:1])
-    text = student.generate_naive(model, prompt, len(challenge["passes"]))
+    # Unwrapped: the recorder would take the weights that are exchanged here for changed by the student.
+    text = unwrap(student.generate_naive)(model, prompt, len(challenge["passes"]))
     return {**evidence, "exchanged": record(text)}

@@ -1,16 +1,16 @@
 """The visible checks of lesson 03. Their truth is the model without a cache, or a property."""
 
-from course.checks.kv_cache.container import (
-    cache_can_go_back,
-    cache_returns_what_it_was_given,
-    full_cache_changes_nothing,
-)
 from course.checks.kv_cache.forward import (
     every_split_equals_uncached,
     layer_equals_uncached,
     mask_is_rectangular,
 )
 from course.checks.kv_cache.generation import no_row_is_computed_twice
+from course.checks.kv_cache.holding import (
+    cache_can_go_back,
+    cache_returns_what_it_was_given,
+    full_cache_changes_nothing,
+)
 from course.checks.kv_cache.memory import cache_is_the_only_memory, two_conversations_stay_apart
 from course.checks.kv_cache.storage import bytes_match_the_storage
 

@@ -1,33 +1,30 @@
-"""Check the cache as a container: what goes in comes back, a full one refuses, it can go back."""
+"""Handle a student's cache as a careful caller does: make it, feed it, and weigh what it keeps."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import dis
+import gc
+from collections.abc import Iterator, Mapping
+from types import CodeType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from course.cache import CacheFull
-from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
-from course.checks.comparing import outcome
-from course.checks.drawing import draw_split
+from course.checks.check import Challenge
+from course.checks.recorder import given
 from course.config import GPTConfig
+from course.model import MiniGPT
+
+DTYPES = {"float32": 4, "float16": 2, "float64": 8}
+"""Bytes of a number."""
+USED_AGAIN = 99.0
+"""What the caller writes over its keys and values once a cache has them; no drawn number is as large."""
 
 
-def draw_blocks(seed: int) -> Challenge:
-    """Draw keys and values, (2, L, B, G, 9, D), for a cache of 9 places, and a split of them."""
-    rng = np.random.default_rng(seed)
-    config = GPTConfig(30, 3, 24, 4, 2, 40, max_seq_len=32)
-    blocks = rng.normal(size=(2, 3, 3, 2, 9, 6)).astype(np.float32)
-    return {
-        "config": config.to_dict(),
-        "blocks": blocks,
-        "split": draw_split(rng, 9),
-        "keep": int(rng.choice([2, 4])),  # of 6: keeping 3 would look like dropping 3
-        "dtype": ["float32", "float64", "float16"][seed % 3],
-    }
+class InputChanged(Exception):
+    """`append` wrote into the keys or values that it was given."""
 
 
 def new_cache(student: SimpleNamespace, challenge: Challenge, max_len: int, **options: Any) -> Any:
@@ -36,254 +33,102 @@ def new_cache(student: SimpleNamespace, challenge: Challenge, max_len: int, **op
 
 
 def feed(cache: Any, blocks: np.ndarray, dtype: torch.dtype = torch.float32) -> list[np.ndarray]:
-    """Append blocks (2, L, B, G, T, D) to every layer and advance.
+    """Append blocks (2, L, B, G, T, D) to every layer and advance; then use their memory again.
+
+    Keys and values are views, so not contiguous. They belong to the caller: `append` must leave them as
+    they are, and after `advance` the caller overwrites them, which must not change what is held.
 
     Returns:
-        What each layer returned, (2, B, G, S, D), at its time.
+        What each layer returned, (2, B, G, S, D), as it is when all layers have returned.
+
+    Raises:
+        InputChanged: an `append` wrote into its arguments.
     """
-    k, v = torch.from_numpy(blocks.copy()).to(dtype)
-    returned = [cache.append(layer, k[layer], v[layer]) for layer in range(len(k))]
-    cache.advance(k.shape[3])
-    return [torch.stack([got.detach().clone() for got in pair]).numpy() for pair in returned]
-
-
-def probe_returns(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Append block after block, until one is refused."""
-    dtype = getattr(torch, challenge["dtype"])
-    cache = new_cache(student, challenge, 9, dtype=dtype)
-    at_first, blocks, done, refusal = len(cache), [], 0, ""
-    for n in challenge["split"]:
-        try:
-            returned = feed(cache, challenge["blocks"][..., done : done + n, :], dtype)
-        except CacheFull as error:
-            refusal = str(error)
-            break
-        blocks.append({"returned": returned, "length": len(cache)})
-        done += n
-    return {"length": at_first, "blocks": blocks, "refusal": refusal}
-
-
-def returns_form(challenge: Challenge) -> Evidence:
-    n_layers = challenge["blocks"].shape[1]
-    block = {"returned": [np.ndarray] * n_layers, "length": int}
-    return {"length": int, "blocks": Each(block), "refusal": str}
-
-
-def judge_returns(challenge: Challenge, evidence: Evidence) -> Verdict:
-    split, done = challenge["split"], 0
-    stored = challenge["blocks"].astype(challenge["dtype"])
-    if evidence["length"] != 0:
-        return failed(f"A new cache holds {evidence['length']} tokens. What was put into it?")
-    for call, n in enumerate(split):
-        done += n
-        if call == len(evidence["blocks"]):
-            return failed(
-                f"A cache of 9 places refused block {call + 1} of {split}, which fits: "
-                f"CacheFull: {evidence['refusal']}. Which method counts, and how often is it called?"
-            )
-        block = evidence["blocks"][call]
-        for layer, got in enumerate(block["returned"]):
-            verdict = _compare_block(got, stored[:, layer, :, :, :done], split[: call + 1], layer)
-            if verdict:
-                return verdict
-        if block["length"] != done:
-            return failed(
-                f"After appending {split[: call + 1]} tokens to each of 3 layers and advancing, "
-                f"len(cache) is {block['length']}, not {done}. "
-                f"Which method counts, and how often is it called?"
-            )
-    return passed(f"Blocks of {split} tokens come back whole and in order, in every layer.")
-
-
-def _compare_block(
-    got: np.ndarray, wanted: np.ndarray, split: list[int], layer: int
-) -> Verdict | None:
-    case = f"After blocks of {split}, layer {layer}"
-    if got.shape != wanted.shape:
-        return failed(
-            f"{case} returned keys and values of shape {got.shape[1:]}, wanted is (B, G, S, D) = "
-            f"{wanted.shape[1:]}. How many tokens are held or new?"
-        )
-    if got.dtype != wanted.dtype:
-        return failed(f"{case} returned {got.dtype} from a {wanted.dtype} cache.")
-    wrong = np.argwhere(got != wanted)
-    if not len(wrong):
-        return None
-    kind, row, head, token, _ = wrong[np.lexsort(wrong.T[::-1])[0]]
-    tokens = sorted(set(wrong[:, 3].tolist()))
-    return failed(
-        f"{case} returned other {['keys', 'values'][kind]} than were stored: first at batch row "
-        f"{row}, KV head {head}, token {token} (wrong tokens: {tokens} of {wanted.shape[3]}; "
-        f"got {got[tuple(wrong[0])]:.3g}, stored {wanted[tuple(wrong[0])]:.3g}). "
-        f"Which place, and which layer's storage, does this block belong to?"
-    )
-
-
-cache_returns_what_it_was_given = Check(
-    "cache_returns_what_it_was_given",
-    ("KVCache",),
-    draw_blocks,
-    probe_returns,
-    judge_returns,
-    evidence=returns_form,
-)
-
-
-def probe_full(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Append more than fits to a cache that is nearly full, fill it, and append one token more."""
-    blocks = challenge["blocks"]
-    cache = new_cache(student, challenge, 9)
-    feed(cache, blocks[..., :7, :])
-    k, v = torch.from_numpy(blocks[:, 0] + 1)
-    evidence: Evidence = {
-        "too_many": outcome(lambda: cache.append(0, k[:, :, :3], v[:, :, :3])),
-        "length": len(cache),
-        "filled": outcome(lambda: feed(cache, blocks[..., 7:, :])),
-    }
-    if evidence["filled"] != "returned":
-        return {**evidence, "after_full": "", "full_length": len(cache), "held": []}
-    evidence["after_full"] = outcome(lambda: cache.append(0, k[:, :, :1], v[:, :, :1]))
-    evidence["full_length"] = len(cache)
-    cache.truncate(8)
-    return {**evidence, "held": feed(cache, blocks[..., 8:, :])}
-
-
-def full_form(challenge: Challenge) -> Evidence:
-    return {
-        "too_many": str,
-        "length": int,
-        "filled": str,
-        "after_full": str,
-        "full_length": int,
-        "held": Each(np.ndarray),
-    }
-
-
-def judge_full(challenge: Challenge, evidence: Evidence) -> Verdict:
-    if evidence["too_many"] != "CacheFull":
-        return failed(
-            f"A cache of 9 places holds 7 tokens. Appending 3 more: {evidence['too_many']}, wanted "
-            f"is CacheFull. When is the right moment to look at the room that is left?"
-        )
-    if evidence["length"] != 7:
-        return failed(
-            f"A cache of 9 places held 7 tokens and refused 3; now it holds {evidence['length']}. "
-            f"What did the refused call change?"
-        )
-    if evidence["filled"] != "returned":
-        return failed(
-            f"A cache of 9 places holds 7 tokens. Appending 2 more: {evidence['filled']}, but they "
-            f"fit exactly. Is the last place usable?"
-        )
-    if evidence["after_full"] != "CacheFull":
-        return failed(
-            f"A cache of 9 places holds 9 tokens. Appending 1 more: {evidence['after_full']}, "
-            f"wanted is CacheFull. Which end does your test for room compare?"
-        )
-    if evidence["full_length"] != 9:
-        return failed(
-            f"A full cache of 9 refused a token; now it holds {evidence['full_length']} tokens."
-        )
-    stored = challenge["blocks"].swapaxes(0, 1)  # (L, 2, B, G, 9, D)
-    for layer, (held, wanted) in enumerate(zip(evidence["held"], stored, strict=True)):
-        if held.shape != wanted.shape or (held != wanted).any():
-            return failed(
-                f"A refused append left other keys or values behind in layer {layer}. "
-                f"Was something written before the room was looked at?"
-            )
-    return passed("A full cache refuses with CacheFull and holds exactly what it held.")
-
-
-full_cache_changes_nothing = Check(
-    "full_cache_changes_nothing",
-    ("KVCache",),
-    draw_blocks,
-    probe_full,
-    judge_full,
-    evidence=full_form,
-)
-
-
-def probe_back(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Truncate a cache to impossible lengths and to a possible one, then reset it; append after each."""
-    blocks, keep = challenge["blocks"], challenge["keep"]
-    cache = new_cache(student, challenge, 9)
-    feed(cache, blocks[..., :6, :])
-    refused = {str(n): outcome(lambda n=n: cache.truncate(n)) for n in (7, -1)}
-    lengths = [len(cache)]
-    cache.truncate(keep)
-    lengths.append(len(cache))
-    again = feed(cache, blocks[..., 6:, :]) if len(cache) == keep else []
-    cache.reset()
-    lengths.append(len(cache))
-    fresh = feed(cache, blocks[..., 3:, :]) if len(cache) == 0 else []
-    return {"refused": refused, "lengths": lengths, "again": again, "fresh": fresh}
-
-
-def back_form(challenge: Challenge) -> Evidence:
-    return {
-        "refused": {"7": str, "-1": str},
-        "lengths": [int] * 3,
-        "again": Each(np.ndarray),
-        "fresh": Each(np.ndarray),
-    }
-
-
-def judge_back(challenge: Challenge, evidence: Evidence) -> Verdict:
-    blocks, keep = challenge["blocks"], challenge["keep"]
-    for n, came in evidence["refused"].items():
-        if came != "ValueError":
-            return failed(f"A cache of 6 tokens, truncate({n}): {came}, wanted is ValueError.")
-    for case, got, wanted in zip(
-        ("two refused truncates", f"truncate({keep})", "reset()"),
-        evidence["lengths"],
-        (6, keep, 0),
-        strict=True,
-    ):
-        if got != wanted:
-            return failed(f"After {case}, len(cache) is {got}, not {wanted}.")
-    rewritten = np.concatenate([blocks[..., :keep, :], blocks[..., 6:, :]], axis=-2)
-    for case, layers, wanted in (
-        (f"6 tokens, truncate({keep}), 3 others", evidence["again"], rewritten),
-        ("reset() and 6 others", evidence["fresh"], blocks[..., 3:, :]),
-    ):
-        for layer, (got, want) in enumerate(zip(layers, wanted.swapaxes(0, 1), strict=True)):
-            if got.shape != want.shape or (got != want).any():
-                return failed(
-                    f"{case}: layer {layer} returned {got.shape[3]} tokens that are not the "
-                    f"{want.shape[3]} expected. Which tokens should still be there, and where "
-                    f"is the next one written?"
+    k, v = given(blocks, dtype)  # (L, B, G, T, D) each
+    before = torch.stack([k, v])
+    returned = []
+    for layer in range(len(k)):
+        returned.append(cache.append(layer, k[layer], v[layer]))
+        for name, now, then in zip(("keys", "values"), (k, v), before, strict=True):
+            if not torch.equal(now, then):
+                raise InputChanged(
+                    f"append(layer={layer}, k, v) wrote into the {name} it was given"
                 )
-    return passed(f"truncate({keep}) keeps {keep} tokens, reset() none, and both can be built on.")
-
-
-cache_can_go_back = Check(
-    "cache_can_go_back", ("KVCache",), draw_blocks, probe_back, judge_back, evidence=back_form
-)
-
-# --- for the checks of what is stored, here and in lesson 07 -------------------------------------
-
-DTYPES = {"float32": 4, "float16": 2, "float64": 8}
-"""Bytes of a number."""
+    cache.advance(k.shape[3])
+    copies = [torch.stack([got.detach().clone() for got in pair]).numpy() for pair in returned]
+    for rows in (k, v):
+        rows.fill_(USED_AGAIN)
+    return copies
 
 
 def stored_bytes(holder: Any) -> int:
-    """Add up the bytes of every tensor storage that an object keeps, each counted once."""
-    storages: dict[int, int] = {}
-    todo, seen = [holder], set()
+    """Add up the bytes of the memories in which a cache keeps numbers, each memory counted once.
+
+    Found is whatever the cache holds on to, in attributes and slots, in containers and other objects, in
+    closures and generators; and what its methods keep in variables of the class or the notebook, its own
+    entry alone where such a variable is a mapping with the cache or its id as a key.
+
+    What counts is every tensor and NumPy array, whole, also where only a part is in use; but for the
+    bookkeeping: truth values, and int32 or int64 of at most one number for each place, such as a length
+    or the positions.
+    """
+    memories: dict[int, int] = {}  # bytes by address
+    todo, seen = [holder, *_kept_outside(holder)], set()
+    places = getattr(holder, "batch", 1) * getattr(holder, "max_len", 1)
     while todo:
         value = todo.pop()
-        if id(value) in seen or isinstance(value, GPTConfig | str | int | float | torch.dtype):
+        if id(value) in seen or isinstance(value, _NOT_FOLLOWED):
             continue
         seen.add(id(value))
+        while isinstance(value, np.ndarray) and isinstance(value.base, np.ndarray | Tensor):
+            value = value.base
         if isinstance(value, Tensor):
-            storages[value.untyped_storage().data_ptr()] = value.untyped_storage().nbytes()
-        elif isinstance(value, np.ndarray):
-            storages[value.ctypes.data] = value.nbytes
-        elif isinstance(value, dict):
-            todo += value.values()
-        elif isinstance(value, list | tuple | set):
-            todo += value
-        elif hasattr(value, "__dict__"):
-            todo += vars(value).values()
-    return sum(storages.values())
+            if not _is_bookkeeping(value.dtype, value.numel(), places):
+                storage = value.untyped_storage()
+                memories[storage.data_ptr()] = storage.nbytes()
+        elif isinstance(value, np.ndarray) and value.dtype != object:
+            if not _is_bookkeeping(value.dtype, value.size, places):
+                memories[value.ctypes.data] = value.nbytes
+        elif isinstance(value, FunctionType):
+            todo += [value.__closure__, value.__defaults__, value.__kwdefaults__]
+        else:
+            todo += gc.get_referents(value)
+    return sum(memories.values())
+
+
+_NOT_FOLLOWED = (type, ModuleType, CodeType, GPTConfig, MiniGPT, str, int, float, torch.dtype)
+"""What leads away from a cache: to code, to the model, to the whole notebook."""
+
+
+def _is_bookkeeping(dtype: torch.dtype | np.dtype, size: int, places: int) -> bool:
+    kind = str(dtype).removeprefix("torch.")
+    return kind == "bool" or (kind in ("int32", "int64") and size <= places)
+
+
+def _kept_outside(holder: Any) -> Iterator[Any]:
+    """Yield what a cache keeps in variables of its class, and in global ones that its methods use."""
+    for owner in type(holder).__mro__:
+        if owner.__module__ in ("builtins", "torch.nn.modules.module"):
+            continue
+        for value in vars(owner).values():
+            parts = (getattr(value, name, None) for name in ("fget", "__func__", "__wrapped__"))
+            functions = [part for part in (value, *parts) if isinstance(part, FunctionType)]
+            for store in [s for f in functions for s in _globals_used_by(f)] or [value]:
+                yield _own_part(holder, store)
+
+
+def _globals_used_by(function: FunctionType) -> Iterator[Any]:
+    names = {i.argval for i in dis.get_instructions(function) if i.opname == "LOAD_GLOBAL"}
+    yield from (function.__globals__[name] for name in names & function.__globals__.keys())
+
+
+def _own_part(holder: Any, store: Any) -> Any:
+    """Return the part of a shared variable that belongs to a cache; None where it is no storage."""
+    if isinstance(store, Mapping):
+        return [rows for key, rows in store.items() if _names(key, holder)] or dict(store)
+    return store if isinstance(store, Tensor | np.ndarray | list) else None
+
+
+def _names(key: Any, holder: Any) -> bool:
+    parts = key if type(key) is tuple else (key,)
+    return any(part is holder or (type(part) is int and part == id(holder)) for part in parts)
