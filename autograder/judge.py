@@ -30,7 +30,7 @@ from course.checks.check import Challenge, Check, Verdict, failed
 ROUNDS = 3
 """Challenges for each question; all must be met."""
 PLACES = 3
-"""Times that one question is asked at most, while points are lost."""
+"""Test cells of one question at which it is asked, while points are lost; and then at the end."""
 
 
 class Outcome(StrEnum):
@@ -182,7 +182,8 @@ class _Judging:
         times = dict.fromkeys((q.check for q in self.assignment.questions), 0)
         for place, question in self._places(session.cells):
             name = question.check
-            if times[name] < PLACES and not _is_full(asked.get(name)):
+            left = times[name] < PLACES or place == len(session.cells)
+            if left and not _is_full(asked.get(name)):
                 try:
                     found = self._ask(session, place, question, times[name])
                 except GaveUp as error:
@@ -233,17 +234,18 @@ class _Judging:
     def _credit(
         self, session: Session, question: Question, names: frozenset[str], answer: Answer
     ) -> Answer:
-        """Ask once where the student tested, with these cells replaced. Nothing that such a process
-        says or prints goes on: it has seen reference answers."""
+        """Ask where the student tested first, and at the end, with these cells replaced. Nothing that
+        such a process says or prints goes on: it has seen reference answers."""
         places = [place for place, other in self._places(session.cells) if other == question]
-        try:
-            found = self._ask(session, places[0], question, PLACES).answer
-        except (GaveUp, InfraError):
-            return answer
-        if found.score <= answer.score:
-            return answer
-        words = f"{sentence(names)} As it stands: {answer.message}"
-        return replace(found, outcome=Outcome.SCORE, message=words[:MESSAGE], credited=True)
+        for number, place in enumerate(dict.fromkeys((places[0], places[-1])), PLACES + 1):
+            try:
+                found = self._ask(session, place, question, number).answer
+            except (GaveUp, InfraError):
+                return answer
+            if found.score > answer.score:
+                words = f"{sentence(names)} As it stands: {answer.message}"
+                return replace(found, message=words[:MESSAGE], credited=True)
+        return answer
 
     def _ask(self, session: Session, place: int, question: Question, time_number: int) -> Asked:
         """Ask one question with ROUNDS challenges, until one is lost.
