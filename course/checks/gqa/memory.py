@@ -61,13 +61,15 @@ def draw_some_room(seed: int) -> Challenge:
 
 
 def draw_edges(seed: int) -> Challenge:
-    """Draw requests of the default width with room that is just enough, one byte less, for one
-    sequence, for nearly one, none, one byte less than the weights, and much less than those; and a
-    memory without weights."""
+    """Draw requests of the default width with room that is just enough for short texts, one byte less
+    than enough, for one sequence, for nearly one, none, one byte less than the weights, and much less
+    than those; and a memory without weights."""
     rng = np.random.default_rng([seed, 1])
     cases = []
     for number in range(7):
         case = draw_request(rng)
+        if number == 0:
+            case["n_tokens"] = int(rng.integers(5, 15))
         one, n = bytes_of_one(case), int(rng.integers(20, 90))
         spares = [n * one, n * one - 1, one, one - 1, 0, -1, -int(3.5 * one)]
         cases.append(with_room(case, spares[number]))

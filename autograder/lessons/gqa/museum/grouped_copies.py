@@ -1,0 +1,139 @@
+"""Known wrong answers to lesson 06: copies in `grouped_attention`."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from autograder.lessons.gqa.museum.collection import MUSEUM
+from course.minigpt import gqa as right
+from course.minigpt.gqa import repeat_kv
+
+bug, patch = MUSEUM.section("grouped_attention", check="nothing_is_expanded")
+
+
+@bug("cost", "attention that first writes each KV head out for all its query heads", kind="cost")
+def grouped_by_repeating(q, k, v, mask=None):
+    """repeat_kv, then attention: right numbers, and a copy of the cache at every step."""
+    n = q.shape[1] // k.shape[1]
+    return right.grouped_attention(q, repeat_kv(k, n), repeat_kv(v, n), mask)
+
+
+patch(
+    "grouped_by_broadcasting",
+    "cost",
+    "a product whose batch axes differ, for which the keys are written out",
+    "A product whose batch axes differ: PyTorch writes the keys out, and the line does not say so.",
+    ("q.reshape(B, G, H // G * T, D)", "q.reshape(B, G, H // G, T, D)"),
+    ("rows @ k", "rows @ k[:, :, None]"),
+    ("softmax(dim=-1).view(B, G, H // G * T, S)", "softmax(dim=-1).view(B, G, H // G, T, S)"),
+    ("shares @ v", "shares @ v[:, :, None]"),
+)
+patch(
+    "grouped_by_expanding_the_keys",
+    "cost",
+    "keys that are written out, and values that are not",
+    "expand() costs nothing; the reshape behind it copies. Only the keys, but all of them.",
+    ("rows @ k", "q @ k[:, :, None].expand(B, G, H // G, S, D).reshape(B, H, S, D)"),
+)
+
+
+@bug("cost", "keys and values written out for one row after another", kind="cost")
+def grouped_row_by_row_expanded(q, k, v, mask=None):
+    """One text at a time, so that the copies stay small; together they are as large as ever."""
+    (B, H, T, _), (G, S) = q.shape, k.shape[1:3]
+    masks = [None] * B if mask is None else mask.expand(B, H, T, S).split(1)
+    rows = zip(q.split(1), k.split(1), v.split(1), masks, strict=True)
+    outs = [
+        right.grouped_attention(q, repeat_kv(k, H // G), repeat_kv(v, H // G), mask)
+        for q, k, v, mask in rows
+    ]
+    return torch.cat(outs)
+
+
+patch(
+    "grouped_by_products_of_elements",
+    "cost",
+    "a tensor of all single products, before they are added up",
+    "Every product of two numbers is written down before they are added up.",
+    ("q.reshape(B, G, H // G * T, D)", "q.reshape(B, G, -1, 1, D) * k[:, :, None]"),
+    ("rows @ k.transpose(-2, -1)", "rows.sum(dim=-1)"),
+)
+
+
+@bug("cost", "repeated keys and values, handed to PyTorch's attention", kind="cost")
+def grouped_by_repeating_for_pytorch(q, k, v, mask=None):
+    """repeat_interleave, then scaled_dot_product_attention: the copy is made all the same."""
+    n = q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(n, dim=1), v.repeat_interleave(n, dim=1)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+@bug("cost", "KV heads that are picked out by a list of numbers, which copies them", kind="cost")
+def grouped_by_picking_heads(q, k, v, mask=None):
+    """k[:, heads] with a head number for every query head: an index makes a new tensor."""
+    heads = torch.arange(q.shape[1]) // (q.shape[1] // k.shape[1])
+    return F.scaled_dot_product_attention(q, k[:, heads], v[:, heads], attn_mask=mask)
+
+
+@bug("cost", "KV heads that are copied one by one, in a loop", kind="cost")
+def grouped_by_cloning_heads(q, k, v, mask=None):
+    """One head at a time, each made contiguous first: together it is the whole cache."""
+    (B, H, T, _), (G, S) = q.shape, k.shape[1:3]
+    n = H // G
+    masks = None if mask is None else mask.expand(B, H, T, S)
+    outs = []
+    for g in range(G):
+        own = None if masks is None else masks[:, g * n : g * n + n]
+        keys, values = (x[:, g : g + 1].clone() for x in (k, v))
+        outs.append(right.grouped_attention(q[:, g * n : g * n + n], keys, values, own))
+    return torch.cat(outs, dim=1)
+
+
+patch(
+    "grouped_with_keys_laid_out_anew",
+    "cost",
+    "keys that are transposed in memory, at every step",
+    "contiguous() behind the transpose: a copy of all keys, for a product that needs none.",
+    ("k.transpose(-2, -1)", "k.transpose(-2, -1).contiguous()"),
+    kind="cost",
+)
+patch(
+    "grouped_with_a_copy_of_the_cache",
+    "cost",
+    "keys and values that are copied before they are read",
+    "clone(), to be safe: the whole cache is written again at every step.",
+    ("rows = q", "k, v = k.clone(), v.clone()\n    rows = q"),
+    kind="cost",
+)
+patch(
+    "grouped_with_scaled_keys",
+    "cost",
+    "keys that are scaled, where the queries are fewer",
+    "k / √D: right numbers, and as many new ones as the cache has keys.",
+    ("rows @ k.transpose(-2, -1) / math.sqrt(D)", "rows @ (k / math.sqrt(D)).transpose(-2, -1)"),
+    kind="cost",
+)
+patch(
+    "grouped_in_double",
+    "cost",
+    "keys and values that are turned into float64, at every step",
+    "double() for precision: the cache is written again, and twice as wide.",
+    ("rows = q", "kept = q.dtype\n    q, k, v = q.double(), k.double(), v.double()\n    rows = q"),
+    ("(shares @ v).view(B, H, T, D)", "(shares @ v).view(B, H, T, D).to(kept)"),
+    kind="cost",
+)
+
+
+@bug("cost", "attention that leaves PyTorch, so that nobody can count", kind="cost")
+def grouped_by_numpy(q, k, v, mask=None):
+    """NumPy throughout, with keys repeated: right numbers, and a copy that no count sees."""
+    n = q.shape[1] // k.shape[1]
+    Q, K, V = (x.double().numpy() if x.dtype is torch.bfloat16 else x.numpy() for x in (q, k, v))
+    K, V = K.repeat(n, axis=1), V.repeat(n, axis=1)
+    scores = Q @ K.swapaxes(2, 3) / Q.shape[3] ** 0.5
+    if mask is not None:
+        scores = np.where(mask.numpy(), scores, -np.inf)
+    e = np.exp(scores - scores.max(axis=3, keepdims=True))
+    return torch.from_numpy(e / e.sum(axis=3, keepdims=True) @ V).to(q.dtype)
