@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from course.checks.roofline.fake_device import FakeDevice
+from course.checks.roofline.fake_device import FakeDevice, Pace
 from course.config import GPTConfig
 from course.fast.decode import FastDecoder
 from course.fast.steps import count_operations, forward_last, step
@@ -97,7 +97,7 @@ def test_sizes_that_cannot_be_are_refused_by_name():
         with pytest.raises(ValueError, match=next(iter(wrong))):
             phase_cost(small(), **{"n_new": 1, "n_past": 0, **wrong})
     with pytest.raises(ValueError, match="repeats"):
-        time_on_device(lambda: None, FakeDevice([1.0], 0.1), repeats=0)
+        time_on_device(lambda: None, FakeDevice(Pace(seed=0)), repeats=0)
 
 
 def test_a_cost_is_made_of_whole_numbers():

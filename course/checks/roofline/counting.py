@@ -2,40 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
 from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.comparing import outcome
 from course.checks.counts import in_words, plain
+from course.checks.recorded import Recorded
 from course.checks.roofline import questions
+from course.checks.roofline.misread import Asked, first_wrong, question_about
 from course.checks.roofline.passes import (
-    Bill,
-    Call,
-    Sizes,
+    LONG,
+    Case,
     Truth,
     call_text,
     case_of_defaults,
     cases,
     draw_passes,
 )
-from course.checks.roofline.weighing import weigh
 from course.config import GPTConfig
 
 NUMBER = (int, float, str)
 """The form of a returned number, or of the words for what came in its place."""
 QUESTION_OF_DEFAULTS = "What does the signature say where nothing is given?"
+Bill = dict[str, Any]
+"""What was read of a returned cost, or "kind", words for what came in its place."""
+
+
+def wrong_number(asked: list[Asked], texts: Mapping[str, str]) -> str | None:
+    """Tell the first wrong one of a student's numbers, and ask for what all of them look like."""
+    if (one := first_wrong(asked)) is None:
+        return None
+    if isinstance(one.got, str):
+        return f"{one.case} gave {one.got}; wanted is one number. What do you return?"
+    return (
+        f"{one.case} gave {one.got:,}; counted one by one it is {one.right:,}. "
+        f"{question_about_all(asked, one, texts)}"
+    )
+
+
+def question_about_all(asked: list[Asked], one: Asked, texts: Mapping[str, str]) -> str:
+    """Choose a question: by what a function keeps, by a known misreading, by the case's own size."""
+    first, again = asked[0], asked[-1]
+    if first.case == again.case and first.got != again.got:
+        return f"The same call gave {again.got:,} later on. What do you keep between two calls?"
+    if known := question_about(asked, texts):
+        return known
+    if asked.index(one) >= LONG:
+        return "Smaller ones are right. Is there a largest number in your count, or in its type?"
+    others = [other for other in asked if other.right == one.got]
+    if others:
+        return f"That is right for {others[0].case}. What is different here?"
+    return texts[""]
+
 
 # --- attention -----------------------------------------------------------------------------------
 
 
 def probe_attention(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    config, call = case_of_defaults(challenge)
+    config, call, _ = case_of_defaults(challenge)
     return {
         "attention_flops": [
             plain(student.attention_flops(GPTConfig(**config), *call[:3]))
-            for config, call in cases(challenge)
+            for config, call, _ in cases(challenge)
         ],
         "by_default": plain(student.attention_flops(GPTConfig(**config), *call[:2])),
     }
@@ -46,21 +76,17 @@ def form_of_attention(challenge: Challenge) -> Any:
 
 
 def judge_attention(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
-    for (config, call), got in zip(cases(challenge), evidence["attention_flops"], strict=True):
-        case, wanted = call_text(config, call, "attention_flops"), truth(config, call)
-        right = wanted["attention_flops"]
-        if isinstance(got, str):
-            return failed(f"{case} gave {got}; wanted is one number. What do you return?")
-        if got != right:
-            question = questions.ask_about_attention(config, call, got, right)
-            return failed(f"{case} gave {got:,}; pair by pair it is {right:,}. {question}")
-    (config, call), got = case_of_defaults(challenge), evidence["by_default"]
-    right = truth(config, call)["attention_flops"]
-    if got != right:
-        return failed(
-            f"{call_text(config, call, 'attention_flops', by_default=True)} gave {got}; pair by pair "
-            f"it is {right:,}. {QUESTION_OF_DEFAULTS}"
-        )
+    asked = [
+        Asked(call_text(case, "attention_flops"), got, **truth(*case)["attention_flops"])
+        for case, got in zip(cases(challenge), evidence["attention_flops"], strict=True)
+    ]
+    case, got = case_of_defaults(challenge), evidence["by_default"]
+    text = call_text(case, "attention_flops", by_default=True)
+    by_default = Asked(text, got, **truth(*case)["attention_flops"])
+    if wrong := wrong_number(asked, questions.ATTENTION) or wrong_number(
+        [by_default], {"": QUESTION_OF_DEFAULTS}
+    ):
+        return failed(wrong)
     return passed("Every pair that may look, in every head: a score, and a share of a value.")
 
 
@@ -71,13 +97,13 @@ attention_is_causal = Check(
     probe_attention,
     judge_attention,
     evidence=form_of_attention,
-    truth=weigh,
+    truth=Recorded("roofline", "attention_is_causal"),
 )
 
 # --- reading and comparing bills -----------------------------------------------------------------
 
 
-def read_cost(value: Any, fields: tuple[str, ...]) -> dict[str, Any]:
+def read_cost(value: Any, fields: tuple[str, ...]) -> Bill:
     """Read fields of what `phase_cost` returned as plain numbers.
 
     Of what lacks one of them, "kind" says what it is; otherwise it is "".
@@ -90,7 +116,7 @@ def read_cost(value: Any, fields: tuple[str, ...]) -> dict[str, Any]:
 def read_costs(student: SimpleNamespace, challenge: Challenge, *fields: str) -> Evidence:
     bills = [
         read_cost(student.phase_cost(GPTConfig(**config), *call), fields)
-        for config, call in cases(challenge)
+        for config, call, _ in cases(challenge)
     ]
     return {"bills": bills}
 
@@ -101,61 +127,82 @@ def form_of_bills(*fields: str) -> Callable[[Challenge], Any]:
     return lambda challenge: {"bills": [bill] * len(cases(challenge))}
 
 
-def wrong_bill(
-    challenge: Challenge,
-    evidence: Evidence,
-    truth: Truth,
-    ask: Callable[[Sizes, Call, Bill, Bill], str],
+def wrong_kind(challenge: Challenge, bills: list[Bill]) -> str | None:
+    """Tell the first bill that is none, or that has no number where one belongs."""
+    for case, bill in zip(cases(challenge), bills, strict=True):
+        if bill["kind"]:
+            return f"{call_text(case)} gave {bill['kind']}; wanted is a Cost. What do you return?"
+        for field, value in bill.items():
+            if isinstance(value, str) and field != "kind":
+                return f"{call_text(case)}: {field} is {value}; wanted is one number. Which one?"
+    return None
+
+
+def wrong_field(
+    challenge: Challenge, bills: list[Bill], truth: Truth, field: str, texts: Mapping[str, str]
 ) -> str | None:
-    """Tell the first field of the first bill that is wrong; None where all are right."""
-    for (config, call), bill in zip(cases(challenge), evidence["bills"], strict=True):
-        case, right = call_text(config, call), truth(config, call)
-        if wrong := wrong_field(case, bill, right, partial(ask, config, call)):
-            return wrong
-    return None
-
-
-def wrong_field(case: str, bill: Bill, right: Bill, ask: Callable[[Bill, Bill], str]) -> str | None:
-    """Tell the first field of a bill that is wrong; None where all are right."""
-    if bill["kind"]:
-        return f"{case} gave {bill['kind']}; wanted is a Cost. What do you return?"
-    found = {name: value for name, value in bill.items() if name != "kind"}
-    for field, value in found.items():
-        if isinstance(value, str):
-            return f"{case}: {field} is {value}; wanted is one number. Which one?"
-    if "flops" in found:
-        found = without_attention(found)
-    for field, value in found.items():
-        if value != right[field]:
-            what = "flops without attention" if field == "matrix_flops" else field
-            return (
-                f"{case}: {what} is {value:,}; counted one by one it is {right[field]:,}. "
-                f"{ask(found, right)}"
-            )
-    return None
-
-
-def without_attention(bill: Bill) -> Bill:
-    """Take the FLOPs of attention off, as the same student counts them: one mistake there shall
-    cost one point and not two."""
-    return {"matrix_flops": bill["flops"] - bill["attention_flops"]}
+    """Tell the first bill in which a field is wrong; None where all are right."""
+    return wrong_number(
+        [
+            Asked(f"{call_text(case)}: {field}", bill[field], **truth(*case)[field])
+            for case, bill in zip(cases(challenge), bills, strict=True)
+        ],
+        texts,
+    )
 
 
 # --- the four parts of a bill --------------------------------------------------------------------
 
 
+def of_attention(case: Case) -> dict[str, tuple[int, int, int]]:
+    """List what a bill may ask attention for: T, P and B, and by mistake other numbers."""
+    T, P, B, _ = case.call
+    asked = {"as asked": (T, P, B)}
+    if case.telling:
+        asked |= {"of one row": (T, P, 1), "without the old": (T, 0, B)}
+        asked |= {"exchanged": (P, T, B) if P else (T, P, B)}
+    return asked
+
+
 def probe_matrices(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Read FLOPs with attention, and what the same student's attention costs: one mistake there shall
+    cost one point and not two."""
     evidence = read_costs(student, challenge, "flops")
-    for (config, call), bill in zip(cases(challenge), evidence["bills"], strict=True):
-        of_attention = (
-            None if bill["kind"] else student.attention_flops(GPTConfig(**config), *call[:3])
-        )
-        bill["attention_flops"] = plain(of_attention)
-    return evidence
+    attention = [
+        {
+            name: plain(student.attention_flops(GPTConfig(**case.config), *sizes))
+            for name, sizes in of_attention(case).items()
+        }
+        for case in cases(challenge)
+    ]
+    return {**evidence, "attention": attention}
+
+
+def form_of_matrices(challenge: Challenge) -> Any:
+    attention = [dict.fromkeys(of_attention(case), NUMBER) for case in cases(challenge)]
+    return {**form_of_bills("flops")(challenge), "attention": attention}
 
 
 def judge_matrices(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
-    if wrong := wrong_bill(challenge, evidence, truth, questions.ask_about_matrices):
+    bills, counts = evidence["bills"], evidence["attention"]
+    if wrong := wrong_kind(challenge, bills):
+        return failed(wrong)
+    asked = []
+    for case, bill, attention in zip(cases(challenge), bills, counts, strict=True):
+        text = f"{call_text(case)}: flops without attention"
+        if words := next((count for count in attention.values() if isinstance(count, str)), ""):
+            return failed(f"{text}: attention_flops gave {words}. What does it return?")
+        answer, own = truth(*case)["matrix_flops"], attention["as asked"]
+        misread = {
+            "no attention": -own,
+            "attention twice": own,
+            "attention in every layer": (case.config["n_layers"] - 1) * own,
+            **{f"attention {name}": count - own for name, count in attention.items()},
+        }
+        misread = {name: answer["right"] + more for name, more in misread.items()}
+        misread |= answer["misread"]
+        asked.append(Asked(text, bill["flops"] - own, answer["right"], misread))
+    if wrong := wrong_number(asked, questions.MATRICES):
         return failed(wrong)
     return passed(
         "Every matrix product is counted, as PyTorch counts it: with logits of the last token alone."
@@ -168,8 +215,8 @@ matrices_match_the_counter = Check(
     draw_passes,
     probe_matrices,
     judge_matrices,
-    evidence=form_of_bills("flops", "attention_flops"),
-    truth=weigh,
+    evidence=form_of_matrices,
+    truth=Recorded("roofline", "matrices_match_the_counter"),
 )
 
 
@@ -178,7 +225,10 @@ def probe_weights(student: SimpleNamespace, challenge: Challenge) -> Evidence:
 
 
 def judge_weights(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
-    if wrong := wrong_bill(challenge, evidence, truth, questions.ask_about_weights):
+    bills = evidence["bills"]
+    if wrong := wrong_kind(challenge, bills) or wrong_field(
+        challenge, bills, truth, "weight_bytes", questions.WEIGHTS
+    ):
         return failed(wrong)
     return passed("Each matrix is read once a forward pass, for all tokens of all rows together.")
 
@@ -190,30 +240,68 @@ weights_are_read_once = Check(
     probe_weights,
     judge_weights,
     evidence=form_of_bills("weight_bytes"),
-    truth=weigh,
+    truth=Recorded("roofline", "weights_are_read_once"),
 )
 
 
 CACHE_FIELDS = ("kv_written_bytes", "kv_read_bytes")
+REFUSED = (
+    {"n_new": 0, "n_past": 1},
+    {"n_new": 1, "n_past": -1},
+    {"n_new": 1, "n_past": 0, "batch": 0},
+    {"n_new": 1, "n_past": 0, "bytes_per_element": 0},
+)
+"""Sizes of which one is out of the bounds that the docstring names."""
 
 
 def probe_cache(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Ask for every bill, and for one with batch and bytes_per_element left out."""
-    config, call = case_of_defaults(challenge)
-    by_default = read_cost(student.phase_cost(GPTConfig(**config), *call[:2]), CACHE_FIELDS)
-    return {**read_costs(student, challenge, *CACHE_FIELDS), "by_default": by_default}
+    """Ask for every bill, for one with batch and bytes_per_element left out, and for some that cannot
+    be."""
+    config, call, _ = case_of_defaults(challenge)
+    sizes = GPTConfig(**config)
+    return {
+        **read_costs(student, challenge, *CACHE_FIELDS),
+        "by_default": read_cost(student.phase_cost(sizes, *call[:2]), CACHE_FIELDS),
+        "refused": [outcome(lambda w=wrong: student.phase_cost(sizes, **w)) for wrong in REFUSED],
+    }
 
 
 def form_of_cache(challenge: Challenge) -> Any:
     by_default = {"kind": str, **dict.fromkeys(CACHE_FIELDS, NUMBER)}
-    return {**form_of_bills(*CACHE_FIELDS)(challenge), "by_default": by_default}
+    bills = form_of_bills(*CACHE_FIELDS)(challenge)
+    return {**bills, "by_default": by_default, "refused": [str] * len(REFUSED)}
+
+
+def wrong_default(challenge: Challenge, bill: Bill, truth: Truth) -> str | None:
+    """Tell whether a bill for which no batch and no element size was named is another one's."""
+    case = case_of_defaults(challenge)
+    text = call_text(case, by_default=True)
+    if bill["kind"]:
+        return f"{text} gave {bill['kind']}; wanted is a Cost. What do you return?"
+    asked = [Asked(f"{text}: {name}", bill[name], **truth(*case)[name]) for name in CACHE_FIELDS]
+    return wrong_number(asked, {"": QUESTION_OF_DEFAULTS})
+
+
+def wrong_refusal(outcomes: list[str]) -> str | None:
+    """Tell the first impossible size that was not refused with a ValueError."""
+    for sizes, came in zip(REFUSED, outcomes, strict=True):
+        if came != "ValueError":
+            call = ", ".join(f"{name}={size}" for name, size in sizes.items())
+            return (
+                f"phase_cost(config, {call}) {'raised ' * (came != 'returned')}{came}; wanted is a "
+                f"ValueError. Which bounds does the docstring name?"
+            )
+    return None
 
 
 def judge_cache(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
-    config, call = case_of_defaults(challenge)
-    case = call_text(config, call, by_default=True)
-    if wrong := wrong_bill(challenge, evidence, truth, questions.ask_about_cache) or wrong_field(
-        case, evidence["by_default"], truth(config, call), lambda *_: QUESTION_OF_DEFAULTS
+    bills = evidence["bills"]
+    if wrong := (
+        wrong_kind(challenge, bills)
+        or wrong_field(challenge, bills, truth, "kv_written_bytes", questions.WRITTEN)
+        or wrong_field(challenge, bills, truth, "kv_read_bytes", questions.READ)
+        or wrong_default(challenge, evidence["by_default"], truth)
+        or wrong_refusal(evidence["refused"])
     ):
         return failed(wrong)
     return passed(
@@ -228,7 +316,7 @@ cache_is_read_and_written = Check(
     probe_cache,
     judge_cache,
     evidence=form_of_cache,
-    truth=weigh,
+    truth=Recorded("roofline", "cache_is_read_and_written"),
 )
 
 
@@ -237,7 +325,10 @@ def probe_activations(student: SimpleNamespace, challenge: Challenge) -> Evidenc
 
 
 def judge_activations(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
-    if wrong := wrong_bill(challenge, evidence, truth, questions.ask_about_activations):
+    bills = evidence["bills"]
+    if wrong := wrong_kind(challenge, bills) or wrong_field(
+        challenge, bills, truth, "activation_bytes", questions.ACTIVATIONS
+    ):
         return failed(wrong)
     return passed("Rows go into every matrix and come out of it.")
 
@@ -249,5 +340,5 @@ activations_go_in_and_out = Check(
     probe_activations,
     judge_activations,
     evidence=form_of_bills("activation_bytes"),
-    truth=weigh,
+    truth=Recorded("roofline", "activations_go_in_and_out"),
 )

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from course.checks.check import Challenge
+from course.checks.roofline.misread import Answer
 from course.config import GPTConfig
 
 
@@ -22,62 +23,96 @@ class Call(NamedTuple):
 
 Sizes = dict[str, Any]
 """A GPTConfig as a dict of its fields."""
-Bill = dict[str, int]
-"""`matrix_flops`, `attention_flops`, and the four byte counts of a Cost, by name."""
-Truth = Callable[[Sizes, Call], Bill]
+Truth = Callable[[Sizes, Call, bool], dict[str, Answer]]
+"""The answer to each field that a check asks for, by the field's name; called with sizes, a call, and
+whether to tell what misreadings give."""
 
 
-def draw_configs(rng: np.random.Generator) -> list[Sizes]:
-    """Draw three models: grouped heads; as many KV heads as query heads, tied; one KV head.
+class Case(NamedTuple):
+    """One call through a model, and whether its numbers tell misreadings apart."""
 
-    No two sizes of a model are equal, and 2 (keys and values), 3 (query heads a KV head) and the
+    config: Sizes
+    call: Call
+    telling: bool = False
+
+
+def draw_config(rng: np.random.Generator, n_kv_heads: int, tied: bool) -> Sizes:
+    """Draw a small model.
+
+    No two of its sizes are equal, and 2 (keys and values), 3 (query heads a KV head) and the
     layers are different primes, so that what is missing can be told by its factor.
     """
-    configs = []
-    for n_kv_heads, tied in ((2, False), (6, True), (1, bool(rng.integers(2)))):
-        D = 2 * int(rng.integers(2, 7))
-        C = 6 * D
-        d_ff = C + 2 * int(rng.integers(3, 12)) + 1
-        V = 2 * C + 2 * int(rng.integers(5, 30)) + 1
-        L = int(rng.choice([5, 7]))
-        config = GPTConfig(V, L, C, 6, n_kv_heads, d_ff, max_seq_len=64, tie_embeddings=tied)
-        configs.append(config.to_dict())
-    return configs
+    D = 2 * int(rng.integers(2, 7))
+    C = 6 * D
+    d_ff = C + 2 * int(rng.integers(3, 12)) + 1
+    V = 2 * C + 2 * int(rng.integers(5, 30)) + 1
+    L = int(rng.choice([5, 7]))
+    config = GPTConfig(V, L, C, 6, n_kv_heads, d_ff, max_seq_len=64, tie_embeddings=tied)
+    return config.to_dict()
+
+
+def draw_large_config(rng: np.random.Generator) -> Sizes:
+    """Draw a model whose counts fit neither into 32 bits nor into a float of 32 bits."""
+    D = 2 * int(rng.integers(66, 90))
+    C = 6 * D
+    d_ff, V = (int(n) for n in 2 * rng.integers(C, 2 * C, 2) + 1)
+    L = int(rng.choice([67, 71, 73]))
+    return GPTConfig(70_000 + V, L, C, 6, 2, d_ff, max_seq_len=64).to_dict()
+
+
+def lay_out(rng: np.random.Generator, n_new: int, n_past: int, batch: int) -> Challenge:
+    """Draw models and passes through them, small ones first.
+
+    Through models with grouped heads, with as many KV heads as query heads (tied), and with one KV head
+    go one token at the start of a text, a whole prompt, a chunk in the middle of a text, a batch of
+    single tokens and a batch of chunks; more tokens than a model's max_seq_len among them. Then come
+    LONG ones: a prompt, a batch, a large model. The first case is asked once more at the end.
+    """
+    kinds = ((2, False), (6, True), (1, bool(rng.integers(2))))
+    grouped, tied, shared = (draw_config(rng, *kind) for kind in kinds)
+    T, P, B = n_new, n_past, batch
+    many, past, rows = (int(n) for n in rng.integers((4100, 70_000, 1030), (5000, 90_000, 1100)))
+    drawn = [(model, (1, 0, 1, 4), False) for model in (grouped, tied)]
+    drawn += [(grouped, (T, 0, 1, 4), True)]
+    drawn += [(model, (T, P, 1, 1), False) for model in (grouped, shared)]
+    drawn += [(model, (1, P, B, 8), False) for model in (tied, shared)]
+    drawn += [(model, (T, P + T + 64, B, 2), True) for model in (grouped, tied, shared)]
+    drawn += [(grouped, (many, 0, 1, 4), False), (shared, (1, past, rows, 2), False)]
+    drawn += [(draw_large_config(rng), (T, P, B, 2), False), drawn[0]]
+    return {"cases": [dict(zip(Case._fields, case, strict=True)) for case in drawn]}
 
 
 def draw_passes(seed: int) -> Challenge:
-    """Draw models, and for all of them: one token at the start of a text, a whole prompt, a chunk in
-    the middle of a text, a batch of single tokens, a batch of chunks."""
+    """Draw passes of three, five and seven tokens and rows, and longer ones."""
     rng = np.random.default_rng(seed)
-    configs = draw_configs(rng)
-    T, P, B = (int(n) for n in rng.permutation([3, 5, 7]))
-    calls = [(1, 0, 1, 4), (T, 0, 1, 4), (T, P, 1, 2), (1, P, B, 4), (T, P + 6, B, 2)]
-    return {"configs": configs, "calls": calls}
+    return lay_out(rng, *rng.permutation([3, 5, 7]).tolist())
 
 
-def cases(challenge: Challenge) -> list[tuple[Sizes, Call]]:
-    """Pair each config with each call, smallest call first."""
+def cases(challenge: Challenge) -> list[Case]:
+    """List the cases, smallest call first."""
     return [
-        (config, Call(*sizes)) for sizes in challenge["calls"] for config in challenge["configs"]
+        Case(case["config"], Call(*case["call"]), case["telling"]) for case in challenge["cases"]
     ]
 
 
-def case_of_defaults(challenge: Challenge) -> tuple[Sizes, Call]:
+CHUNK, LONG = 3, 10
+"""The numbers of the case with a chunk after cached tokens, and of the first long case."""
+
+
+def case_of_defaults(challenge: Challenge) -> Case:
     """Give the case that is also asked with batch and bytes_per_element left out: a chunk after cached
     tokens, and what the signatures name."""
-    n_new, n_past, *_ = challenge["calls"][2]
-    return challenge["configs"][0], Call(n_new, n_past, batch=1, bytes_per_element=2)
+    config, call, _ = cases(challenge)[CHUNK]
+    return Case(config, Call(call.n_new, call.n_past, batch=1, bytes_per_element=2))
 
 
-def call_text(
-    config: Sizes, call: Call, function: str = "phase_cost", by_default: bool = False
-) -> str:
+def call_text(case: Case, function: str = "phase_cost", by_default: bool = False) -> str:
     """Write a call as a student would, and the config's sizes in the letters of the course.
 
     Args:
         by_default: whether batch and bytes_per_element are left out.
     """
-    c = GPTConfig(**config)
+    c, call = GPTConfig(**case.config), case.call
     names = Call._fields if function == "phase_cost" else Call._fields[:3]
     names = names[:2] if by_default else names
     given = ", ".join(f"{name}={getattr(call, name)}" for name in names)

@@ -1,95 +1,174 @@
-"""The question that ends a failure of a bill, chosen by what the student's number looks like."""
+"""The questions that end a failure of lesson 05, by the misreading that gives the student's numbers.
 
-from __future__ import annotations
+The name "" stands for numbers of no known misreading. A question that fits several misreadings with the
+same numbers asks for both.
+"""
 
-from course.checks.roofline.passes import Bill, Call, Sizes
-
-
-def ask_about_attention(config: Sizes, call: Call, got: float, right: int) -> str:
-    T, P = call.n_new, call.n_past
-    if T == 1 and got == right / 2:
-        return (
-            "One number with another, per pair and head: a multiply-add is 2 FLOPs. And how often "
-            "does each pair need one: for its score alone?"
-        )
-    if got < right and got * config["n_heads"] == right * config["n_kv_heads"]:
-        return "How many heads ask: those with queries of their own, or those with keys?"
-    if T > 1 and P == 0:
-        return f"Which of the {T} new tokens may look at how many?"
-    if (T, P) == (1, 0) and 0 < got < right:
-        return "In how many layers and heads does this one token look at itself?"
-    if P and T == 1:
-        return f"At how many tokens does the new one look, {P} being cached?"
-    return "How many pairs of a token that looks and a token that is looked at are there?"
-
-
-def ask_about_matrices(config: Sizes, call: Call, got: Bill, right: Bill) -> str:
-    got, wanted = got["matrix_flops"], right["matrix_flops"]
-    rows, head = call.batch * call.n_new, 2 * config["d_model"] * config["vocab_size"]
-    if 2 * got == wanted:
-        return "How many operations is one multiply-add?"
-    if got == wanted - call.batch * head:
-        return "Which matrix stands after the last layer?"
-    if got == wanted + (rows - call.batch) * head:
-        return "Of how many tokens of each row are logits computed?"
-    if got == wanted + rows * head:
-        return "Is a row of the embedding table multiplied, or looked up?"
-    if got == wanted + right["attention_flops"] or got == wanted - right["attention_flops"]:
-        return "Is attention in your flops, and once?"
-    if wanted - got == 2 * rows * config["n_layers"] * config["d_model"] * config["d_ff"]:
-        return "How many matrices has the feed-forward part?"
-    if got * rows == wanted or got * call.batch == wanted:
-        return "How many rows go through each matrix?"
-    if config["n_kv_heads"] < config["n_heads"]:
-        return "Which of the seven matrices of a layer have G·D columns?"
-    return "Seven matrices in each layer, one after the last: which shape has each of them?"
-
-
-def ask_about_weights(config: Sizes, call: Call, got: Bill, right: Bill) -> str:
-    got, wanted, size = got["weight_bytes"], right["weight_bytes"], call.bytes_per_element
-    table = config["d_model"] * config["vocab_size"] * size
-    if got * size == wanted and size > 1:
-        return "Are these bytes, or numbers?"
-    if got == wanted + table:
-        return "Is the whole embedding table read to look a few rows up?"
-    if got == wanted - table:
-        return "Which matrix do the logits need, wherever it is kept?"
-    if got == wanted * call.n_new * call.batch and got != wanted:
-        return "How often does a matrix leave memory in one forward pass?"
-    if got == wanted * call.batch:
-        return "The rows of a batch go through together. How often is a matrix read for them?"
-    return "Seven matrices in each layer, one after the last. Which shape has each of them?"
-
-
-def ask_about_cache(config: Sizes, call: Call, got: Bill, right: Bill) -> str:
-    written, wanted = got["kv_written_bytes"], right["kv_written_bytes"]
-    read, to_read = got["kv_read_bytes"], right["kv_read_bytes"]
-    share = config["n_heads"] // config["n_kv_heads"]
-    one_token = call.n_new == 1
-    if share > 1 and (written == share * wanted or (one_token and read == share * to_read)):
-        return "Of which heads does a cache hold keys and values?"
-    if written * call.bytes_per_element == wanted or read * call.bytes_per_element == to_read:
-        return "Are these bytes, or numbers?"
-    if written * 2 == wanted or read * 2 == to_read:
-        return "What is kept for each token beside its key?"
-    if call.batch > 1 and (written * call.batch == wanted or read * call.batch == to_read):
-        return "Whose cache is it: has each row of the batch its own?"
-    if written == wanted and read > to_read:
-        return "How often is the cache read, for all new tokens of a row together?"
-    if written == wanted:
-        return "At which tokens does a new token look? At itself?"
-    return "Which rows are new, and which are read, in every layer?"
-
-
-def ask_about_activations(config: Sizes, call: Call, got: Bill, right: Bill) -> str:
-    got, wanted, size = got["activation_bytes"], right["activation_bytes"], call.bytes_per_element
-    head_rows = config["d_model"] + config["vocab_size"]
-    if got * size == wanted and size > 1:
-        return "Are these bytes, or numbers?"
-    if call.n_new > 1 and got == wanted + (call.n_new - 1) * call.batch * head_rows * size:
-        return "How many tokens of each row does the last matrix see?"
-    if got == wanted - call.batch * head_rows * size:
-        return "What goes into the last matrix, and what comes out?"
-    if call.n_new * call.batch > 1:
-        return "One row was right. How many go through each matrix, and how many through the last?"
-    return "Each of the matrices takes rows of one width and gives rows of another: which?"
+ELEMENTS = {
+    "numbers": "Are these bytes, or numbers?",
+    "two bytes": "How many bytes has an element here: as many as were asked for?",
+    "four bytes": "How many bytes has an element here: as many as were asked for?",
+    "bits": "Are these bytes, or bits?",
+}
+ATTENTION = {
+    "no mask": "May a new token look at the new ones that come after it?",
+    "past forgotten": "Who looks at the tokens that were cached?",
+    "past once": "How many of the new tokens look at each cached one?",
+    "not itself": "Does a token look at itself?",
+    "half a square": "How many looks are 1 + 2 + … + T, the diagonal included?",
+    "half a square, and halves": "How many looks are 1 + 2 + … + T, the diagonal included?",
+    "old ones look": "The cached tokens looked when they were new. Who looks in this pass?",
+    "all look at all": "Who looks in this pass, and at whom?",
+    "half of all": "Of P and T, which one is it that only half of the looks fall away from?",
+    "one looks": "Is T the number of tokens that look, or one more that is looked at?",
+    "one looks at the old": "Is there only one new token?",
+    "prompt without the old": "Do several new tokens look at the cached ones, too?",
+    "itself twice": "How often does a token look at itself?",
+    "exchanged": "Which of the two numbers are the new tokens, and which the cached ones?",
+    "half": "What does a look cost: a score alone? And how many operations is a multiply-add?",
+    "quarter": "What does a look cost: a score alone? And how many operations is a multiply-add?",
+    "heads with keys": "How many heads ask: those with queries of their own, or those with keys?",
+    "values of heads with keys": "How many heads take a share of a value: do shared heads ask once?",
+    "group width": "How wide is one head: C over which number of heads?",
+    "whole width in each head": "How wide is the query of one head?",
+    "one layer": "In how many layers does a token look?",
+    "one head": "In how many heads does a token look?",
+    "one row": "How many rows does a batch have?",
+    "rows as one text": "Do the rows of a batch look at each other?",
+    "": "How many looks are there, in how many heads, and what does one cost?",
+}
+ARCHITECTURE = {
+    "no head": "Which matrix stands after the last layer?",
+    "no head where tied": "A tied table is stored once. Is it no matrix when logits are made?",
+    "embedding too": "Is a row of the embedding table multiplied, or looked up?",
+    "embedding too, unless tied": "Is a row of the embedding table multiplied, or looked up?",
+    "head in every layer": "In how many layers does lm_head stand?",
+    "one layer": "How many layers are there?",
+    "no wo": "Four matrices belong to attention. Which one is missing?",
+    "two in the mlp": "How many matrices has the feed-forward part?",
+    "wide keys": "How wide are keys and values of G heads?",
+    "narrow keys": "How wide are keys and values of G heads?",
+    "group width": "How wide is one head: C over which number of heads?",
+    "wide mlp": "How wide is the feed-forward part: does the config say it?",
+}
+ROWS = {
+    "all logits": "Of how many tokens of each row are logits computed?",
+    "logits of one row": "How many rows have a last token?",
+    "one row": "How many rows go through each matrix, B sequences of T tokens?",
+    "no batch": "How many rows go through each matrix, B sequences of T tokens?",
+    "no batch at all": "How many rows go through each matrix, B sequences of T tokens?",
+}
+MATRICES = {
+    "multiply-add as one": "How many operations is one multiply-add?",
+    "no attention": "Is attention in your flops?",
+    "attention twice": "How often does your attention_flops go into the sum?",
+    "attention in every layer": "attention_flops counts all layers. How often does it go into the sum?",
+    "attention of one row": "What does attention_flops need to know besides T and P?",
+    "attention without the old": "What does attention_flops need to know besides T?",
+    "attention exchanged": "In which order does attention_flops take its numbers?",
+    **ROWS,
+    **ARCHITECTURE,
+    "": "Seven matrices in each layer, one after the last: which rows go through each of them?",
+}
+WEIGHTS = {
+    "for every token": "How often does a matrix leave memory in one forward pass?",
+    "for every token of a row": "How often does a matrix leave memory in one forward pass?",
+    "for every row": "The rows of a batch go through together. How often is a matrix read for them?",
+    **ELEMENTS,
+    **ARCHITECTURE,
+    "": "Seven matrices in each layer, one after the last. Which shape has each of them?",
+}
+WRITTEN = {
+    "heads with queries": "Of which heads does a cache hold keys and values?",
+    "one head": "Of how many heads does a cache hold keys and values?",
+    "keys alone": "What is kept for each token beside its key?",
+    "shared by all rows": "Whose cache is it: has each row of the batch its own?",
+    "one layer": "How many layers keep keys and values?",
+    "whole cache": "Which tokens are new, and so written?",
+    "one token": "How many tokens of a row are new?",
+    "nothing": "Does the cache cost nothing?",
+    **ELEMENTS,
+    "": "How many numbers does one new token leave in the cache, in all layers?",
+}
+READ = {
+    "not itself": "At which tokens does a new token look? At itself?",
+    "all but the last": "At which tokens does a new token look? At itself?",
+    "new ones alone": "Are old keys not read? At which tokens does a new one look?",
+    "one new": "How many tokens are new?",
+    "nothing at first": "Nothing is cached yet. At which tokens does a new one look all the same?",
+    "for every token": "How often is the cache read, for all new tokens of a row together?",
+    "for every look": "How often is the cache read, for all new tokens of a row together?",
+    "up to the model's length": "Nothing is run here. Does max_seq_len bound a number of tokens?",
+    **{name: WRITTEN[name] for name in ("heads with queries", "one head", "keys alone")},
+    **{name: WRITTEN[name] for name in ("shared by all rows", "one layer", "nothing")},
+    **ELEMENTS,
+    "": "Old keys and values are read, and new ones. How many tokens is that, in all layers?",
+}
+ACTIVATIONS = {
+    "inputs alone": "These rows go in. What comes out?",
+    "outputs alone": "These rows come out. What goes in?",
+    "outputs of layers alone": "What goes into the matrices of a layer, besides what comes out?",
+    "shared inputs once": "wq, wk and wv take the same row. Each of them reads it: how often is that?",
+    "no head": "What goes into the last matrix, and what comes out?",
+    "all logits": "How many tokens of each row does the last matrix see?",
+    **{name: ROWS[name] for name in ROWS if name != "all logits"},
+    **ELEMENTS,
+    **{name: question for name, question in ARCHITECTURE.items() if name != "no head"},
+    "": "Each matrix takes rows of one width and gives rows of another: how many, and which widths?",
+}
+ROOF = {
+    "higher": "Two limits hold at once. Can the machine be faster than either of them?",
+    "slope alone": "Can it calculate faster than it calculates when nothing keeps it waiting?",
+    "flat alone": "How many FLOPs do the bytes of one second bring, each with this intensity?",
+    "bytes": "Are these FLOPs a second, or bytes?",
+    "flops for bytes": "Are these FLOPs a second, or bytes?",
+    "one after the other": "Must a machine stop reading while it calculates?",
+    "divided": "FLOP/byte and byte/s: which operation leaves FLOP/s?",
+    "seconds": "Is this a rate, or a time?",
+    "share": "Is this a rate, or a share of one?",
+    "whole intensity": "Is an intensity a whole number?",
+    "at least one": "May work do less than one FLOP for each byte?",
+    "whole balance": "Is a balance a whole number?",
+    "": "What can it calculate in a second, and what can it be given to calculate?",
+}
+BOUND = {
+    "exchanged": "Left of the ridge bytes are short. On which side does this work lie?",
+    "more of what": "FLOPs and bytes are not waited for equally long. What does the machine say?",
+    "always memory": "Is there no work for which the arithmetic unit is waited for?",
+    "always compute": "Is there no work for which the memory is waited for?",
+    "weights alone": "Are the weights all that is moved?",
+    "weights and reads": "What else is moved: which bytes does a Cost have?",
+    "no weights": "Which bytes does a Cost have: are weights among yours?",
+    "no activations": "Which bytes does a Cost have: are activations among yours?",
+    "no reads": "Which bytes does a Cost have: are the ones read from the cache among yours?",
+    "no writes": "Which bytes does a Cost have: are the ones written to the cache among yours?",
+    "a hundred": "Is the ridge at the same place on every machine?",
+    "whole numbers": "Are intensity and balance whole numbers?",
+    "": "On which side of the ridge does this work lie?",
+}
+A_MEAN = "That is a mean. Which number is asked for?"
+MIDWAY = "Two stand in the middle. What lies midway?"
+UNIT = "In which unit does the docstring want it?"
+NUMBER = {
+    "milliseconds": UNIT,
+    "microseconds": UNIT,
+    "negative": "Which of two readings is the later one?",
+    "all calls": "Which calls count: those of the warm-up, too?",
+    "one start": "Does each repeat have a start of its own?",
+    "sum": "Is this the time of one call, or of all of them?",
+    "mean": "One call was held up. Which number does it hardly move?",
+    "mean without the longest": A_MEAN,
+    "mean without both ends": A_MEAN,
+    "shortest": "That is the luckiest call. Which one stands in the middle?",
+    "longest": "That is the unluckiest call. Which one stands in the middle?",
+    "lower": MIDWAY,
+    "upper": MIDWAY,
+    "first": "That is the first call. What became of the others?",
+    "last": "That is the last call. What became of the others?",
+    "medians of readings": "Of what do you take the median: of readings, or of the times between them?",
+    "middle of the list": "In the middle of which order: of time, or of size?",
+    "without the first": "The warm-up is over. Does the first repeat count?",
+    "half of it": "How many calls lie between your two readings?",
+    "nothing": "Which two readings do you subtract?",
+    "": "The clock was read at the right moments. What do you make of the differences?",
+}

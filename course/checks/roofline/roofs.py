@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -9,22 +10,25 @@ from typing import Any
 import numpy as np
 
 from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
-from course.checks.counts import plain
+from course.checks.counts import in_words, plain
+from course.checks.recorded import Recorded
+from course.checks.roofline import questions
+from course.checks.roofline.misread import Answer, Asked, first_wrong, question_about
 from course.measure.costs import Cost
 from course.measure.limits import Machine
 
-Attainable = Callable[[float, dict[str, Any]], float]
+Attainable = Callable[[float, dict[str, Any]], Answer]
 """FLOP/s at an intensity, on a machine given as a dict of its fields."""
-Bound = Callable[[dict[str, int], dict[str, Any]], str]
+Bound = Callable[[dict[str, int], dict[str, Any]], Answer]
 """The name of the lower roof, for a cost given as a dict of its fields."""
 ROUNDING = 1e-6
 """Of the right rate: what a few float64 operations, or one of float32, may be off by."""
 
 
-def draw_machine(rng: np.random.Generator) -> dict[str, Any]:
-    """Draw a machine of 2 to 400 FLOP/byte."""
+def draw_machine(rng: np.random.Generator, low: int, high: int) -> dict[str, Any]:
+    """Draw a machine whose balance is a whole number from low to below high, and a third more."""
     bytes_per_second = float(rng.uniform(10, 3000)) * 1e9
-    balance = float(np.exp(rng.uniform(np.log(2), np.log(400))))
+    balance = int(rng.integers(low, high)) + 1 / 3
     return {
         "name": "a drawn machine",
         "flops_per_second": bytes_per_second * balance,
@@ -34,21 +38,24 @@ def draw_machine(rng: np.random.Generator) -> dict[str, Any]:
 
 def balance_of(machine: dict[str, Any]) -> float:
     """Divide FLOP/s by bytes/s: where the ridge lies."""
-    return machine["flops_per_second"] / machine["bytes_per_second"]
+    return Machine(**machine).balance
 
 
 # --- attainable ----------------------------------------------------------------------------------
 
 
 def draw_intensities(seed: int) -> Challenge:
-    """Draw machines, each with intensities left of its ridge, near it on both sides, and right of it."""
+    """Draw machines, each with intensities below and at 1, left of its ridge, close to it on both
+    sides, and right of it."""
     rng = np.random.default_rng(seed)
     drawn = []
-    for _ in range(3):
-        machine = draw_machine(rng)
-        places = [1 / balance_of(machine), rng.uniform(0.02, 0.5), 0.9, 1.1, rng.uniform(3, 30)]
-        intensities = [float(place * balance_of(machine)) for place in places]
-        drawn.append({"machine": machine, "intensities": intensities})
+    for low, high in ((2, 8), (20, 90), (150, 400)):
+        machine = draw_machine(rng, low, high)
+        ridge = balance_of(machine)
+        intensities = [1.0, rng.uniform(0.1, 0.8), ridge * rng.uniform(0.6, 0.8)]
+        intensities += [math.floor(ridge) + 0.2, 0.999 * ridge, 1.001 * ridge]
+        intensities += [ridge * rng.uniform(3, 30)]
+        drawn.append({"machine": machine, "intensities": [float(i) for i in intensities]})
     return {"cases": drawn}
 
 
@@ -67,41 +74,28 @@ def probe_attainable(student: SimpleNamespace, challenge: Challenge) -> Evidence
 def judge_attainable(
     challenge: Challenge, evidence: Evidence, truth: Attainable, tolerance: float
 ) -> Verdict:
+    def close(got: Any, wanted: float) -> bool:
+        return not isinstance(got, str) and abs(got - wanted) <= tolerance * abs(wanted)
+
+    asked = []
     for case, rates in zip(challenge["cases"], evidence["rates"], strict=True):
         machine = case["machine"]
         for intensity, got in zip(case["intensities"], rates, strict=True):
-            right = truth(intensity, machine)
-            given = (
+            text = (
                 f"A machine of {machine['flops_per_second']:.4g} FLOP/s and "
                 f"{machine['bytes_per_second']:.4g} bytes/s, work of {intensity:.4g} FLOP/byte"
             )
-            if isinstance(got, str):
-                return failed(f"{given}: attainable gave {got}; wanted is one number. Which?")
-            if not abs(got - right) <= tolerance * right:
-                question = ask_about_the_roof(intensity, machine, got)
-                return failed(f"{given}: {got:.4g}; it can reach {right:.4g}. {question}")
-    return passed("Under the slope where bytes are short, under the flat roof where they are not.")
-
-
-def ask_about_the_roof(intensity: float, machine: dict[str, Any], got: float) -> str:
-    """Choose a question by what the number looks like."""
-    peak, slope = machine["flops_per_second"], machine["bytes_per_second"] * intensity
-    if abs(got - max(peak, slope)) <= ROUNDING * max(peak, slope):
-        if peak < slope:
-            return "Can it calculate faster than it calculates when nothing keeps it waiting?"
-        return f"How many FLOPs do the bytes of one second bring, at {intensity:.4g} for each byte?"
-    if abs(got - machine["bytes_per_second"]) <= ROUNDING * machine["bytes_per_second"]:
-        return "Are these FLOPs a second, or bytes?"
-    if got < min(peak, slope):
-        return "Must a machine stop reading while it calculates?"
-    return "What can it calculate in a second, and what can it be given to calculate?"
-
-
-def lower_roof(intensity: float, machine: dict[str, Any]) -> float:
-    """Turn the seconds for one byte and its FLOPs, whichever takes longer, into a rate."""
-    to_move = 1 / machine["bytes_per_second"]
-    to_calculate = intensity / machine["flops_per_second"]
-    return intensity / max(to_move, to_calculate)
+            asked.append(Asked(text, got, **truth(intensity, machine)))
+    if (one := first_wrong(asked, close)) is None:
+        return passed(
+            "Under the slope where bytes are short, under the flat roof where they are not."
+        )
+    if isinstance(one.got, str):
+        return failed(f"{one.case}: attainable gave {one.got}; wanted is one number. Which?")
+    question = question_about(asked, questions.ROOF, close) or questions.ROOF[""]
+    if any(close(one.got, other.right) for other in asked[: asked.index(one)]):
+        question = "That was right for an earlier one. What do you keep between two calls?"
+    return failed(f"{one.case}: {one.got:.4g}; it can reach {one.right:.4g}. {question}")
 
 
 roof_has_two_parts = Check(
@@ -113,12 +107,24 @@ roof_has_two_parts = Check(
     evidence=lambda challenge: {
         "rates": [[(int, float, str)] * len(case["intensities"]) for case in challenge["cases"]]
     },
-    truth=lower_roof,
+    truth=Recorded("roofline", "roof_has_two_parts"),
     tolerance=ROUNDING,
 )
 
 
 # --- bound_by ------------------------------------------------------------------------------------
+
+COSTS = (
+    ("weight_bytes", 0.2, (20, 90)),
+    ("weight_bytes", 5.0, (2, 8)),
+    ("weight_bytes", 0.97, (2, 8)),
+    ("weight_bytes", 0.6, (250, 400)),
+    ("kv_read_bytes", 0.4, (20, 90)),
+    ("kv_written_bytes", 0.4, (20, 90)),
+    ("activation_bytes", 0.4, (20, 90)),
+    ("kv_read_bytes", 2.5, (20, 90)),
+)
+"""What most bytes are, where a cost lies as a part of the machine's balance, and the bounds of that."""
 
 
 def draw_costs(seed: int) -> Challenge:
@@ -129,18 +135,11 @@ def draw_costs(seed: int) -> Challenge:
     """
     rng = np.random.default_rng(seed)
     drawn = []
-    for heavy, side in (
-        ("weight_bytes", 0.2),
-        ("weight_bytes", 5.0),
-        ("kv_read_bytes", 0.4),
-        ("kv_written_bytes", 0.4),
-        ("activation_bytes", 0.4),
-        ("kv_read_bytes", 2.5),
-    ):
-        machine = draw_machine(rng)
+    for heavy, side, bounds in COSTS:
+        machine = draw_machine(rng, *bounds)
         parts = ("weight_bytes", "kv_read_bytes", "kv_written_bytes", "activation_bytes")
         cost = {name: int(rng.integers(1_000, 9_000)) for name in parts}
-        cost[heavy] = int(rng.integers(10**7, 10**8))
+        cost[heavy] = int(rng.integers(10**10, 10**11))
         cost["flops"] = int(side * balance_of(machine) * sum(cost.values()))
         drawn.append({"machine": machine, "cost": cost})
     return {"cases": drawn}
@@ -150,42 +149,32 @@ def probe_bound(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     answers = []
     for case in challenge["cases"]:
         answer = student.bound_by(Cost(**case["cost"]), Machine(**case["machine"]))
-        answers.append(str(answer) if isinstance(answer, str) else f"a {type(answer).__name__}")
+        is_text = isinstance(answer, str)
+        answers.append(f'"{answer:.40}"' if is_text else in_words(answer))
     return {"answers": answers}
 
 
 def judge_bound(challenge: Challenge, evidence: Evidence, truth: Bound) -> Verdict:
-    for case, got in zip(challenge["cases"], evidence["answers"], strict=True):
-        cost, machine = case["cost"], case["machine"]
-        parts = {name: n for name, n in cost.items() if name != "flops"}
-        moved, right = sum(parts.values()), truth(cost, machine)
-        given = (
-            f"{cost['flops']:,} FLOPs and {moved:,} bytes "
-            f"({', '.join(f'{name} {n:,}' for name, n in parts.items())}) on a "
-            f"machine of {balance_of(machine):.4g} FLOP/byte"
+    asked = []
+    for case, said in zip(challenge["cases"], evidence["answers"], strict=True):
+        cost, machine = Cost(**case["cost"]), case["machine"]
+        parts = ", ".join(f"{n} {size:,}" for n, size in case["cost"].items() if n != "flops")
+        text = (
+            f"{cost.flops:,} FLOPs and {cost.bytes:,} bytes ({parts}), {cost.intensity:.4g} "
+            f"FLOP/byte, on a machine of {balance_of(machine):.4g} FLOP/byte"
         )
-        if got not in ("memory", "compute"):
+        asked.append(Asked(text, said.strip('"'), **truth(case["cost"], machine)))
+        if said not in ('"memory"', '"compute"'):
             return failed(
-                f'{given}: bound_by gave {got!r}; wanted is "memory" or "compute". Which of the '
-                f"two words do you return?"
+                f'{text}: bound_by gave {said}; wanted is "memory" or "compute". Which of the two '
+                f"words do you return?"
             )
-        if got != right:
-            both = (
-                f"calculating takes {cost['flops'] / machine['flops_per_second']:.3g} s, moving "
-                f"the bytes {moved / machine['bytes_per_second']:.3g} s"
-            )
-            return failed(f"{given}: you say {got!r}, but {both}. Which of the two is waited for?")
-    return passed("What takes longer is what is waited for.")
-
-
-def slower_part(cost: dict[str, int], machine: dict[str, Any]) -> str:
-    """Name what takes longer: to move the bytes, or to calculate."""
-    flops = cost["flops"]
-    seconds = {
-        "memory": (sum(cost.values()) - flops) / machine["bytes_per_second"],
-        "compute": flops / machine["flops_per_second"],
-    }
-    return max(seconds, key=seconds.get)
+    if (one := first_wrong(asked)) is None:
+        return passed("What takes longer is what is waited for.")
+    return failed(
+        f'{one.case}: you say "{one.got}", but it waits for the other one. '
+        f"{question_about(asked, questions.BOUND) or questions.BOUND['']}"
+    )
 
 
 bound_is_the_lower_roof = Check(
@@ -195,5 +184,5 @@ bound_is_the_lower_roof = Check(
     probe_bound,
     judge_bound,
     evidence=lambda challenge: {"answers": [str] * len(challenge["cases"])},
-    truth=slower_part,
+    truth=Recorded("roofline", "bound_is_the_lower_roof"),
 )

@@ -1,47 +1,59 @@
-"""A timer is asked on fake devices, for which the right reading is known: no stopwatch decides."""
+"""A timer is asked on fake devices, and judged by what it did: no stopwatch decides.
+
+What comes back is the seconds that the timer says, and the log of its device: the order in which it
+queued calls, waited, and read the clock. The verdict plays the log once more on a device of the same
+pace; so it knows what each reading showed, and what was still queued.
+"""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable
+from itertools import pairwise
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.comparing import outcome
 from course.checks.counts import plain
-from course.checks.roofline.fake_device import FakeDevice
+from course.checks.roofline import questions
+from course.checks.roofline.fake_device import LAUNCH, READ, WAIT, FakeDevice, Pace
+from course.checks.roofline.misread import Asked, first_wrong, question_about
 
-READING = 1e-3
-"""Of the right number of seconds: how far a reading may be off. The clock is exact; the mildest
-mistake of the museum is off by more than a hundredth (tests/test_margins_of_timers.py)."""
+READING = 1e-5
+"""Of the right number of seconds: how far a timer may be off. The clock is exact; the mildest
+mistake of the museum is off by more than a thousandth (tests/test_margins_of_timers.py)."""
 
 BY_DEFAULT = (2, 5)
 """The warmup and repeats that the signature names."""
-
-Median = Callable[[list[float]], float]
+Case = dict[str, Any]
 
 
 # --- the three kinds of trouble ------------------------------------------------------------------
 
 
+def lay_out(warmup: int, repeats: int, **pace: Any) -> Case:
+    """Write down one case: what the timer is told, and how fast the device is."""
+    return {"warmup": warmup, "repeats": repeats, "pace": pace}
+
+
+def draw_seed(rng: np.random.Generator) -> int:
+    return int(rng.integers(2**31))
+
+
 def draw_even_work(seed: int) -> Challenge:
-    """Draw devices on which every call queues the same work, and whose clock has run for months: what
-    matters is when, and how precisely, it is read."""
+    """Draw idle devices on which every call takes as long, seconds on some, millionths on one: what
+    matters is when, and how precisely, the clock is read. One device is timed twice; the clock of two
+    has run for months."""
     rng = np.random.default_rng(seed)
-    drawn = []
-    for warmup, repeats in ((0, 1), (1, 3), (2, 5)):
-        work = float(rng.uniform(1, 3))
-        drawn.append(
-            {
-                "warmup": warmup,
-                "repeats": repeats,
-                "works": [work],
-                "queueing": work * float(rng.uniform(0.1, 0.3)),
-                "queued_before": 0.0,
-                "start": float(rng.uniform(1e7, 2e7)),
-            }
-        )
+    drawn = [
+        lay_out(0, repeats, seed=draw_seed(rng), start=float(rng.uniform(1e7, 2e7)))
+        for repeats in (1, 3)
+    ]
+    drawn.append({**drawn[-1], "again": True})
+    drawn.append(lay_out(0, 4, seed=draw_seed(rng), unit=float(rng.uniform(1e-5, 1e-4))))
     return {"cases": drawn}
 
 
@@ -49,221 +61,407 @@ def draw_slow_start(seed: int) -> Challenge:
     """Draw a device that is busy already, and calls of which the first are slow; for the last one
     neither warmup nor repeats is given."""
     rng = np.random.default_rng(seed)
-    drawn = []
-    for warmup, repeats in ((0, 1), (1, 1), (3, 1), (4, 3), BY_DEFAULT):
-        work = float(rng.uniform(1, 3))
-        slow = (work * rng.uniform(10, 30, warmup)).tolist()
-        drawn.append(
-            {
-                "warmup": warmup,
-                "repeats": repeats,
-                "works": [*slow, work],
-                "queueing": work * float(rng.uniform(0.1, 0.3)),
-                "queued_before": 0.0 if warmup else 12 * work,
-                "start": 0.0,
-            }
-        )
+    drawn = [lay_out(0, 1, seed=draw_seed(rng), queued_before=float(rng.uniform(12, 36)))]
+    for warmup, repeats in ((1, 1), (3, 1), (int(rng.integers(65, 130)), 1), (4, 3), BY_DEFAULT):
+        drawn.append(lay_out(warmup, repeats, seed=draw_seed(rng), slow=warmup))
     drawn[-1]["by_default"] = True
     return {"cases": drawn}
 
 
 def draw_outlier(seed: int) -> Challenge:
-    """Draw repeats that differ by a little, one of which was disturbed."""
+    """Draw repeats that differ, one of which was disturbed: an odd number, an even one, and many."""
     rng = np.random.default_rng(seed)
     drawn = []
-    for repeats in (5, 7):
-        base = float(rng.uniform(1, 3))
-        works = base * (1 + 0.1 * np.arange(repeats))
-        works[-1] *= 30
-        wanted = works[repeats // 2]
-        while wanted in (works[0], works[repeats // 2], works[-1]) or works[-1] == works.min():
-            works = rng.permutation(works)
-        drawn.append(
-            {
-                "warmup": 0,
-                "repeats": repeats,
-                "works": works.tolist(),
-                "queueing": base * float(rng.uniform(0.02, 0.05)),
-                "queued_before": 0.0,
-                "start": 0.0,
-            }
-        )
+    for repeats in (5, 6, 7, int(rng.integers(65, 130))):
+        while True:
+            disturbed = int(rng.integers(1, repeats - 1))
+            case = lay_out(0, repeats, seed=draw_seed(rng), even=False, disturbed=disturbed)
+            if repeats > 10 or is_telling([sum(s) for s in seconds_of_calls(case)]):
+                break
+        drawn.append(case)
     return {"cases": drawn}
 
 
-# --- running a timer, and judging it -------------------------------------------------------------
+def seconds_of_calls(case: Case) -> list[tuple[float, float]]:
+    """List the seconds of each call: to queue it, and to do its work."""
+    pace = Pace(**case["pace"])
+    return [pace.seconds(call) for call in range(case["warmup"] + case["repeats"])]
+
+
+def is_telling(seconds: list[float]) -> bool:
+    """Tell whether the median lies far from what is taken for it: the first repeat, the last, the one in
+    the middle of the list, the two beside it, and means of some of them."""
+    n, ordered = len(seconds), sorted(seconds)
+    middle = statistics.median(seconds)
+    others = [seconds[0], seconds[-1], seconds[n // 2], ordered[(n - 1) // 2 - 1]]
+    others += [ordered[n // 2 + 1], statistics.fmean(ordered[1:-1]), statistics.fmean(ordered[:-1])]
+    others += [statistics.median(seconds[1:])]
+    if n % 2 == 0:
+        others += [statistics.median_low(seconds), statistics.median_high(seconds)]
+    return min(abs(other - middle) for other in others) > 0.01 * middle
+
+
+# --- running a timer -----------------------------------------------------------------------------
+
+REFUSED = ({"warmup": -1, "repeats": 1}, {"warmup": 1, "repeats": 0})
+"""Numbers of which one is out of the bounds that the docstring names."""
 
 
 def probe_timer(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     readings = []
     for case in challenge["cases"]:
-        device = FakeDevice(
-            case["works"], case["queueing"], case["queued_before"], start=case["start"]
-        )
+        if not case.get("again"):
+            device = FakeDevice(Pace(**case["pace"]))
+        device.log = ""
         given = {} if case.get("by_default") else {n: case[n] for n in ("warmup", "repeats")}
         seconds = student.time_on_device(device.launch, device, **given)
-        readings.append({"seconds": plain(seconds), "calls": device.calls})
+        readings.append({"seconds": plain(seconds), "log": device.log})
     return {"readings": readings}
 
 
-def measured_works(case: dict[str, Any]) -> list[float]:
-    """List the seconds of work of each call that counts."""
-    works, warmup = case["works"], case["warmup"]
-    calls = range(warmup, warmup + case["repeats"])
-    return [works[min(call, len(works) - 1)] for call in calls]
+def probe_warm_up(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Time as `probe_timer` does, and ask for numbers that cannot be."""
+    refused = []
+    for wrong in REFUSED:
+        device = FakeDevice(Pace(seed=0))
+        came = outcome(lambda w=wrong, d=device: student.time_on_device(d.launch, d, **w))
+        refused.append({"outcome": came, "log": device.log})
+    return {**probe_timer(student, challenge), "refused": refused}
 
 
-def wrong_reading(
-    challenge: Challenge,
-    evidence: Evidence,
-    median: Median,
-    tolerance: float,
-    ask: Callable[[dict[str, Any], float, float], str],
-) -> str | None:
-    """Tell the first case in which a timer calls too often or reads another time; None for none."""
-    for case, seen in zip(challenge["cases"], evidence["readings"], strict=True):
-        warmup, repeats, got = case["warmup"], case["repeats"], seen["seconds"]
-        asked = f"warmup={warmup}, repeats={repeats}"
-        question = "How often before the clock, and how often beside it?"
-        if case.get("by_default"):
-            asked = f"neither warmup nor repeats given, so {asked}"
-            question = "What does the signature say where nothing is given?"
-        if isinstance(got, str):
-            return f"{asked}: the timer gave {got}; wanted are seconds. What do you return?"
-        if seen["calls"] != warmup + repeats:
-            wanted = f"fn was called {seen['calls']} times; wanted is {warmup + repeats}"
-            return f"{asked}: {wanted}. {question}"
-        right = right_seconds(case, median)
-        if not abs(got - right) <= tolerance * right:
-            return (
-                f"{asked}, on a pretended device: {describe(case)} Your timer says {got:.4g} s; "
-                f"right is {right:.4g} s. {ask_about_the_clock(case, got) or ask(case, got, right)}"
-            )
-    return None
+def form_of_readings(challenge: Challenge) -> Any:
+    reading = {"seconds": (int, float, str), "log": str}
+    return {"readings": [reading] * len(challenge["cases"])}
 
 
-def right_seconds(case: dict[str, Any], median: Median) -> float:
-    """Add up what a timer should read: queueing, and the work of the middle repeat."""
-    return median(measured_works(case)) + case["queueing"]
+def form_of_warm_up(challenge: Challenge) -> Any:
+    refused = [{"outcome": str, "log": str}] * len(REFUSED)
+    return {**form_of_readings(challenge), "refused": refused}
 
 
-def middle(seconds: list[float]) -> float:
-    """Find the middle one of an odd number of times by taking the outermost pairs away."""
-    left = list(seconds)
-    while len(left) > 1:
-        left.remove(max(left))
-        left.remove(min(left))
-    return left[0]
+# --- what a timer did ----------------------------------------------------------------------------
 
 
-def describe(case: dict[str, Any]) -> str:
-    """Tell what the device does, in seconds."""
-    text = f"to queue a call takes {case['queueing']:.3g} s, and its work then takes "
-    works, warmup = case["works"], case["warmup"]
-    if len(works) == 1:
-        text += f"{works[0]:.3g} s"
-    elif warmup:
-        text += f"{', '.join(f'{work:.3g}' for work in works[:warmup])} s the first times, "
-        text += f"{works[-1]:.3g} s from then on"
-    else:
-        text += f"{', '.join(f'{work:.3g}' for work in works)} s, one after another"
-    if case["queued_before"]:
-        text += f". Somebody else queued {case['queued_before']:.3g} s of work before you came"
-    if case["start"]:
-        text += f". The clock shows {case['start']:,.0f} s at first"
-    return f"{text}."
+class Stop(NamedTuple):
+    """One reading of the clock: what it showed, and whether the queue was empty."""
+
+    seconds: float
+    idle: bool
 
 
-def ask_about_the_clock(case: dict[str, Any], got: float) -> str:
-    """Ask how the clock is read at all; "" when that looks right."""
-    if abs(got - case["queueing"]) < 0.01 * case["queueing"]:
-        return "When fn returns, is its work done, or has it only been queued?"
-    if got <= 0.5 * case["queueing"]:
-        return "Whose clock did you read, and what happened between its two readings?"
+class Seen(NamedTuple):
+    """What a timer said and did in one case.
+
+    Attributes:
+        case: what it was told.
+        said: the seconds that it returned.
+        stops: its readings of the clock: before the first call, and after each.
+        log: what it did, a letter each.
+    """
+
+    case: Case
+    said: float
+    stops: list[list[Stop]]
+    log: str
+
+    def before(self) -> list[Stop]:
+        """Return the readings between the warm-up and the first repeat."""
+        return self.stops[self.case["warmup"]]
+
+    def after_repeats(self) -> list[list[Stop]]:
+        """Return the readings behind each repeat."""
+        return self.stops[self.case["warmup"] + 1 :]
+
+    def repeats(self, end: int = -1) -> list[float]:
+        """List the seconds from the last reading before each repeat to one behind it; none where a
+        reading is missing.
+
+        Args:
+            end: which reading behind a repeat: 0 for the first one, -1 for the last one.
+        """
+        return self._between(self.stops[self.case["warmup"] :], end)
+
+    def all_calls(self) -> list[float]:
+        """List the seconds of each call, those of the warm-up included, as `repeats` does."""
+        return self._between(self.stops, -1)
+
+    def _between(self, around: list[list[Stop]], end: int) -> list[float]:
+        if not all(around):
+            return []
+        return [after[end].seconds - before[-1].seconds for before, after in pairwise(around)]
+
+
+def play(device: FakeDevice, log: str) -> list[list[Stop]]:
+    """Do on a device what a log says; return what the clock showed between the calls."""
+    stops: list[list[Stop]] = [[]]
+    for did in log:
+        if did == LAUNCH:
+            device.launch()
+            stops.append([])
+        elif did == WAIT:
+            device.synchronize()
+        elif did == READ:
+            stops[-1].append(Stop(device.now(), device.idle))
+    return stops
+
+
+def name_case(case: Case) -> str:
+    """Say what a timer was told."""
+    told = f"warmup={case['warmup']}, repeats={case['repeats']}"
+    if case.get("by_default"):
+        return f"neither warmup nor repeats given, so {told}"
+    return f"{told}, the second time on the same device" if case.get("again") else told
+
+
+def look(challenge: Challenge, evidence: Evidence) -> tuple[list[Seen], str | None]:
+    """Play all logs; return what was seen, and what is wrong before it comes to the clock: no number, or
+    another number of calls."""
+    seen = []
+    for case, reading in zip(challenge["cases"], evidence["readings"], strict=True):
+        said, log = reading["seconds"], reading["log"]
+        if isinstance(said, str):
+            return seen, f"{name_case(case)}: the timer gave {said}; wanted are seconds. Which?"
+        if wrong := wrong_calls(case, log):
+            return seen, wrong
+        if not case.get("again"):
+            device = FakeDevice(Pace(**case["pace"]))
+        seen.append(Seen(case, said, play(device, log), log))
+    return seen, None
+
+
+def wrong_calls(case: Case, log: str) -> str | None:
+    """Tell whether fn was called another number of times than asked for."""
+    calls, wanted = log.count(LAUNCH), case["warmup"] + case["repeats"]
+    if len(log) > 4 * (calls + 1):
+        return f"{name_case(case)}: what the device wrote down cannot have been. Who wrote it?"
+    if calls == wanted:
+        return None
+    question = "How often before the clock, and how often beside it?"
+    if case.get("by_default"):
+        question = "What does the signature say where nothing is given?"
+    if case.get("again"):
+        question = "Was fn run anew, and as often as the first time?"
+    return f"{name_case(case)}: fn was called {calls} times; wanted is {wanted}. {question}"
+
+
+def describe(seen: Seen) -> str:
+    """Tell what a device does, in seconds."""
+    pace, calls = Pace(**seen.case["pace"]), seconds_of_calls(seen.case)
+    whole = [f"{queueing + work:.4g}" for queueing, work in calls]
+    text = (
+        f"{name_case(seen.case)}, on a pretended device: until their work is done, calls take "
+        f"{', '.join(whole[:8])}{', …' * (len(whole) > 8)} s; the first one is queued in "
+        f"{calls[0][0]:.3g} s"
+    )
+    if pace.queued_before:
+        text += f". Somebody else queued {pace.queued_before:.3g} s of work before you came"
+    if pace.start:
+        text += f". The clock shows {pace.start:,.0f} s at first"
+    return f"{text}. It says {seen.said:.4g} s."
+
+
+def steps(log: str) -> str:
+    """Write the first steps of a log in words."""
+    names = {LAUNCH: "fn", WAIT: "synchronize", READ: "now"}
+    words = ", ".join(names[did] for did in log[:12] if did in names)
+    return f"Your timer did: {words or 'nothing'}{', …' * (len(log) > 12)} (idle waits left out)."
+
+
+def is_near(got: float, wanted: float) -> bool:
+    return abs(got - wanted) <= READING * abs(wanted)
+
+
+WHOSE_CLOCK = "Whose clock did you read, and when?"
+ALONE = "Was each repeat timed on its own, with a start and an end?"
+
+
+# --- when the clock is read ----------------------------------------------------------------------
+
+
+def wrong_end(seen: Seen) -> str:
+    """Ask about the first repeat behind which no clock was read on an empty queue; "" for none."""
+    if READ not in seen.log:
+        return WHOSE_CLOCK
+    if not seen.before():
+        return "When does the first repeat begin? Nobody read the clock then."
+    for number, stops in enumerate(seen.after_repeats(), start=1):
+        which = f"repeat {number} of {seen.case['repeats']}"
+        if not stops:
+            return f"When did {which} end? Was each one timed on its own?"
+        if not any(stop.idle for stop in stops):
+            return f"When fn returns in {which}, is its work done, or has it only been queued?"
     return ""
 
 
-def ask_about_waiting(case: dict[str, Any], got: float, right: float) -> str:
-    if abs(got - right) < 1e-7 * case["start"]:
-        return (
-            "In which type do you keep a reading of this clock, and what is left of its fractions?"
-        )
-    if got > right * 1.01 and case["repeats"] > 1 and got > 1.5 * right:
-        return "Is this the time of one call, or of all of them?"
-    if case["repeats"] > 1 and got < right:
-        return (
-            "Did the calls overlap: was one of them queued while another was still at work? When is "
-            "the queue empty?"
-        )
-    return "What is waited for between the two readings of the clock?"
-
-
-def ask_about_warming_up(case: dict[str, Any], got: float, right: float) -> str:
-    if case["queued_before"]:
-        return "Was the device idle when you first read the clock?"
-    if got >= sum(case["works"][: case["warmup"]]):
+def wrong_start(seen: Seen) -> str:
+    """Ask what was in the queue when the first repeat began; "" where it was empty."""
+    stops = seen.before()
+    if READ not in seen.log:
+        return WHOSE_CLOCK
+    if not stops:
+        return "When does the first repeat begin? Nobody read the clock then."
+    if any(stop.idle for stop in stops):
+        return ""
+    between = seen.log.split(LAUNCH)[seen.case["warmup"]]
+    if between.endswith(WAIT):
+        return "The clock runs while you wait. What did it count before fn was called?"
+    if seen.case["warmup"]:
         return "When is the work of the warm-up calls finished: before you first read the clock?"
-    return "Which calls are measured, and which only run before?"
+    return "Was the device idle when you first read the clock?"
 
 
-def ask_about_the_median(case: dict[str, Any], got: float, right: float) -> str:
-    works = [work + case["queueing"] for work in measured_works(case)]
-    if abs(got - sum(works) / len(works)) < 0.02 * right or got > 2 * right:
-        return "One call was disturbed. Which number of all the repeats does it hardly move?"
-    if got < min(works) * 1.01:
-        return "That is the luckiest call. Which one stands in the middle?"
-    return "Which one stands in the middle, when they stand in order?"
+# --- which number is returned --------------------------------------------------------------------
+
+
+def wrong_number(timers: list[Seen]) -> str | None:
+    """Tell the first case in which a timer returns another number than the median of its own repeats,
+    and ask for what all its numbers look like."""
+    asked = []
+    for seen in timers:
+        if not seen.repeats():
+            question = ALONE if READ in seen.log else WHOSE_CLOCK
+            return f"{describe(seen)} {steps(seen.log)} {question}"
+        own = [statistics.median(seen.repeats(end)) for end in (0, -1)]
+        right = own[0] if is_near(seen.said, own[0]) else own[1]
+        asked.append(Asked(describe(seen), seen.said, right, taken_for_the_median(seen)))
+    if (one := first_wrong(asked, is_near)) is None:
+        return None
+    question = question_about(asked, questions.NUMBER, is_near) or question_by_digits(timers)
+    if any(is_near(one.got, other.right) for other in asked[: asked.index(one)]):
+        question = "It was right the time before. What do you keep from one timing to the next?"
+    return f"{one.case} {question or questions.NUMBER['']}"
+
+
+def taken_for_the_median(seen: Seen) -> dict[str, float]:
+    """List what a timer may return of its own readings in the place of their median, by name."""
+    seconds = seen.repeats()
+    ordered, middle, n = sorted(seconds), statistics.median(seconds), len(seconds)
+    starts = [stops[-1].seconds for stops in seen.stops[seen.case["warmup"] : -1]]
+    ends = [stops[-1].seconds for stops in seen.after_repeats()]
+    return {
+        "milliseconds": 1e3 * middle,
+        "microseconds": 1e6 * middle,
+        "negative": -middle,
+        "sum": sum(seconds),
+        "one start": statistics.median(ends) - starts[0],
+        "medians of readings": statistics.median(ends) - statistics.median(starts),
+        "all calls": statistics.median(seen.all_calls() or seconds),
+        "mean": statistics.fmean(seconds),
+        "mean without the longest": statistics.fmean(ordered[:-1] or seconds),
+        "mean without both ends": statistics.fmean(ordered[1:-1] or seconds),
+        "without the first": statistics.median(seconds[1:] or seconds),
+        "shortest": ordered[0],
+        "longest": ordered[-1],
+        "lower": statistics.median_low(seconds),
+        "upper": statistics.median_high(seconds),
+        "first": seconds[0],
+        "last": seconds[-1],
+        "middle of the list": seconds[n // 2],
+        "half of it": middle / 2,
+        "nothing": 0.0,
+    }
+
+
+def question_by_digits(timers: list[Seen]) -> str:
+    """Ask about whole or rounded seconds, or about readings of which a clock that has run for months
+    leaves only whole steps; "" where none of it is seen."""
+    if all(seen.said == int(statistics.median(seen.repeats())) for seen in timers):
+        return "Are whole seconds fine enough? Work may last millionths of one."
+    late = [seen for seen in timers if seen.case["pace"].get("start")]
+    if late and all(seen.said % step_of_float32(seen) == 0 for seen in late):
+        return "In which type do you keep a reading of this clock? What is left of its fractions?"
+    for digits in range(7):
+        if all(seen.said == round(statistics.median(seen.repeats()), digits) for seen in timers):
+            return "Did somebody ask for rounded seconds? Work may last millionths of one."
+    return ""
+
+
+def step_of_float32(seen: Seen) -> float:
+    """Return how far apart two numbers of 32 bits are that are as large as what the clock shows."""
+    return float(np.spacing(np.float32(seen.case["pace"]["start"])))
 
 
 # --- the checks ----------------------------------------------------------------------------------
 
 
-def judge_waiting(
-    challenge: Challenge, evidence: Evidence, truth: Median, tolerance: float
-) -> Verdict:
-    if wrong := wrong_reading(challenge, evidence, truth, tolerance, ask_about_waiting):
+def judge_waiting(challenge: Challenge, evidence: Evidence) -> Verdict:
+    """Judge whether each repeat ends, and each but the first begins, on an empty queue."""
+    timers, wrong = look(challenge, evidence)
+    if wrong := wrong_order(timers, wrong_end) or wrong or wrong_number(timers):
         return failed(wrong)
     return passed("The clock stops when the work is done, for each call on its own.")
 
 
-def judge_warming_up(
-    challenge: Challenge, evidence: Evidence, truth: Median, tolerance: float
-) -> Verdict:
-    if wrong := wrong_reading(challenge, evidence, truth, tolerance, ask_about_warming_up):
+def judge_warming_up(challenge: Challenge, evidence: Evidence) -> Verdict:
+    """Judge whether the first repeat begins on an empty queue; which number is made of several repeats
+    is another check's."""
+    timers, wrong = look(challenge, evidence)
+    alone = [seen for seen in timers if seen.case["repeats"] == 1]
+    if wrong := (
+        wrong_order(timers, wrong_start)
+        or wrong
+        or wrong_number(alone)
+        or wrong_refusal(evidence["refused"])
+    ):
         return failed(wrong)
     return passed("Whatever was queued before is finished when the clock starts.")
 
 
-def judge_outlier(
-    challenge: Challenge, evidence: Evidence, truth: Median, tolerance: float
-) -> Verdict:
-    if wrong := wrong_reading(challenge, evidence, truth, tolerance, ask_about_the_median):
+def wrong_order(timers: list[Seen], ask: Callable[[Seen], str]) -> str | None:
+    """Tell the first case in which the clock is read at a wrong moment."""
+    for seen in timers:
+        if question := ask(seen):
+            return f"{describe(seen)} {steps(seen.log)} {question}"
+    return None
+
+
+def wrong_refusal(refused: list[dict[str, str]]) -> str | None:
+    """Tell the first impossible number that was not refused, or not before anything was done."""
+    for numbers, seen in zip(REFUSED, refused, strict=True):
+        told = ", ".join(f"{name}={number}" for name, number in numbers.items())
+        if seen["outcome"] != "ValueError":
+            came = "returned" if seen["outcome"] == "returned" else f"raised {seen['outcome']}"
+            return (
+                f"{told}: the timer {came}; wanted is a ValueError. Which bounds does the docstring "
+                f"name?"
+            )
+        if seen["log"]:
+            return (
+                f"{told}: refused, but only after something was done. {steps(seen['log'])} When can "
+                f"you know that a number is out of bounds?"
+            )
+    return None
+
+
+def judge_outlier(challenge: Challenge, evidence: Evidence) -> Verdict:
+    """Judge which number is made of the repeats, wherever they begin and end."""
+    timers, wrong = look(challenge, evidence)
+    if wrong := wrong or wrong_number(timers):
         return failed(wrong)
     return passed("One disturbed repeat hardly moves the result.")
 
 
-def form_of_readings(challenge: Challenge) -> Any:
-    reading = {"seconds": (int, float, str), "calls": int}
-    return {"readings": [reading] * len(challenge["cases"])}
-
-
-def timer_check(
-    name: str, draw: Callable[[int], Challenge], verdict: Callable[..., Verdict]
-) -> Check:
-    return Check(
-        name,
-        ("time_on_device",),
-        draw,
-        probe_timer,
-        verdict,
-        evidence=form_of_readings,
-        truth=middle,
-        tolerance=READING,
-    )
-
-
-clock_waits_for_the_work = timer_check("clock_waits_for_the_work", draw_even_work, judge_waiting)
-warm_up_is_not_timed = timer_check("warm_up_is_not_timed", draw_slow_start, judge_warming_up)
-one_slow_repeat_changes_nothing = timer_check(
-    "one_slow_repeat_changes_nothing", draw_outlier, judge_outlier
+clock_waits_for_the_work = Check(
+    "clock_waits_for_the_work",
+    ("time_on_device",),
+    draw_even_work,
+    probe_timer,
+    judge_waiting,
+    evidence=form_of_readings,
+)
+warm_up_is_not_timed = Check(
+    "warm_up_is_not_timed",
+    ("time_on_device",),
+    draw_slow_start,
+    probe_warm_up,
+    judge_warming_up,
+    evidence=form_of_warm_up,
+)
+one_slow_repeat_changes_nothing = Check(
+    "one_slow_repeat_changes_nothing",
+    ("time_on_device",),
+    draw_outlier,
+    probe_timer,
+    judge_outlier,
+    evidence=form_of_readings,
 )

@@ -1,0 +1,53 @@
+"""Choose the question that ends a failure by the mistake that gives all of a student's numbers.
+
+What a check compares with comes as an `Answer`: the right value, and the values of common misreadings,
+each by a short name. Both come from the oracle; nothing is worked out here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+
+class Asked(NamedTuple):
+    """One case that was put to a student's function.
+
+    Attributes:
+        case: what was asked, in words.
+        got: what came back.
+        right: what is right.
+        misread: what comes out of a misreading, by its name.
+    """
+
+    case: str
+    got: Any
+    right: Any
+    misread: Mapping[str, Any]
+
+
+Answer = dict[str, Any]
+"""`right`, and `misread`: what comes out of each misreading, by its name."""
+
+
+def first_wrong(
+    asked: list[Asked], alike: Callable[[Any, Any], bool] = lambda a, b: a == b
+) -> Asked | None:
+    """Return the first case whose answer is wrong; None where all are right."""
+    return next((one for one in asked if not alike(one.got, one.right)), None)
+
+
+def question_about(
+    asked: list[Asked],
+    questions: Mapping[str, str],
+    alike: Callable[[Any, Any], bool] = lambda a, b: a == b,
+) -> str:
+    """Choose the question of the misreading that gives every answer; "" where none does.
+
+    It is told by those cases in which it is known what it gives.
+    """
+    for name, question in questions.items():
+        known = [one for one in asked if name in one.misread]
+        if known and all(alike(one.got, one.misread[name]) for one in known):
+            return question
+    return ""
