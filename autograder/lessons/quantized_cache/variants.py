@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import numpy as np
 import torch
 
@@ -32,8 +34,9 @@ def quantize_symmetric(x, bits, dim):
     half = 2 ** (bits - 1) - 1
     scale = (x.float().abs().amax(dim, keepdim=True) / half).to(x.dtype)
     scale = scale.clamp_min(torch.finfo(x.dtype).tiny)
-    codes = (x.float() / scale.float()).round().clamp(-half, half) + half
-    return Quantized(codes.to(torch.uint8), scale, -half * scale, bits)
+    zero = -half * scale
+    codes = ((x.float() - zero.float()) / scale.float()).round().clamp(0, 2**bits - 1)
+    return Quantized(codes.to(torch.uint8), scale, zero, bits)
 
 
 def quantize_around_the_middle(x, bits, dim):
@@ -194,7 +197,9 @@ class ListsOfGroups(QuantizedKVCache):
         self.config, self.batch, self.max_len, self.dtype = config, batch, max_len, dtype
         self.bits, self.group, self.window = bits, group, window
         rows = (2, batch, config.n_kv_heads, min(max_len, window + group - 1), config.head_dim)
-        self.waiting = [torch.zeros(rows, dtype=dtype) for _ in range(config.n_layers)]
+        self.waiting = [
+            torch.zeros(rows, dtype=dtype, device=device) for _ in range(config.n_layers)
+        ]
         self.done = [[] for _ in range(config.n_layers)]
         self.count, self.pending = 0, {}
 
@@ -236,12 +241,13 @@ class ListsOfGroups(QuantizedKVCache):
         check_appended(self.pending, self.config.n_layers, n)
         for layer in range(self.config.n_layers if n else 0):
             held = self.count - len(self.done[layer]) * self.group
-            rows = torch.cat([self.waiting[layer][:, :, :, :held], self.pending[layer]], dim=3)
+            new = self.pending[layer][..., :n, :]
+            rows = torch.cat([self.waiting[layer][:, :, :, :held], new], dim=3)
             while rows.shape[3] >= self.window + self.group:
                 group, rows = rows[:, :, :, : self.group], rows[:, :, :, self.group :]
                 self.done[layer].append((self._keep(group[0], -2), self._keep(group[1], -1)))
             self.waiting[layer][:, :, :, : rows.shape[3]] = rows
-        self.count, self.pending = self.count + n, {}
+        self.count, self.pending = self.count + n, {} if n else self.pending
 
     def truncate(self, n):
         check_between("n", n, 0, self.count)
@@ -331,12 +337,139 @@ def bytes_by_simulation(
 def bytes_of_a_real_cache(
     config, n_tokens, batch=1, bits=8, group=64, window=32, bytes_per_element=2
 ):
-    dtype = {2: torch.float16, 4: torch.float32}[bytes_per_element]
+    dtype = {2: torch.float16, 4: torch.float32, 8: torch.float64}[bytes_per_element]
     sizes = (bits, group, window, dtype, "meta")
     cache = QuantizedKVCache(config, batch, n_tokens, *sizes)
     stores = (cache.keys, cache.values)
     codes = sum(store.codes.nbytes for store in stores)
     return CacheBytes(codes, sum(s.nbytes() for s in stores) - codes, cache.recent.nbytes)
+
+
+def quantize_in_loops(x, bits, dim):
+    """Vector by vector, in float64."""
+    check_quantizable(x, bits, dim)
+    moved, smallest = x.movedim(dim, -1), torch.finfo(x.dtype).tiny
+    codes = torch.zeros(moved.shape, dtype=torch.uint8)
+    scale, zero = torch.zeros(2, *moved.shape[:-1], 1, dtype=x.dtype)
+    for place in np.ndindex(*moved.shape[:-1]):
+        row = moved[place].double()
+        low, high = float(row.min()), float(row.max())
+        zero[place], scale[place] = low, max((high - low) / (2**bits - 1), smallest)
+        steps = (row - zero[place].double()) / scale[place].double()
+        codes[place] = (steps + 0.5).floor().clamp(0, 2**bits - 1).to(torch.uint8)
+    return Quantized(*(part.movedim(-1, dim) for part in (codes, scale, zero)), bits=bits)
+
+
+def quantize_with_a_step_of_1(x, bits, dim):
+    """Equal numbers get a step of 1, of which none is ever made."""
+    check_quantizable(x, bits, dim)
+    low, high = x.amin(dim, keepdim=True), x.amax(dim, keepdim=True)
+    exact = (high.double() - low.double()) / (2**bits - 1)
+    scale = torch.where(exact < torch.finfo(x.dtype).tiny, torch.ones_like(exact), exact)
+    scale = scale.to(x.dtype)
+    codes = torch.round((x.double() - low.double()) / scale.double())
+    return Quantized(codes.clamp_(0, 2**bits - 1).byte(), scale, low, bits)
+
+
+def pack_by_a_product(codes):
+    check_codes(codes, highest=15)
+    pairs = codes.reshape(*codes.shape[:-1], codes.shape[-1] // 2, 2).float()
+    return torch.einsum("...p,p->...", pairs, torch.tensor([1.0, 16.0])).byte()
+
+
+class TokensInADeque(QuantizedKVCache):
+    """The window is a deque of single tokens, each in a place of its own; slots, and nothing else."""
+
+    __slots__ = ("free", "waiting")
+
+    def __init__(self, config, batch, max_len, bits=8, group=64, window=32, *where, **named):
+        super().__init__(config, batch, max_len, bits, group, window, *where, **named)
+        self.free = deque(self.recent[..., i, :].clone() for i in range(self.recent.shape[4]))
+        self.waiting = deque()
+        del self.recent
+
+    def append(self, layer, k, v):
+        check_block(self.config, self.batch, self.dtype, layer, k, v)
+        check_finite("keys", k)
+        check_finite("values", v)
+        if len(self) + k.shape[2] > self.max_len:
+            raise CacheFull("full")
+        self.pending[layer] = k, v
+        return tuple(map(self._all, (self.keys, self.values), range(2), (layer,) * 2, (k, v)))
+
+    def _all(self, store, kind, layer, new):
+        old = dequantize(store.read(layer, self.n_groups)).flatten(2, 3)
+        return torch.cat([old, *(t[kind, layer, :, :, None] for t in self.waiting), new], dim=2)
+
+    def advance(self, n):
+        check_advance(self, n)
+        for t in range(n):
+            new = torch.stack(
+                [torch.stack(self.pending[i]) for i in range(self.config.n_layers)], dim=1
+            )
+            self._take(new[..., t, :])
+        self.pending = {} if n else self.pending
+
+    def _take(self, token):
+        self.length += 1
+        if len(self.waiting) + 1 < self.window + self.group:
+            place = self.free.popleft()
+            self.waiting.append(place.copy_(token))
+            return
+        tokens = [*self.waiting, token]
+        block = torch.stack(tokens[: self.group], dim=4)[..., None, :, :]
+        self.keys.write(self.n_groups, quantize(block[0], self.bits, -2))
+        self.values.write(self.n_groups, quantize(block[1], self.bits, -1))
+        self.n_groups += 1
+        kept = [part.clone() for part in tokens[self.group :]]
+        self.free.extend(self.waiting)
+        self.waiting = deque(self.free.popleft().copy_(part) for part in kept)
+
+    def truncate(self, n):
+        check_between("n", n, 0, len(self))
+        kept = min(self.n_groups, n // self.group)
+        rest = n - kept * self.group
+        tokens = [part.clone() for part in self.waiting][:rest]
+        if kept < self.n_groups:
+            layers = range(self.config.n_layers)
+            cut = torch.stack(
+                [
+                    torch.stack([dequantize(s.read(i, kept + 1))[:, :, kept] for i in layers])
+                    for s in (self.keys, self.values)
+                ]
+            )
+            tokens = list(cut[..., :rest, :].unbind(4))
+        self.free.extend(self.waiting)
+        self.waiting = deque(self.free.popleft().copy_(part) for part in tokens)
+        self.length, self.n_groups, self.pending = n, kept, {}
+
+    def nbytes(self):
+        window = sum(part.nbytes for part in [*self.waiting, *self.free])
+        return self.keys.nbytes() + self.values.nbytes() + window
+
+
+class BehindAProperty(QuantizedKVCache):
+    """What is counted is computed from one number, and the window lies in a closure."""
+
+    def __init__(self, *sizes, **named):
+        self.done = 0
+        super().__init__(*sizes, **named)
+
+    @property
+    def recent(self):
+        return self._window()
+
+    @recent.setter
+    def recent(self, storage):
+        self._window = lambda: storage
+
+    @property
+    def n_groups(self):
+        return self.done // self.group
+
+    @n_groups.setter
+    def n_groups(self, n):
+        self.done = n * self.group
 
 
 VARIANTS = [
@@ -360,6 +493,10 @@ VARIANTS = [
         "two_windows",
         {"QuantizedKVCache": TwoWindows, "quantized_cache_bytes": bytes_of_keys_and_values},
     ),
+    Variant("loops", {"quantize": quantize_in_loops, "pack_int4": pack_by_a_product}),
+    Variant("a_step_of_1", {"quantize": quantize_with_a_step_of_1}),
+    Variant("tokens_in_a_deque", {"QuantizedKVCache": TokensInADeque}),
+    Variant("behind_a_property", {"QuantizedKVCache": BehindAProperty}),
     Variant("bytes_simulated", {"quantized_cache_bytes": bytes_by_simulation}),
     Variant("bytes_of_a_real_cache", {"quantized_cache_bytes": bytes_of_a_real_cache}),
 ]

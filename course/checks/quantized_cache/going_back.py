@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
 from course.checks.comparing import outcome
@@ -17,17 +18,18 @@ from course.checks.quantized_cache.reading import (
     LAYERS,
     SAME,
     Array,
+    Coded,
     describe,
     draw_rows,
-    feed_blocks,
     join_layers,
-    n_groups,
     new_cache,
     run_until_refused,
     wrong_read,
 )
+from course.checks.recorded import Recorded
+from course.checks.recorder import given
 
-ATTEMPTS = ("too many", "NaN", "infinity", "NaN value", "one more")
+ATTEMPTS = ("too many", "NaN", "infinity", "NaN value", "in between", "one more")
 """The appends that a cache must refuse, in their order."""
 
 
@@ -38,31 +40,54 @@ def draw_refusals(seed: int) -> Challenge:
     n, room = window + 2 * group - 1, group + 1
     case = {"bits": 8, "group": group, "window": window, "held": n, "room": room}
     case["abandoned"] = int(rng.integers(1, room))
-    return {**case, "rows": draw_rows(rng, n + room)}
+    return {**case, "rows": draw_rows(rng, n + room), "others": draw_rows(rng, 2 * room)}
 
 
 def probe_refusals(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Try what must be refused, then fill the cache and read it."""
-    rows, held, room = challenge["rows"], challenge["held"], challenge["room"]
+    """Try what must be refused; append what is never advanced; append one token more than is advanced,
+    with something refused in between; then fill the cache, and try once more."""
+    rows, others = challenge["rows"], challenge["others"]
+    held, room, abandoned = (challenge[name] for name in ("held", "room", "abandoned"))
     cache = new_cache(student, challenge, held + room)
     feed(cache, rows[..., :held, :])
-    block = torch.from_numpy(np.concatenate([rows, rows], axis=4)[:, 0] + 1)  # (2, B, G, ·, D)
-    good = block[:, :, :, : int(challenge["abandoned"])]
-    came = {"too many": outcome(lambda: cache.append(0, *block[:, :, :, : room + 1]))}
+    came = {"too many": outcome(lambda: cache.append(0, *of_layer(others, 0, room + 1)))}
     for name, kind, value in (
         ("NaN", 0, np.nan),
         ("infinity", 0, np.inf),
         ("NaN value", 1, np.nan),
     ):
-        bad = good.clone()
+        bad = of_layer(others, 0, abandoned)
         bad[kind, 1, 0, -1, 3] = value
         came[name] = outcome(lambda bad=bad: cache.append(0, *bad))
-    cache.append(0, *good)  # and the forward pass goes no further: nobody calls advance
+    cache.append(0, *of_layer(others, 0, abandoned))  # and the forward pass goes no further
     length = len(cache)
-    fed, ending = run_until_refused(feed_blocks(cache, rows[..., held:, :], [room - 1, 1]))
-    came["one more"] = outcome(lambda: cache.append(0, *block[:, :, :, :1]))
-    lengths = [length, len(cache)]
-    return {"came": came, "lengths": lengths, "reads": [read for read, _ in fed], **ending}
+    block = np.concatenate([rows[..., held:-1, :], others[..., :1, :]], axis=4)  # (…, room, D)
+
+    def append_more_than_counts() -> list[Array]:
+        reads = append_everywhere(cache, block)
+        came["in between"] = outcome(lambda: cache.append(0, *of_layer(others, 0, room + 1)))
+        cache.advance(room - 1)
+        return reads
+
+    steps = (append_more_than_counts, lambda: feed(cache, rows[..., -1:, :]))
+    reads, ending = run_until_refused(steps)
+    came["one more"] = outcome(lambda: cache.append(0, *of_layer(others, 0, 1)))
+    return {
+        "came": {"in between": "", **came},
+        "lengths": [length, len(cache)],
+        "reads": reads,
+    } | ending
+
+
+def of_layer(rows: Array, layer: int, n: int) -> Tensor:
+    """The first n tokens of one layer, keys and values (2, B, G, n, D), in memory of their own."""
+    return given(rows[:, layer, ..., :n, :])
+
+
+def append_everywhere(cache: Any, block: Array) -> list[Array]:
+    """Append a block (2, L, B, G, T, D) to every layer, and do not advance; what each gave back."""
+    returned = [cache.append(i, *of_layer(block, i, block.shape[4])) for i in range(block.shape[1])]
+    return [torch.stack([part.detach().clone() for part in pair]).numpy() for pair in returned]
 
 
 def evidence_of_refusals(challenge: Challenge) -> Any:
@@ -71,7 +96,7 @@ def evidence_of_refusals(challenge: Challenge) -> Any:
     return {"came": came, "lengths": [int, int], "reads": Each(LAYERS), **ENDING}
 
 
-def judge_refusals(challenge: Challenge, evidence: Evidence) -> Verdict:
+def judge_refusals(challenge: Challenge, evidence: Evidence, truth: Coded) -> Verdict:
     """Each attempt is refused by its exception, and what fits goes in as if there had been none."""
     held, room = challenge["held"], challenge["room"]
     n, case = (
@@ -83,31 +108,56 @@ def judge_refusals(challenge: Challenge, evidence: Evidence) -> Verdict:
         ("a key that is NaN", "ValueError"),
         ("a key that is infinite", "ValueError"),
         ("a value that is NaN", "ValueError"),
+        (f"{room + 1} more after {room} that fit and are not advanced", "CacheFull"),
         (f"one more, after {room} that fit", "CacheFull"),
     )
     for name, (asked, wanted) in zip(ATTEMPTS, attempts, strict=True):
-        if name == "one more" and len(evidence["reads"]) < 2:
+        if name == "in between" and len(evidence["reads"]) < 2:
             return failed(
                 f"{case}; some appends were refused, one was never advanced. Then {room} tokens that "
-                f"fit: {evidence['refused_with']}: {evidence['stopped']}. What did an append leave "
-                f"behind that did not count?"
+                f"fit, of which advance({room - 1}) counts all but the last, and one more: "
+                f"{evidence['refused_with']}: {evidence['stopped']}. What did an append leave behind "
+                f"that did not count?"
             )
-        if evidence["came"][name] != wanted:
-            return failed(f"{case}, append {asked}: {evidence['came'][name]}, wanted is {wanted}.")
+        if (came := evidence["came"][name]) != wanted:
+            return failed(f"{case}, append {asked}: {came}, wanted is {wanted}. {ask_when(came)}")
     if evidence["lengths"] != [held, n]:
         return failed(
             f"{case}, refused {room + 1} more: len(cache) is {evidence['lengths'][0]}; and {room} later "
-            f"{evidence['lengths'][1]}. Wanted are {held} and {n}."
+            f"{evidence['lengths'][1]}. Wanted are {held} and {n}. Which method counts?"
         )
-    for size, before, layers in zip((n - 1, n), (held, n - 1), evidence["reads"], strict=True):
-        codes = n_groups(challenge, before) * challenge["group"]
-        problem = wrong_read(challenge, challenge["rows"][..., :size, :], layers, codes)
-        if problem:
-            return failed(
-                f"{case}; some appends were refused, one was never advanced. Then, with {size} tokens: "
-                f"{problem} What did an append leave behind that did not count?"
-            )
+    if problem := wrong_after_refusals(challenge, evidence["reads"], truth):
+        return failed(f"{case}; {problem}")
     return passed("What is refused, or never advanced, leaves no trace.")
+
+
+def ask_when(came: str) -> str:
+    """Ask about an append that was not refused as it should be."""
+    if came == "returned":
+        return "When do you look, and at what?"
+    return "Which exceptions does the docstring name?"
+
+
+def wrong_after_refusals(
+    challenge: Challenge, reads: list[list[Array]], truth: Coded
+) -> str | None:
+    """Say what is wrong with the two reads after refusals: with one token more than is advanced, and with
+    a full cache."""
+    rows, held, room = challenge["rows"], challenge["held"], challenge["room"]
+    sizes, n = (challenge["group"], challenge["window"]), held + room
+    more = np.concatenate([rows[..., :-1, :], challenge["others"][..., :1, :]], axis=4)
+    if problem := wrong_read(challenge, more, reads[0], truth(*sizes, held)):
+        return (
+            f"some appends were refused, one was never advanced. Then, with {n} tokens: {problem} What "
+            f"did an append leave behind that did not count?"
+        )
+    if problem := wrong_read(challenge, rows, reads[1], truth(*sizes, n - 1)):
+        return (
+            f"{room} were appended to every layer, {room + 1} refused, and advance({room - 1}) counts "
+            f"the first of those {room}. Then, with {n} tokens: {problem} Which tokens were pending, and "
+            f"which of them count?"
+        )
+    return None
 
 
 a_refusal_changes_nothing = Check(
@@ -117,6 +167,7 @@ a_refusal_changes_nothing = Check(
     probe_refusals,
     judge_refusals,
     evidence=evidence_of_refusals,
+    truth=Recorded("quantized_cache", "a_refusal_changes_nothing"),
 )
 
 
@@ -127,22 +178,28 @@ def draw_ways_back(seed: int) -> Challenge:
     n = window + 3 * group
     case = {"bits": 8, "group": group, "window": window, "held": n}
     near = n - int(rng.integers(1, window + 1))
-    far = group + int(rng.integers(1, group))  # in the second group
+    far = group + int(rng.integers(1, group))  # the first group stays whole, the second is cut
     rows, others = draw_rows(rng, n), draw_rows(rng, n + group + 1)
     return {**case, "near": near, "far": far, "rows": rows, "others": others}
 
 
 def probe_ways_back(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Go back three times, each time feeding other tokens up to n, and one more to read what is kept."""
+    """Go back three times, each time feeding other tokens up to n, and one more to read what is kept. The
+    first time something was appended and not advanced; before, go to where the cache stands."""
     rows, others, n = challenge["rows"], challenge["others"], challenge["held"]
     cache = new_cache(student, challenge, n + challenge["group"] + 1)
     feed(cache, rows)
     refused = [outcome(lambda back=back: cache.truncate(back)) for back in (n + 1, -1)]
+    cache.truncate(n)
+    append_everywhere(cache, others[..., :1, :])
     lengths: list[int] = []
+    after_pending = []
 
     def back(to: int) -> None:
         cache.truncate(to) if to else cache.reset()
         lengths.append(len(cache))
+        if not after_pending:
+            after_pending.append(outcome(lambda: cache.advance(1)))
 
     def steps() -> Iterable[Callable[[], Any]]:
         for to in (challenge["near"], challenge["far"], 0):
@@ -152,15 +209,20 @@ def probe_ways_back(student: SimpleNamespace, challenge: Challenge) -> Evidence:
 
     came, ending = run_until_refused(steps())
     reads = [read for read in came if read is not None]
-    return {"refused": refused, "lengths": lengths, "reads": reads, **ending}
+    pending = next(iter(after_pending), "")
+    kept = {"refused": refused, "pending": pending, "lengths": lengths, "reads": reads}
+    return {**kept, **ending}
 
 
 def evidence_of_ways_back(challenge: Challenge) -> Any:
     """The form of what `probe_ways_back` records."""
-    return {"refused": [str, str], "lengths": Each(int), "reads": Each(LAYERS), **ENDING}
+    kept = {"refused": [str, str], "pending": str, "lengths": Each(int), "reads": Each(LAYERS)}
+    return {**kept, **ENDING}
 
 
-def judge_ways_back(challenge: Challenge, evidence: Evidence, tolerance: float) -> Verdict:
+def judge_ways_back(
+    challenge: Challenge, evidence: Evidence, truth: Coded, tolerance: float
+) -> Verdict:
     """What is kept is read as it was, what is forgotten never again.
 
     Args:
@@ -177,32 +239,46 @@ def judge_ways_back(challenge: Challenge, evidence: Evidence, tolerance: float) 
             return failed(
                 f"{case}, after {call}: len(cache) is {length}. Which tokens should stay?"
             )
+    if evidence["pending"] == "returned":
+        return failed(
+            f"{case}, one more appended, truncate({near}), and advance(1) counted the appended one. What "
+            f"should going back forget?"
+        )
     if len(evidence["lengths"]) < 3 or len(evidence["reads"]) < 6:
         return failed(
             f"{case}, truncate({near}), truncate({far}), reset(), and tokens up to {n + 1} after each: "
             f"after {len(evidence['reads'])} blocks {evidence['refused_with']}: {evidence['stopped']}. "
             f"What is still counted?"
         )
-    if problem := wrong_reads(challenge, evidence["reads"], tolerance):
+    codes = truth(challenge["group"], challenge["window"], n)
+    if problem := wrong_reads(challenge, evidence["reads"], codes, tolerance):
         return failed(f"{case}{problem}")
     return passed(
         f"truncate({near}), truncate({far}) and reset() keep {near}, {far} and no tokens."
     )
 
 
-def wrong_reads(challenge: Challenge, reads: list[list[Array]], tolerance: float) -> str | None:
-    """Say what is wrong with the reads, two after each way back."""
+def wrong_reads(
+    challenge: Challenge, reads: list[list[Array]], codes: int, tolerance: float
+) -> str | None:
+    """Say what is wrong with the reads, two after each way back.
+
+    Args:
+        codes: how many of n tokens are codes.
+        tolerance: as a part of the largest number.
+    """
     rows, others = challenge["rows"], challenge["others"]
     n, near, far = (challenge[name] for name in ("held", "near", "far"))
     after_near, one_more, after_far, again, *after_reset = reads
-    codes = n_groups(challenge, n) * challenge["group"]
     # Of the groups that were complete before, none is touched by going back within the window.
     first = np.concatenate([rows[..., :near, :], others[..., near : n + 1, :]], axis=4)
     for size, layers in ((n, after_near), (n + 1, one_more)):
         if problem := wrong_read(challenge, first[..., :size, :], layers, codes):
             return f", truncate({near}), other tokens up to {size}: {problem}"
     before = join_layers(one_more)
-    if problem := wrong_after_far(challenge, before, after_far, again, tolerance):
+    if problem := wrong_after_far(
+        challenge, before, after_far, again, codes, tolerance * float(np.abs(before).max())
+    ):
         return f", then truncate({far}), which lies inside a group: {problem}"
     for size, layers, coded in zip((n, n + 1), after_reset, (0, codes), strict=True):
         if problem := wrong_read(challenge, others[..., :size, :], layers, coded):
@@ -215,7 +291,8 @@ def wrong_after_far(
     before: Array,
     layers: list[Array],
     again: list[Array],
-    tolerance: float,
+    codes: int,
+    near: float,
 ) -> str | None:
     """Say what is wrong after going back into a group: its first tokens must be read as they were
     until it fills again, and those of whole groups for ever.
@@ -223,12 +300,11 @@ def wrong_after_far(
     Args:
         before: what was read before, (2, L, B, G, ·, D).
         layers, again: what was read with new tokens up to n, and with one more.
-        tolerance: as a part of the largest number.
+        codes: how many of n tokens are codes.
+        near: largest difference of numbers that are the same.
     """
     others, n, far = challenge["others"], challenge["held"], challenge["far"]
-    whole = far // challenge["group"] * challenge["group"]
-    near = tolerance * float(np.abs(before).max())
-    for size, kept, got in ((n, far, layers), (n + 1, whole, again)):
+    for size, kept, got in ((n, far, layers), (n + 1, challenge["group"], again)):
         if any(part.shape != others[:, 0, ..., :size, :].shape for part in got):
             return f"other shapes came back than those of {size} tokens. How many are left?"
         bad = np.argwhere(
@@ -242,7 +318,6 @@ def wrong_after_far(
     exact = (join_layers(layers)[..., far:, :] == others[..., far:n, :]).all()
     if not exact:
         return f"the tokens from {far} on, new ones, came back changed. Where are they written?"
-    codes = n_groups(challenge, n) * challenge["group"]
     tail = join_layers(again)[..., codes:, :] == others[..., codes : n + 1, :]
     if not tail.all():
         return (
@@ -261,5 +336,6 @@ quantized_cache_can_go_back = Check(
     probe_ways_back,
     judge_ways_back,
     evidence=evidence_of_ways_back,
+    truth=Recorded("quantized_cache", "quantized_cache_can_go_back"),
     tolerance=SAME,
 )

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import torch
 
 from course.cache import CacheFull
 from course.checks.check import Challenge, Evidence
@@ -14,30 +15,44 @@ from course.checks.kv_cache.container import feed
 from course.config import GPTConfig
 
 Array = np.ndarray
-CONFIG = GPTConfig(30, 2, 32, 4, 2, 40, max_seq_len=64)  # G = 2, D = 8
+CONFIG = GPTConfig(30, 2, 32, 4, 2, 40, max_seq_len=512)  # G = 2, D = 8
 LAYERS = [np.ndarray] * CONFIG.n_layers
 """The form of one read: what each layer gave back, (2, B, G, S, D)."""
 ENDING = {"refused_with": str, "stopped": str}
 """The form of how a run of steps ended, see `run_until_refused`."""
+Coded = Callable[[int, int, int], int]
+"""The truth of the checks of the cache: (group, window, tokens) to how many of them are codes."""
 SAME = 1e-5
 """How near two reads of the same codes are, as a part of the largest number: styles multiply and add in
 their own order."""
 
 
-def draw_rows(rng: np.random.Generator, n_tokens: int, spread: float = 0.0) -> Array:
-    """Draw keys and values of n tokens, (2, L, B, G, n, D), L = 2, B = 3. With a spread, key channels
-    and groups of tokens differ by powers of ten, and so do the values of different tokens."""
+def draw_rows(
+    rng: np.random.Generator, n_tokens: int, spread: float = 0.0, batch: int = 3
+) -> Array:
+    """Draw keys and values of n tokens, (2, L, B, G, n, D), L = 2. With a spread, key channels and groups
+    of tokens differ by powers of ten, and so do the values of different tokens."""
     L, G, D = CONFIG.n_layers, CONFIG.n_kv_heads, CONFIG.head_dim
-    rows = rng.normal(size=(2, L, 3, G, n_tokens, D))
-    rows[0] *= 10 ** rng.uniform(-spread, spread, (L, 3, G, 1, D))
-    rows *= 10 ** rng.uniform(-spread / 2, spread / 2, (2, L, 3, G, n_tokens, 1)).round()
+    rows = rng.normal(size=(2, L, batch, G, n_tokens, D))
+    rows[0] *= 10 ** rng.uniform(-spread, spread, (L, batch, G, 1, D))
+    rows *= 10 ** rng.uniform(-spread / 2, spread / 2, (2, L, batch, G, n_tokens, 1)).round()
     return rows.astype(np.float32)
 
 
+def dtype_of(rows: Array) -> torch.dtype:
+    """The dtype of PyTorch that these rows have."""
+    return getattr(torch, rows.dtype.name)
+
+
 def new_cache(student: SimpleNamespace, case: Challenge, max_len: int) -> Any:
-    """Make the student's cache for a case's bits, group and window, and a batch of 3."""
-    how = {name: case[name] for name in ("bits", "group", "window")}
-    return student.QuantizedKVCache(CONFIG, batch=3, max_len=max_len, **how)
+    """Make the student's cache for a case's rows, bits, group and window; or, "by default", for a
+    signature that is left alone."""
+    names = () if case.get("by default") else ("bits", "group", "window")
+    how = {name: case[name] for name in names}
+    if case["rows"].dtype != np.float32:
+        how["dtype"] = dtype_of(case["rows"])
+    batch = case["rows"].shape[2]
+    return student.QuantizedKVCache(CONFIG, batch=batch, max_len=max_len, **how)
 
 
 def run_until_refused(steps: Iterable[Callable[[], Any]]) -> tuple[list[Any], Evidence]:
@@ -64,18 +79,15 @@ def feed_blocks(cache: Any, rows: Array, split: list[int]) -> Iterator[Callable[
     done = 0
     for n in split:
         block = rows[..., done : done + n, :]
-        yield lambda block=block: (feed(cache, block), len(cache))
+        yield lambda block=block: (feed(cache, block, dtype_of(block)), len(cache))
         done += n
 
 
-def n_groups(case: Challenge, tokens: int) -> int:
-    """Count the groups of a text that are complete and outside the window."""
-    return max(0, tokens - case["window"]) // case["group"]
-
-
 def describe(case: Challenge) -> str:
-    """The bits, group and window of a case, in words."""
-    return f"{case['bits']} bits, groups of {case['group']}, window {case['window']}"
+    """The bits, group, window and dtype of a case, in words."""
+    dtype = case["rows"].dtype
+    words = f"{case['bits']} bits, groups of {case['group']}, window {case['window']}"
+    return words if dtype == np.float32 else f"{words}, {dtype}"
 
 
 def join_layers(layers: list[Array]) -> Array:
@@ -98,30 +110,68 @@ def wrong_read(case: Challenge, rows: Array, layers: list[Array], n_codes: int) 
         )
     got = join_layers(layers)
     if got.dtype != rows.dtype:
-        return f"{got.dtype} came back from a {rows.dtype} cache."
-    return _wrong_tokens(case, rows, got, n_codes)
+        return f"{got.dtype} came back from a {rows.dtype} cache. Whose dtype should it be?"
+    return _wrong_exact(rows, got, n_codes) or _wrong_codes(case, rows, got, n_codes)
 
 
-def _wrong_tokens(case: Challenge, rows: Array, got: Array, n_codes: int) -> str | None:
-    """Say which token came back changed or lost that should not have, or exact that should not."""
-    exact = (got == rows).all(axis=(1, 2, 3, 5))  # (2, S)
-    if not exact[:, n_codes:].all():
-        kind, token = np.argwhere(~exact[:, n_codes:])[0].tolist()
-        return (
-            f"{('keys', 'values')[kind]} of token {token + n_codes} came back changed, but of "
-            f"{rows.shape[4]} tokens only the first {n_codes} are in complete groups outside the "
-            f"window. When is a token rounded, and where is it until then?"
+def _wrong_exact(rows: Array, got: Array, n_codes: int) -> str | None:
+    """Say which of the tokens that are no codes came back changed."""
+    exact = (got == rows)[..., n_codes:, :].all(axis=(1, 2, 3, 5))  # (2, S)
+    if exact.all():
+        return None
+    kind, token = np.argwhere(~exact)[0].tolist()
+    token += n_codes
+    one = got[kind, ..., token, :]  # (L, B, G, D)
+    return (
+        f"{('keys', 'values')[kind]} of token {token} came back changed, but of {rows.shape[4]} tokens "
+        f"only the first {n_codes} are in complete groups outside the window. "
+        f"{_whose(rows, one, kind, token)}"
+    )
+
+
+def _whose(rows: Array, one: Array, kind: int, token: int) -> str:
+    """Ask about numbers that came back in the place of a token: whose are they?
+
+    Args:
+        one: (L, B, G, D), what came back for its keys (kind 0) or its values (1).
+    """
+    right = rows[kind, ..., token, :]
+    if (one == rows[1 - kind, ..., token, :]).all():
+        return "They are its values and its keys. Which of the two comes first?"
+    if (one == -right).all():
+        return "They belong to another cache, fed beside this one. What do the two share?"
+    if (one == right[:1]).all():
+        return "Every layer gave back those of layer 0. Which layer was asked?"
+    if (one == right[:, :1]).all():
+        return "Every batch row got those of row 0. Whose are these?"
+    same = (rows[kind] == one[:, :, :, None]).all(axis=(0, 1, 2, 4))
+    if same.any():
+        return f"They are those of token {int(same.argmax())}. Which tokens are in front of the others?"
+    if not one.any():
+        return "They are all 0. Who wrote them there, and when?"
+    if np.abs(one.astype(float) - right).max() <= 0.1 * np.abs(right).max():
+        return "They were rounded. Which tokens may be, and when?"
+    return "Where is a token until its group is complete, and from where is it read?"
+
+
+def _wrong_codes(case: Challenge, rows: Array, got: Array, n_codes: int) -> str | None:
+    """Say which of the tokens that are codes came back as something else, or exact."""
+    far = np.argwhere(
+        ~(
+            np.abs(got.astype(float) - rows)[..., :n_codes, :].max(axis=(1, 2, 3, 5))
+            <= np.abs(rows).max()
         )
-    far = np.argwhere(~(np.abs(got - rows).max(axis=(1, 2, 3, 5)) <= np.abs(rows).max()))
+    )
     if len(far):
         kind, token = far[0].tolist()
         return (
             f"{('keys', 'values')[kind]} of token {token} came back as something else altogether. Where "
             f"is its group written, and where is it read?"
         )
+    exact = (got == rows)[..., :n_codes, :].all(axis=(1, 2, 3, 5))
     coded = [1] if case["group"] < 3 else [0, 1]  # one or two keys of a channel are always exact
     for kind in coded:
-        if n_codes and exact[kind, :n_codes].any():
+        if n_codes and exact[kind].any():
             return (
                 f"{('keys', 'values')[kind]} of token {int(exact[kind].argmax())} came back exact, but "
                 f"{case['bits']} bits cannot hold them. Of {rows.shape[4]} tokens {n_codes} are in "

@@ -12,6 +12,7 @@ import torch
 from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
 from course.checks.counts import in_words, plain
 from course.checks.kv_cache.container import DTYPES, feed, stored_bytes
+from course.checks.recorded import Recorded
 from course.config import GPTConfig
 from course.fast.quantized import CacheBytes
 
@@ -22,12 +23,14 @@ DEFAULTS = {"batch": 1, "bits": 8, "group": 64, "window": 32, "dtype": "float16"
 
 def draw_sizes(seed: int) -> Challenge:
     """Draw caches of 8, 4 and 2 bits: of 1-token groups, too short for any group, shorter than the
-    window; and a text of which nothing is told but its length."""
+    window; sizes of which only the formula is asked, long ones and a single token; and a text of which
+    nothing is told but its length."""
     rng = np.random.default_rng(seed)
     cases = []
     for bits, group, tokens in ((8, 5, 40), (4, 4, 30), (2, 7, 33), (4, 1, 12), (8, 16, 13)):
         heads, kv_heads = 2 * (kv := int(rng.integers(2, 4))), kv
-        c = GPTConfig(40, int(rng.integers(2, 5)), 12 * heads, heads, kv_heads, 64)
+        layers = int(rng.integers(2, 5))
+        c = GPTConfig(40, layers, 12 * heads, heads, kv_heads, 64, max_seq_len=10_000)
         cases.append(
             {
                 "config": c.to_dict(),
@@ -36,12 +39,13 @@ def draw_sizes(seed: int) -> Challenge:
                 "bits": bits,
                 "group": group,
                 "window": int(rng.integers(3, 9)),
-                "dtype": ["float32", "float16"][(seed + len(cases)) % 2],
+                "dtype": ["float32", "float16", "float64"][(seed + len(cases)) % 3],
             }
         )
     cases.append({**cases[3], "tokens": 2, "group": 1, "window": 5})
+    long = {**cases[1], "batch": 1, "tokens": int(rng.integers(5_000, 9_000)), "group": 128}
     by_default = {**cases[0], **DEFAULTS, "tokens": int(rng.integers(32 + 2 * 64, 500))}
-    return {"cases": cases, "by_default": by_default}
+    return {"cases": cases, "formula": [long, {**long, "tokens": 1}], "by_default": by_default}
 
 
 def probe_sizes(student: SimpleNamespace, challenge: Challenge) -> Evidence:
@@ -52,22 +56,26 @@ def probe_sizes(student: SimpleNamespace, challenge: Challenge) -> Evidence:
         c, dtype = GPTConfig(**case["config"]), getattr(torch, case["dtype"])
         tokens, batch = case["tokens"], case["batch"]
         how = {name: case[name] for name in ("bits", "group", "window")}
-        formula = student.quantized_cache_bytes(
-            c, tokens, batch, **how, bytes_per_element=DTYPES[case["dtype"]]
-        )
         cache = student.QuantizedKVCache(c, batch, tokens, **how, dtype=dtype)
         shape = (2, c.n_layers, batch, c.n_kv_heads, tokens, c.head_dim)
         feed(cache, np.zeros(shape, np.float32), dtype)
-        results.append(
-            {
-                **parts_of(formula),
-                "reported": plain(cache.nbytes()),
-                "stored": stored_bytes(cache),
-            }
-        )
+        reported, stored = plain(cache.nbytes()), stored_bytes(cache)
+        results.append({**ask_formula(student, case), "reported": reported, "stored": stored})
     case = challenge["by_default"]
     formula = student.quantized_cache_bytes(GPTConfig(**case["config"]), case["tokens"])
-    return {"results": results, "by_default": parts_of(formula)}
+    return {
+        "results": results,
+        "formula": [ask_formula(student, case) for case in challenge["formula"]],
+        "by_default": parts_of(formula),
+    }
+
+
+def ask_formula(student: SimpleNamespace, case: Challenge) -> Evidence:
+    """Call the student's quantized_cache_bytes for a case."""
+    how = {name: case[name] for name in ("bits", "group", "window")}
+    sizes = GPTConfig(**case["config"]), case["tokens"], case["batch"]
+    width = DTYPES[case["dtype"]]
+    return parts_of(student.quantized_cache_bytes(*sizes, **how, bytes_per_element=width))
 
 
 def evidence_of_sizes(challenge: Challenge) -> Any:
@@ -75,7 +83,8 @@ def evidence_of_sizes(challenge: Challenge) -> Any:
     number = (int, float, str)
     by_default = {"form": str, "formula": [number] * 3}
     result = {**by_default, "reported": number, "stored": int}
-    return {"results": [result] * len(challenge["cases"]), "by_default": by_default}
+    n, m = len(challenge["cases"]), len(challenge["formula"])
+    return {"results": [result] * n, "formula": [by_default] * m, "by_default": by_default}
 
 
 def parts_of(formula: Any) -> Evidence:
@@ -85,31 +94,13 @@ def parts_of(formula: Any) -> Evidence:
     return {"form": "", "formula": [plain(part) for part in formula]}
 
 
-def count_bytes(case: Challenge) -> list[int]:
-    """Count bytes of codes, scales and window: of arrays of the shapes that are stored."""
-    c, group, window = GPTConfig(**case["config"]), case["group"], case["window"]
-    n_groups = len(range(window + group, case["tokens"] + 1, group))  # one more at each of these
-    heads = (2, c.n_layers, case["batch"], c.n_kv_heads)  # of keys and values
-    codes = np.zeros((*heads, n_groups * group, c.head_dim), bool).size * case["bits"] // 8
-    steps = np.zeros((*heads, n_groups, c.head_dim + group), case["dtype"]).nbytes
-    room = min(case["tokens"], window + group - 1)
-    return [codes, steps, np.zeros((*heads, room, c.head_dim), case["dtype"]).nbytes]
-
-
-QUESTIONS = {
-    "codes": "Which tokens have codes, and how many codes go into a byte?",
-    "scales": "How many vectors are there in a group, of keys and of values, and what does each need?",
-    "window": "How many tokens can stand in full precision at most, just before a group is complete?",
-}
-
-
 def judge_sizes(
     challenge: Challenge, evidence: Evidence, truth: Callable[[Challenge], list[int]]
 ) -> Verdict:
     """Formula, report and storage agree with `truth`: bytes of codes, scales and window of a case."""
     for case, result in zip(challenge["cases"], evidence["results"], strict=True):
         wanted, sizes = truth(case), describe(case)
-        if problem := wrong_formula(result, wanted, QUESTIONS):
+        if problem := wrong_formula(result, wanted, case):
             return failed(f"{sizes}: {problem}")
         if result["stored"] != sum(wanted):
             return failed(
@@ -122,28 +113,73 @@ def judge_sizes(
                 f"{sizes}: nbytes() gives {result['reported']}, and the tensors in your cache "
                 f"occupy {sum(wanted):,}. What did nbytes() leave out, or count twice?"
             )
+    for case, result in zip(challenge["formula"], evidence["formula"], strict=True):
+        if problem := wrong_formula(result, truth(case), case):
+            return failed(f"{describe(case)}: {problem}")
     case = challenge["by_default"]
-    question = "Which batch, bits, group, window and bytes_per_element does the signature name?"
-    if problem := wrong_formula(
-        evidence["by_default"], truth(case), dict.fromkeys(PARTS, question)
-    ):
+    if problem := wrong_formula(evidence["by_default"], truth(case), None):
         return failed(f"quantized_cache_bytes(config, {case['tokens']}): {problem}")
     return passed("Formula, nbytes() and the tensors really stored agree, part by part.")
 
 
-def wrong_formula(result: Evidence, wanted: list[int], questions: dict[str, str]) -> str | None:
-    """Tell the first part of the formula that is wrong, and ask its question."""
+def wrong_formula(result: Evidence, wanted: list[int], case: Challenge | None) -> str | None:
+    """Tell the first part of the formula that is wrong, and ask a question.
+
+    Args:
+        case: None where the formula was called with its defaults.
+    """
     if result["form"]:
         return f"quantized_cache_bytes gave {result['form']}, wanted is a CacheBytes."
     for name, got, want in zip(PARTS, result["formula"], wanted, strict=True):
         if isinstance(got, str):
-            return f"{name} is {got}; wanted are bytes, {want:,} of them. {questions[name]}"
-        if got != want or type(got) is not int:
-            times = f", {got / want:.3g} times" if want and type(got) is int else ", against"
+            return f"{name} is {got}; wanted are bytes, {want:,} of them."
+        if type(got) is not int:
             return (
-                f"{name} = {got!r}{times} the {want:,} that such a cache keeps. {questions[name]}"
+                f"{name} = {got!r}, wanted are {want:,} bytes. Which division leaves whole numbers?"
             )
+        if got != want:
+            times = f", {got / want:.3g} times" if want else ", against"
+            question = (
+                ask_about_bytes(case, name, got, want)
+                if case
+                else "Which batch, bits, group, window and bytes_per_element does the signature name?"
+            )
+            return f"{name} = {got:,}{times} the {want:,} that such a cache keeps. {question}"
     return None
+
+
+QUESTIONS = {
+    "codes": "Which tokens have codes, and how many codes go into a byte?",
+    "scales": "How many vectors are there in a group, of keys and of values, and what does each need?",
+    "window": "How many tokens can stand in full precision at most, just before a group is complete?",
+}
+
+
+def ask_about_bytes(case: Challenge, name: str, got: int, want: int) -> str:
+    """Ask for the cause of a wrong count, by how many times too much or too little it is."""
+    c = GPTConfig(**case["config"])
+    if got < 0:
+        return (
+            f"{case['tokens']} tokens, window {case['window']}: how many groups are less than none?"
+        )
+    if got * 2 == want:
+        return {
+            "codes": "Are keys and values counted, and how many codes go into a byte?",
+            "scales": "Does every step bring its zero along, and are keys and values counted?",
+            "window": "Are keys and values counted, and how many bytes has a number?",
+        }[name]
+    for factor, what in ((case["batch"], "batch row"), (c.n_layers, "layer")):
+        if factor > 1 and got * factor == want:
+            return f"Is that of every {what}, or of one?"
+    if got * c.n_kv_heads == want * c.n_heads:
+        return "Whose heads keep keys and values?"
+    if name == "codes" and got * case["bits"] in (want * 8, 0):
+        return (
+            f"{case['bits']} bits: how many codes go into a byte, and what is {case['bits']} // 8?"
+        )
+    if name == "codes" and got == 8 * want:
+        return "Bits or bytes?"
+    return QUESTIONS[name]
 
 
 def describe(case: Challenge) -> str:
@@ -163,5 +199,5 @@ bytes_match_codes_scales_window = Check(
     probe_sizes,
     judge_sizes,
     evidence=evidence_of_sizes,
-    truth=count_bytes,
+    truth=Recorded("quantized_cache", "bytes_match_codes_scales_window"),
 )

@@ -6,34 +6,44 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import torch
 
 from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
 from course.checks.drawing import draw_split
+from course.checks.kv_cache.container import feed
 from course.checks.quantized_cache.reading import (
     ENDING,
     LAYERS,
     SAME,
     Array,
+    Coded,
     describe,
     describe_refusal,
     draw_rows,
     feed_blocks,
     join_layers,
-    n_groups,
     new_cache,
     run_until_refused,
     wrong_read,
 )
+from course.checks.recorded import Recorded
+from course.measure.allocations import watch_new_tensors
+
+FEW, MANY = 2, 20
+"""Groups that are codes when the numbers are counted that a step makes."""
 
 
 def draw_splits(seed: int) -> Challenge:
     """Draw a text, and three ways to cut it up: whole, token by token, and drawn; and one token more."""
     rng = np.random.default_rng(seed)
     group, window = [(4, 3), (3, 3), (5, 2), (3, 1)][seed % 4]
-    n = window + 3 * group + int(rng.integers(0, group))
+    n = window + 2 * group + int(rng.integers(0, group))
     case = {"bits": 8, "group": group, "window": window}
     splits = [[n], [1] * n, draw_split(rng, n)]
-    return {**case, "rows": draw_rows(rng, n + 1, spread=0.7), "splits": splits}
+    rows = draw_rows(rng, n + 1, spread=0.7)
+    long = {"bits": 8, "group": 2, "window": int(rng.integers(1, 4))}
+    long["rows"] = draw_rows(rng, long["window"] + 2 * MANY + 2, batch=1)
+    return {**case, "rows": rows, "splits": splits, "long": long}
 
 
 def probe_splits(student: SimpleNamespace, challenge: Challenge) -> Evidence:
@@ -45,7 +55,25 @@ def probe_splits(student: SimpleNamespace, challenge: Challenge) -> Evidence:
         fed, ending = run_until_refused(feed_blocks(cache, rows, [*split, 1]))
         reads = [] if ending["refused_with"] else [read for read, _ in fed]
         results.append({"reads": reads[-n_reads:], **ending})
-    return {"results": results}
+    made = {str(groups): count_made(student, challenge["long"], groups) for groups in (FEW, MANY)}
+    return {"results": results, "made": made}
+
+
+def count_made(student: SimpleNamespace, case: Challenge, groups: int) -> list[int]:
+    """Count the numbers that two advances by one token make, of which the second completes a group; so
+    many groups are codes before."""
+    rows, n = case["rows"], case["window"] + 2 * groups
+    cache = new_cache(student, case, n + 2)
+    feed(cache, rows[..., :n, :])
+    made = []
+    for token in (n, n + 1):
+        k, v = torch.from_numpy(rows[..., token : token + 1, :].copy())
+        for layer in range(len(k)):
+            cache.append(layer, k[layer], v[layer])
+        with watch_new_tensors() as new:
+            cache.advance(1)
+        made.append(sum(t.numbers for t in new.tensors if t.made_by != "elsewhere"))
+    return made
 
 
 def reads_wanted(challenge: Challenge) -> list[int]:
@@ -56,11 +84,15 @@ def reads_wanted(challenge: Challenge) -> list[int]:
 
 def evidence_of_splits(challenge: Challenge) -> Any:
     """The form of what `probe_splits` records."""
-    return {"results": [{"reads": Each(LAYERS), **ENDING}] * len(challenge["splits"])}
+    results = [{"reads": Each(LAYERS), **ENDING}] * len(challenge["splits"])
+    return {"results": results, "made": {str(FEW): [int, int], str(MANY): [int, int]}}
 
 
-def judge_splits(challenge: Challenge, evidence: Evidence, tolerance: float) -> Verdict:
-    """Every split leaves the numbers of the whole text, and no number changes once it is rounded.
+def judge_splits(
+    challenge: Challenge, evidence: Evidence, truth: Coded, tolerance: float
+) -> Verdict:
+    """Every split leaves the numbers of the whole text, no number changes once it is rounded, and no step
+    goes through the codes that are there.
 
     Args:
         tolerance: as a part of the largest number.
@@ -75,25 +107,43 @@ def judge_splits(challenge: Challenge, evidence: Evidence, tolerance: float) -> 
             )
     near = tolerance * float(np.abs(challenge["rows"]).max())
     reads = [result["reads"] for result in results]
-    problem = wrong_ends(challenge, [read[-1] for read in reads], near)
-    problem = problem or wrong_steps(challenge, reads[1], join_layers(reads[0][-1]), near)
+    sizes = challenge["group"], challenge["window"]
+    coded = [truth(*sizes, step) for step in range(n + 1)]
+    problem = wrong_ends(challenge, [read[-1] for read in reads], coded[n], near)
+    problem = problem or wrong_steps(challenge, reads[1], coded, near)
     if problem:
         return failed(f"{describe(challenge)}{problem}")
+    if problem := wrong_work(evidence["made"]):
+        return failed(f"{describe(challenge['long'])}: {problem}")
     return passed(f"{n} tokens leave the same numbers, whole, one by one or in blocks.")
 
 
-def wrong_ends(challenge: Challenge, reads: list[list[Array]], near: float) -> str | None:
+def wrong_work(made: dict[str, list[int]]) -> str | None:
+    """Say whether a step makes more numbers where more groups are codes."""
+    for kind, few, many in zip(
+        ("which completes no group", "which completes a group"), *made.values(), strict=True
+    ):
+        if many > 1.25 * few:
+            return (
+                f"advance(1), {kind}, made {few:,} numbers when {FEW} groups were codes and {many:,} "
+                f"when {MANY} were. What does a step have to do with codes that are there?"
+            )
+    return None
+
+
+def wrong_ends(
+    challenge: Challenge, reads: list[list[Array]], coded: int, near: float
+) -> str | None:
     """Say which split leaves other numbers than the whole text.
 
     Args:
         reads: what was read after each split.
+        coded: how many tokens are codes.
         near: largest difference of numbers that are the same.
     """
     rows, n = challenge["rows"], challenge["rows"].shape[4] - 1
     for split, layers in zip(challenge["splits"], reads, strict=True):
-        if problem := wrong_read(
-            challenge, rows, layers, n_groups(challenge, n) * challenge["group"]
-        ):
+        if problem := wrong_read(challenge, rows, layers, coded):
             return f", {n} tokens in blocks of {split}: {problem}"
     whole, *others = (join_layers(layers) for layers in reads)
     for split, got in zip(challenge["splits"][1:], others, strict=True):
@@ -109,21 +159,21 @@ def wrong_ends(challenge: Challenge, reads: list[list[Array]], near: float) -> s
 
 
 def wrong_steps(
-    challenge: Challenge, reads: list[list[Array]], whole: Array, near: float
+    challenge: Challenge, reads: list[list[Array]], coded: list[int], near: float
 ) -> str | None:
     """Say which step, token by token, reads a rounded number otherwise than it is read at the end.
 
     Args:
         reads: what was read at each step.
-        whole: what was read at the end, (2, L, B, G, S, D).
+        coded: how many tokens are codes at each.
         near: largest difference of numbers that are the same.
     """
-    for step, layers in enumerate(reads):
-        held = n_groups(challenge, step) * challenge["group"]
+    last = join_layers(reads[-1])  # (2, L, B, G, S, D)
+    for step, (layers, held) in enumerate(zip(reads, coded, strict=True)):
         rows = challenge["rows"][..., : step + 1, :]
         if problem := wrong_read(challenge, rows, layers, held):
             return f", step {step + 1} token by token: {problem}"
-        moved = np.abs(join_layers(layers)[..., :held, :] - whole[..., :held, :])
+        moved = np.abs(join_layers(layers)[..., :held, :] - last[..., :held, :])
         if held and not (moved <= near).all():
             token = int(np.argwhere(~(moved <= near))[:, 4].min())
             return (
@@ -140,5 +190,6 @@ every_split_leaves_the_same = Check(
     probe_splits,
     judge_splits,
     evidence=evidence_of_splits,
+    truth=Recorded("quantized_cache", "every_split_leaves_the_same"),
     tolerance=SAME,
 )
