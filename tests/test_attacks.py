@@ -17,7 +17,7 @@ from confined import needs_bubblewrap
 from submissions import SECRET, Desk
 
 from autograder.judge import Outcome, Result, grade_one
-from autograder.sandbox import command
+from autograder.sandbox import command, submission_view
 from autograder.sandbox.child import Child
 from autograder.sandbox.launch import sandboxed
 from autograder.session import Deadlines
@@ -26,7 +26,7 @@ from lessons import COURSE
 pytestmark = [needs_bubblewrap, pytest.mark.slow]
 ATTACKS = find_attacks()
 DEADLINES = Deadlines(cell=8, question=4, submission=60)
-LIMITS = command.Limits(memory=1536 * command.MIB)
+LIMITS = command.Limits(memory=1536 * command.MIB, total_memory=2048 * command.MIB)
 FAMILIES = {"in_process", "host", "control_flow", "notebook", "file", "honest"}
 
 
@@ -51,6 +51,8 @@ class Court:
 
     def __init__(self, place: Path) -> None:
         self.place, self.bait, self.desks = place, Bait(place / "bait"), {}
+        self.copies = place / "copies"
+        self.copies.mkdir()
         for folder in {attack.folder for attack in ATTACKS}:
             self.desks[folder] = Desk(folder, place / folder)
             let_read(self.desks[folder].view)
@@ -60,15 +62,14 @@ class Court:
         submitted = desk.place / attack.name
         submitted.mkdir()
         attack.hand_in(submitted, self.bait.facts)
-        let_read(submitted)
+        copy = submission_view.lay_out(submitted, self.copies / str(ATTACKS.index(attack)))
 
         def start() -> Child:
-            module = desk.lesson.module
-            return sandboxed(command.popen, desk.view, module, submitted, LIMITS)
+            return sandboxed(command.popen, desk.view, desk.lesson.module, copy, LIMITS)
 
         notebook = submitted / desk.lesson.student.name
         result = grade_one(notebook, desk.assignment, start, SECRET, DEADLINES)
-        return Judged(result, self.bait.harm(), processes_that_know(submitted))
+        return Judged(result, self.bait.harm(), processes_that_know(copy))
 
 
 def let_read(folder: Path) -> None:

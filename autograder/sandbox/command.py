@@ -52,7 +52,8 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
-    "TORCH_COMPILE_DISABLE": "1",  # there is no compiler: torch.compile returns what it is given
+    "TORCH_COMPILE_DISABLE": "1",  # there is no compiler; see also `uncompiled` in student.py
+    "PIP_NO_INDEX": "1",  # there is no network, and pip would try for half a minute
 }
 """All that a confined process finds in its environment."""
 # Standard input held the filter. The shell itself would tell on its standard error how it ended.

@@ -46,7 +46,8 @@ def _copy_folder(source: int, place: Path, left: _Left, depth: int) -> None:
     place.chmod(0o755)  # whatever the umask is
     try:
         with os.scandir(source) as found:
-            entries = sorted(islice(found, left.entries), key=lambda entry: entry.name)
+            some = islice(found, left.entries // 2)  # the next folder shall have its part as well
+            entries = sorted(some, key=lambda entry: entry.name)
         left.entries -= len(entries)
         for entry in entries:
             if entry.is_file(follow_symlinks=False):

@@ -12,7 +12,8 @@ A file begins with its story, one line or two, and then with what must come of i
 
 What follows is the text of a cell that is added to the end of the notebook, unless the file defines
 `submit(notebook, folder)`. That one gets the notebook to begin with, and the folder that is handed in; it
-returns the content of the file, or None when it wrote everything itself.
+returns the content of the file, or None when it wrote everything itself. But in the family `notebook`,
+the graded cells are put behind all others, so that everything runs before a question is asked.
 
 FACTS holds what the harness has laid out to be found (see `bait.py`). An attack prints what it got
 and should not have got after the word GOT.

@@ -70,13 +70,15 @@ class Attack:
         file = folder / lesson.student.name
         if "def submit(" not in self.source:
             notebook.cells.append(new_code_cell(self.source))
-            write(notebook, file)
+            write(with_tests_last(notebook), file)
             return
         content = runpy.run_path(str(self.path))["submit"](notebook, folder)
         if isinstance(content, bytes):
             file.write_bytes(content)
-        elif content is not None:
-            write(content, file)
+        elif content is not None:  # where that is the attack, the order is its own
+            write(
+                content if self.path.parent.name == "notebook" else with_tests_last(content), file
+            )
 
 
 def small_notebook(lesson: Lesson, solved: bool) -> nbformat.NotebookNode:
@@ -91,6 +93,12 @@ def small_notebook(lesson: Lesson, solved: bool) -> nbformat.NotebookNode:
         or "nbgrader" in cell.metadata
         or cell.source.strip() in exported
     ]
+    return notebook
+
+
+def with_tests_last(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """Put the graded cells behind all others: what comes after the last of them need not run."""
+    notebook.cells.sort(key=lambda cell: cell.metadata.get("nbgrader", {}).get("grade", False))
     return notebook
 
 

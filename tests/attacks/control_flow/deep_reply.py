@@ -12,13 +12,13 @@ def deep(*_):
     value = []
     for _ in range(100_000):
         value = [value]
-    return {"values": value}
+    return {"values": value}, []
 
 
 def round_and_round(*_):
     value = {}
     value["values"] = value
-    return value
+    return value, []
 
 
 for thing in gc.get_objects():

@@ -6,6 +6,7 @@ stops: Cell
 """
 
 import nbformat
+from attacks.attack import with_tests_last
 from nbformat.v4 import new_code_cell
 
 
@@ -14,4 +15,4 @@ def submit(notebook, folder):
         cell.source = cell.source.replace("\n", "\r\n")
     notebook.cells.append(new_code_cell("x = 'HALF'\n"))
     notebook.cells.append(new_code_cell("y = 'a\0b'\n"))
-    return nbformat.writes(notebook).replace("HALF", "\\ud800").encode()
+    return nbformat.writes(with_tests_last(notebook)).replace("HALF", "\\ud800").encode()

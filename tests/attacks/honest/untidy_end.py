@@ -2,9 +2,9 @@
 
 points: 10
 start: solved
-stops: NameError
 """
 
+import nbformat
 from nbformat.v4 import new_code_cell
 
 CELLS = ["undefined", "input('your name? ')", "exit", "quit()", "import sys; sys.exit()"]
@@ -13,4 +13,4 @@ CELLS += ["import sys\nsys.stdout.close()", "del sys.modules['torch']"]
 
 def submit(notebook, folder):
     notebook.cells += [new_code_cell(source) for source in CELLS]
-    return notebook
+    return nbformat.writes(notebook).encode()  # as it is, with all this behind the tests

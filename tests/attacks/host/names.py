@@ -1,4 +1,4 @@
-"""Looks for the folders of the grader and for a student's name in what every process tells.
+"""Looks for the folders of the grader and for a student's name in what every process and mount tells.
 
 points: 0
 says: looked
@@ -19,6 +19,9 @@ for place in sorted(Path("/proc").glob("[0-9]*")):
         for name in NAMES:
             if name.encode() in told:
                 print("GOT", name, "from", file)
+for name in OWN[:1]:
+    if name in Path("/proc/self/mountinfo").read_text():
+        print("GOT", name, "from the mounts")
 print("looked")
 """
 
