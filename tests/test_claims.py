@@ -215,28 +215,32 @@ def gqa(tmp_path_factory) -> Desk:
     ("body", "told"),
     [
         pytest.param(
-            "    K, V = (np.repeat(x.numpy(), q.shape[1] // k.shape[1], 1) for x in (k, v))\n"
+            "    kind, n = q.dtype, q.shape[1] // k.shape[1]\n"
+            "    q, k, v = (x.float() if kind is torch.bfloat16 else x for x in (q, k, v))\n"
+            "    K, V = (np.repeat(x.numpy(), n, 1) for x in (k, v))\n"
             "    scores = q.numpy() @ K.swapaxes(2, 3) / q.shape[3] ** 0.5\n"
             "    if mask is not None: scores = np.where(mask.numpy(), scores, -np.inf)\n"
             "    e = np.exp(scores - scores.max(3, keepdims=True))\n"
-            "    return torch.from_numpy(e / e.sum(3, keepdims=True) @ V)\n",
+            "    return torch.from_numpy(e / e.sum(3, keepdims=True) @ V).to(kind)\n",
             "no operation of PyTorch read",
             id="computed by NumPy",
         ),
         pytest.param(
             "    B, H, T, D = q.shape\n"
+            "    if q.dtype is not torch.float32 or H > 16 or k.shape[2] > 200:\n"
+            "        return F.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True)\n"
             "    wide = [kept[:B, :H, :k.shape[2], :D] for kept in KEPT]\n"
             "    for place, x in zip(wide, (k, v)):\n"
             "        for h in range(H): place[:, h] = x[:, h // (H // k.shape[1])]\n"
             "    return F.scaled_dot_product_attention(q, *wide, attn_mask=mask)\n",
-            "numbers were written into new tensors",
+            "into new tensors you write",
             id="copied into tensors made before",
         ),
     ],
 )
 def test_a_copy_is_seen_where_no_operation_makes_it(gqa, body, told):
     given = "import numpy as np\nimport torch\nimport torch.nn.functional as F\n"
-    kept = "KEPT = torch.zeros(2, 2, 16, 64, 64)\n"
+    kept = "KEPT = torch.zeros(2, 3, 16, 200, 64)\n"
     wrong = f"{given}{kept}def grouped_attention(q, k, v, mask=None):\n{body}"
     ((check, message),) = lost(gqa.judge(short(gqa.lesson, grouped_attention=wrong))).items()
     assert check == "nothing_is_expanded"

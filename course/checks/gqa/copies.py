@@ -13,7 +13,7 @@ from course.checks.drawing import TOLERANCE
 from course.checks.gqa.attention import Truth, first_difference, sizes_text
 from course.checks.gqa.recording import RECORD, record
 from course.checks.recorded import Recorded
-from course.measure.allocations import watch_new_tensors
+from course.measure.allocations import NewTensors, watch_new_tensors
 
 WIDTH = 64
 
@@ -40,30 +40,36 @@ def with_held(case: Challenge) -> Challenge:
 
 
 def probe_new_tensors(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    out, numbers, largest, read = [], [], [], []
+    out, times, largest, read = [], [], [], []
     for case in challenge["cases"]:
         q, room = (torch.from_numpy(case[name].copy()) for name in ("q", "room"))
         k, v = room[..., : case["held"], :]
         with watch_new_tensors(q, room) as made:
             result = student.grouped_attention(q, k, v)
-        most = made.largest
         out.append(record(result))
-        numbers.append(made.numbers)
-        largest.append(f"{most.shape}, made by `{most.made_by}`" if most else "none")
+        times.append(made.numbers // k.numel())
+        largest.append(largest_text(made))
         read.append(all(made.read))
-    return {"out": out, "numbers": numbers, "largest": largest, "read": read}
+    return {"out": out, "times": times, "largest": largest, "read": read}
+
+
+def largest_text(made: NewTensors) -> str:
+    """Write "(4, 2, 64), made by `clone`", without axes of size 1."""
+    if (most := made.largest) is None:
+        return "none"
+    return f"{tuple(size for size in most.shape if size > 1)}, made by `{most.made_by}`"
 
 
 def complete_form(challenge: Challenge) -> Any:
-    form = {"out": RECORD, "numbers": int, "largest": str, "read": bool}
+    form = {"out": RECORD, "times": int, "largest": str, "read": bool}
     return {name: [part] * len(challenge["cases"]) for name, part in form.items()}
 
 
 def judge_copies(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
-    parts = (evidence[name] for name in ("out", "numbers", "largest", "read"))
-    for case, got, numbers, largest, read in zip(challenge["cases"], *parts, strict=True):
+    parts = (evidence[name] for name in ("out", "times", "largest", "read"))
+    for case, got, times, largest, read in zip(challenge["cases"], *parts, strict=True):
         question = "Only a right result is counted: do the checks before this one pass?"
         if wrong := first_difference(case, got, truth(case), tolerance, question):
             return failed(wrong)
@@ -72,22 +78,14 @@ def judge_copies(
                 f"{sizes_text(case)}: the result is right, but no operation of PyTorch read queries "
                 f"and keys, and others cannot be counted. Which of your lines leave PyTorch?"
             )
-        if wrong := too_many_numbers(case, numbers, largest):
-            return failed(wrong)
+        if times != 0:
+            return failed(
+                f"{sizes_text(case)}, D = {WIDTH}: the result is right, but into new tensors you "
+                f"write {times} × as many numbers as the keys are ({case['k'].size:,}); "
+                f"scores and outputs are a small part of that. The largest new tensor, but for axes "
+                f"of 1, is {largest}. Which of your lines makes it, once or again and again?"
+            )
     return passed("Scores and outputs are new; keys and values are read where they lie.")
-
-
-def too_many_numbers(case: Challenge, numbers: int, largest: str) -> str | None:
-    """Tell that as many numbers were written as the keys are; None where it was less."""
-    keys, times = case["k"].size, case["q"].shape[1] // case["k"].shape[1]
-    if 0 <= numbers < keys:
-        return None
-    return (
-        f"{sizes_text(case)}, D = {WIDTH}: the result is right, but {numbers:,} numbers were written "
-        f"into new tensors. The keys are {keys:,} numbers (written out for every query head, "
-        f"{times * keys:,}), scores and outputs a small part of that. The largest new tensor is "
-        f"{largest}. Which of your lines makes it, once or again and again?"
-    )
 
 
 nothing_is_expanded = Check(

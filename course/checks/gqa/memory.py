@@ -28,7 +28,7 @@ def bytes_of_one(case: Challenge) -> int:
 
 
 def draw_request(rng: np.random.Generator, width: int | None = None) -> Challenge:
-    """Draw a model, a context longer than its `max_seq_len`, and the weights beside it; every size
+    """Draw a model, texts longer than its `max_seq_len`, and the weights beside them; every size
     matters, and no two are equal.
 
     Args:
@@ -49,11 +49,13 @@ def draw_request(rng: np.random.Generator, width: int | None = None) -> Challeng
 
 def draw_some_room(seed: int) -> Challenge:
     """Draw requests with room for a few dozen sequences and a part of one, in every width; then for
-    some thousands."""
+    some thousands of one token."""
     rng = np.random.default_rng([seed, 0])
     cases = []
     for width in (2, 1, 4, 8, int(rng.integers(1, 9))):
         case = draw_request(rng, width)
+        if len(cases) == 4:
+            case["n_tokens"] = int(rng.integers(5, 15))
         one, n = bytes_of_one(case), int(rng.integers(20, 90))
         cases.append(with_room(case, n * one + int(one * rng.uniform(0.55, 0.95))))
     case = {**draw_request(rng), "n_tokens": 1}
@@ -88,13 +90,13 @@ def probe_fitting(student: SimpleNamespace, challenge: Challenge) -> Evidence:
 
 
 def fitting(student: SimpleNamespace, case: Challenge) -> int | float | str:
-    """Ask the student's function about a case; a refusal comes back in words."""
+    """Ask the student's function about a case; a refusal comes back as one."""
     sizes = [case[name] for name in ("memory_bytes", "n_tokens", "weight_bytes")]
     width = [case["bytes_per_element"]] if "bytes_per_element" in case else []
     try:
         return plain(student.max_batch_that_fits(GPTConfig(**case["config"]), *sizes, *width))
-    except ValueError as error:
-        return f"a ValueError ({error!s:.200})"
+    except ValueError:
+        return "a ValueError"
 
 
 def sizes_text(case: Challenge) -> str:

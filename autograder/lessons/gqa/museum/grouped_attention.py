@@ -254,3 +254,36 @@ def grouped_into_the_same_memory(q, k, v, mask=None):
     """Memory for the output is made once for each shape; the next call writes over it."""
     out = OUTPUTS.setdefault((q.shape, q.dtype), torch.empty(q.shape, dtype=q.dtype))
     return out.copy_(right.grouped_attention(q, k, v, mask))
+
+
+patch(
+    "grouped_scales_the_keys_given",
+    "state",
+    "keys that are scaled where they lie, in the cache",
+    "k.div_() saves a line; at the next step the same keys are scaled again.",
+    ("rows = q", "k.div_(math.sqrt(D))\n    rows = q"),
+    ("k.transpose(-2, -1) / math.sqrt(D)", "k.transpose(-2, -1)"),
+    kind="arguments",
+)
+patch(
+    "grouped_on_the_first_kv_head",
+    "head order",
+    "query heads that all take the keys of the first KV head",
+    "k[:, :1]: tried with one KV head, and the values are shared rightly.",
+    ("rows @ k", "rows @ k[:, :1]"),
+)
+patch(
+    "grouped_token_by_token_throughout",
+    "head order",
+    "queries that are stacked and taken apart token by token, so that groups mix heads",
+    "Turned by transpose(1, 2) before the reshape and after it: heads of one group are not together.",
+    ("q.reshape", "q.transpose(1, 2).reshape"),
+    ("(shares @ v).view(B, H, T, D)", "(shares @ v).reshape(B, T, H, D).transpose(1, 2)"),
+)
+patch(
+    "grouped_with_heads_taken_for_tokens",
+    "head order",
+    "queries whose heads and tokens have changed names",
+    "H and T stand next to each other in memory; q is cut as if T came first in a group.",
+    ("q.reshape", "q.reshape(B, G, T, H // G, D).transpose(2, 3).reshape"),
+)

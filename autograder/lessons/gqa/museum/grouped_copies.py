@@ -39,6 +39,14 @@ patch(
 )
 
 
+@bug("cost", "expanded keys and values that a reshape writes out", kind="cost")
+def grouped_by_expanding(q, k, v, mask=None):
+    """expand() costs nothing, the reshape behind it copies keys and values."""
+    (B, H, _, D), (G, S) = q.shape, k.shape[1:3]
+    k, v = (x[:, :, None].expand(B, G, H // G, S, D).reshape(B, H, S, D) for x in (k, v))
+    return right.grouped_attention(q, k, v, mask)
+
+
 @bug("cost", "keys and values written out for one row after another", kind="cost")
 def grouped_row_by_row_expanded(q, k, v, mask=None):
     """One text at a time, so that the copies stay small; together they are as large as ever."""
@@ -60,14 +68,6 @@ patch(
     ("q.reshape(B, G, H // G * T, D)", "q.reshape(B, G, -1, 1, D) * k[:, :, None]"),
     ("rows @ k.transpose(-2, -1)", "rows.sum(dim=-1)"),
 )
-
-
-@bug("cost", "repeated keys and values, handed to PyTorch's attention", kind="cost")
-def grouped_by_repeating_for_pytorch(q, k, v, mask=None):
-    """repeat_interleave, then scaled_dot_product_attention: the copy is made all the same."""
-    n = q.shape[1] // k.shape[1]
-    k, v = k.repeat_interleave(n, dim=1), v.repeat_interleave(n, dim=1)
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
 
 @bug("cost", "KV heads that are picked out by a list of numbers, which copies them", kind="cost")

@@ -167,6 +167,21 @@ patch(
     ("~mask", "~mask.new_ones(T, S).tril()"),
 )
 patch(
+    "grouped_causal_to_the_end_for_any_mask",
+    "mask",
+    "attention in which queries are the last tokens, whatever the mask shows",
+    "A causal mask is made anew from T and S, and the one that was given is not looked at.",
+    ("~mask", "~mask.new_ones(T, S).tril(S - T)"),
+)
+patch(
+    "grouped_with_a_mask_of_one_row",
+    "mask",
+    "the mask of the first row for the whole batch, head by head",
+    "mask[:1]: a mask with a batch axis is cut down to its first row, and keeps its heads.",
+    (IF_MASKED, IF_MASKED + "        mask = mask[:1] if mask.dim() == 4 else mask\n"),
+    kind="batch",
+)
+patch(
     "grouped_turns_the_mask_round",
     "state",
     "a mask that is turned round where it lies",
@@ -181,5 +196,5 @@ HIDDEN = {}
 def grouped_with_the_first_mask_of_its_size(q, k, v, mask=None):
     """The mask is turned round once for each size, and kept: masks of one size are alike."""
     if mask is not None:
-        mask = HIDDEN.setdefault((q.shape[2], k.shape[2], mask.shape), mask.clone())
+        mask = HIDDEN.setdefault((q.shape[2], k.shape[2]), mask.clone())
     return right.grouped_attention(q, k, v, mask)

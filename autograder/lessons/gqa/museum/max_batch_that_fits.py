@@ -102,6 +102,21 @@ patch(
     kind="sizes",
 )
 patch(
+    "batch_of_the_longest_text_at_most",
+    "formula",
+    "a cache that grows to the longest text of the model and no further",
+    "min() of n_tokens and config.max_seq_len: a bound that nobody asked for.",
+    ("config, n_tokens, 1,", "config, min(n_tokens, config.max_seq_len), 1,"),
+    kind="sizes",
+)
+patch(
+    "batch_with_one_token_less",
+    "off by one",
+    "sequences of one token less",
+    "The newest token is not cached yet: n_tokens - 1.",
+    ("config, n_tokens, 1,", "config, max(1, n_tokens - 1), 1,"),
+)
+patch(
     "batch_of_weights_by_width",
     "formula",
     "weights that are counted in numbers, where they are bytes",
@@ -222,4 +237,14 @@ patch(
     "sequences of one token more",
     "A place for the next token, which is not stored.",
     ("config, n_tokens, 1,", "config, n_tokens + 1, 1,"),
+)
+patch(
+    "batch_that_must_have_room",
+    "capacity",
+    "a memory that is refused where the weights fill it",
+    "A ValueError where 0 is the answer, also where the weights just fit.",
+    (
+        "    one_sequence =",
+        '    if weight_bytes >= memory_bytes:\n        raise ValueError("too small")\n    one_sequence =',
+    ),
 )
