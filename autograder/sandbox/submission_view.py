@@ -26,8 +26,8 @@ _PIECE = 2**20
 class _Left:
     """What may still be copied."""
 
-    entries: int = MAX_ENTRIES
-    size: int = MAX_BYTES
+    entries: int
+    size: int
 
 
 def lay_out(submission: Path, place: Path) -> Path:
@@ -36,7 +36,9 @@ def lay_out(submission: Path, place: Path) -> Path:
     Raises:
         OSError: there is no such folder, or the copy cannot be written.
     """
-    _copy_folder(os.open(submission, os.O_RDONLY | os.O_DIRECTORY), place, _Left(), 1)
+    _copy_folder(
+        os.open(submission, os.O_RDONLY | os.O_DIRECTORY), place, _Left(MAX_ENTRIES, MAX_BYTES), 1
+    )
     return place
 
 

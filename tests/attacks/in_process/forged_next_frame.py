@@ -19,7 +19,7 @@ def forge(*_):
     forge.number += 1
     evidence = {"dict": {"values": [forge.number] * 4, "score": 1.0}}
     for number in range(forge.number, forge.number + 3):
-        reply = {"dict": {"number": number, "error": None, "evidence": evidence}}
+        reply = {"dict": {"number": number, "error": None, "evidence": evidence, "broken": []}}
         os.write(pipe.replies, frame(reply))
     return 1
 

@@ -7,10 +7,10 @@ lesson: 03-kv-cache
 import gc
 
 
-def hollow(student, challenge):
+def hollow(names, needs, challenge):
     """As much as has to be there, and nothing that could be wrong."""
     split = challenge.get("split", [])
-    return {
+    evidence = {
         "lengths": [sum(split[:n]) for n in range(len(split) + 1)],
         "returned": [[] for _ in split],
         **{"stopped": "", "too_many": "CacheFull", "after_full": "CacheFull"},
@@ -18,11 +18,12 @@ def hollow(student, challenge):
         **{"operations": [], "masks": [], "dtypes": [], "out": [], "logits": []},
         **{"formula": [], "reported": [], "stored": [], "full": "CacheFull"},
     }
+    return evidence, []
 
 
-def hollow_back(student, challenge):
+def hollow_back(names, needs, challenge):
     lengths = [6, challenge["keep"], 0]
-    return {"refused": {}, "lengths": lengths, "again": [], "fresh": [], "operations": []}
+    return {"refused": {}, "lengths": lengths, "again": [], "fresh": [], "operations": []}, []
 
 
 for thing in gc.get_objects():
