@@ -25,14 +25,15 @@ def prefill(model: MiniGPT, prompt: Tensor, cache: KVCacheLike, chunk_size: int 
     Args:
         prompt: (B, P) int64; it follows what the cache holds.
         cache: holds P tokens more afterwards.
-        chunk_size: tokens a forward pass, at least 1; the last chunk has what is left.
+        chunk_size: tokens that go into one forward pass, at least 1; the last chunk has what is
+            left. No other passes are made.
 
     Returns:
-        (B, V), from which the first new token is chosen.
+        (B, V), of the model's dtype, from which the first new token is chosen.
 
-    Raises:
+    Raises (before any forward pass is made; the cache holds what it held):
         ValueError: tokens that the model cannot take, or a chunk_size below 1.
-        CacheFull: no room for the whole prompt; the cache holds what it held.
+        CacheFull: no room for the whole prompt.
     """
     model.check_tokens(prompt)
     check_between("chunk_size", chunk_size, 1, 2**31)
@@ -50,23 +51,28 @@ def stream(
     """Continue a prompt greedily, and give out each token as soon as it is known.
 
     Nothing is computed before a token is asked for: the first takes the prefill, each further one
-    a decode step. The last one is never fed.
+    a decode step. The last one is never fed. A text goes on after `<end>`.
 
     Args:
         prompt: (B, P) int64; it follows what the cache holds.
-        n_new: tokens to write, 0 or more.
-        cache: holds P + n_new - 1 tokens more afterwards.
+        n_new: tokens to write, 0 or more. For 0 nothing is fed.
+        cache: holds P + n_new - 1 tokens more afterwards (for n_new = 0, what it held).
         chunk_size: of the prefill.
 
     Yields:
-        (B,) int64, n_new times.
+        (B,) int64, n_new times, each a tensor of its own.
 
-    Raises (when the first token is asked for, or the one that finds no room):
-        ValueError, CacheFull: as prefill does.
+    Raises (at the latest when the first token is asked for, and before any forward pass is made):
+        ValueError: n_new below 0, or what prefill refuses.
+        CacheFull: no room for all P + n_new - 1 tokens.
     """
     check_between("n_new", n_new, 0, model.config.max_seq_len)
+    model.check_tokens(prompt)
     if n_new == 0:
         return
+    needed = len(cache) + prompt.shape[1] + n_new - 1
+    if needed > cache.max_len:
+        raise CacheFull(f"{needed} tokens are more than the {cache.max_len} places of this cache")
     token = greedy_next(prefill(model, prompt, cache, chunk_size))  # (B,)
     yield token
     for _ in range(n_new - 1):
@@ -80,7 +86,7 @@ def latency_metrics(start: float, stamps: Sequence[float]) -> Latency:
 
     Args:
         start: when the request came, in seconds.
-        stamps: when each token came out, in seconds of the same clock.
+        stamps: when each token came out, in seconds of the same clock; any sequence.
 
     Returns:
         Latency(ttft, itl_mean, itl_p50, itl_p99, tokens_per_second). The gaps are those between
@@ -89,7 +95,8 @@ def latency_metrics(start: float, stamps: Sequence[float]) -> Latency:
         None.
 
     Raises:
-        ValueError: no stamps, times that go back or are not finite, several stamps at one moment.
+        ValueError: no stamps, times that go back or are not finite, several stamps that are all at
+            one moment.
     """
     check_stamps(start, stamps)
     ttft, gaps = stamps[0] - start, np.diff(stamps)  # (n - 1,)
@@ -107,7 +114,8 @@ def pad_prompts(prompts: Sequence[Tensor], pad_id: int) -> tuple[Tensor, Tensor]
         pad_id: what to fill with; it may be an id that prompts contain.
 
     Returns:
-        tokens (B, T) int64, T the longest length, and the number of pads of each row, (B,) int64.
+        tokens (B, T) int64, T the longest length, rows in the order of the prompts, in memory of
+        their own; and the number of pads of each row, (B,) int64.
 
     Raises:
         ValueError: no prompts, an empty one, or one that is no (P,) int64.
@@ -127,7 +135,8 @@ def ragged_mask(n_new: int, n_visible: int, n_pads: Tensor) -> Tensor:
     Args:
         n_new: T, the last T of the visible places.
         n_visible: S, at least T.
-        n_pads: (B,) int64: places 0 … n_pads[b] - 1 of row b are pads.
+        n_pads: (B,) int64: places 0 … n_pads[b] - 1 of row b are pads; may be all S and more, in
+            an early chunk.
 
     Returns:
         (B, 1, T, S) bool, True where a new place may look. No token sees a pad. What a pad sees is

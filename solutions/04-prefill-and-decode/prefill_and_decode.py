@@ -70,10 +70,10 @@ show(draw_phases(storyteller.config, prompt_len=12, n_past=15))
 #
 # The prompt may enter whole or in pieces: `forward_cached` takes both. Only the last position's
 # logits matter: they choose the first new token. **A prompt that does not fit is refused
-# before anything is stored**: a half-fed prompt is worse than none.
+# before anything is fed**: a half-fed prompt is worse than none.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Look for room once, for all of it. Then chunk after chunk, each behind the one before; the cache
+# Look for room once, for all. Then chunk after chunk, each behind the one before; the cache
 # knows where that is.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
@@ -92,14 +92,15 @@ def prefill(model: MiniGPT, prompt: Tensor, cache: KVCacheLike, chunk_size: int 
     Args:
         prompt: (B, P) int64; it follows what the cache holds.
         cache: holds P tokens more afterwards.
-        chunk_size: tokens a forward pass, at least 1; the last chunk has what is left.
+        chunk_size: tokens that go into one forward pass, at least 1; the last chunk has what is
+            left. No other passes are made.
 
     Returns:
-        (B, V), from which the first new token is chosen.
+        (B, V), of the model's dtype, from which the first new token is chosen.
 
-    Raises:
+    Raises (before any forward pass is made; the cache holds what it held):
         ValueError: tokens that the model cannot take, or a chunk_size below 1.
-        CacheFull: no room for the whole prompt; the cache holds what it held.
+        CacheFull: no room for the whole prompt.
     """
     model.check_tokens(prompt)
     check_between("chunk_size", chunk_size, 1, 2**31)
@@ -142,7 +143,8 @@ checks.too_long_a_prompt_changes_nothing(prefill)
 # logits (B, V) → token (B,) → fed as a column (B, 1) → logits (B, 1, V).
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# Nothing for n_new = 0; choose and yield; then n_new - 1 times: forward, choose, yield.
+# Nothing for n_new = 0; room for all, or none; choose and yield; then n_new - 1 times: forward,
+# choose, yield.
 # </details>
 
 
@@ -153,24 +155,29 @@ def stream(
     """Continue a prompt greedily, and give out each token as soon as it is known.
 
     Nothing is computed before a token is asked for: the first takes the prefill, each further one
-    a decode step. The last one is never fed.
+    a decode step. The last one is never fed. A text goes on after `<end>`.
 
     Args:
         prompt: (B, P) int64; it follows what the cache holds.
-        n_new: tokens to write, 0 or more.
-        cache: holds P + n_new - 1 tokens more afterwards.
+        n_new: tokens to write, 0 or more. For 0 nothing is fed.
+        cache: holds P + n_new - 1 tokens more afterwards (for n_new = 0, what it held).
         chunk_size: of the prefill.
 
     Yields:
-        (B,) int64, n_new times.
+        (B,) int64, n_new times, each a tensor of its own.
 
-    Raises (when the first token is asked for, or the one that finds no room):
-        ValueError, CacheFull: as prefill does.
+    Raises (at the latest when the first token is asked for, and before any forward pass is made):
+        ValueError: n_new below 0, or what prefill refuses.
+        CacheFull: no room for all P + n_new - 1 tokens.
     """
     check_between("n_new", n_new, 0, model.config.max_seq_len)
+    model.check_tokens(prompt)
     ### BEGIN SOLUTION
     if n_new == 0:
         return
+    needed = len(cache) + prompt.shape[1] + n_new - 1
+    if needed > cache.max_len:
+        raise CacheFull(f"{needed} tokens are more than the {cache.max_len} places of this cache")
     token = greedy_next(prefill(model, prompt, cache, chunk_size))  # (B,)
     yield token
     for _ in range(n_new - 1):
@@ -197,7 +204,7 @@ checks.no_step_before_it_is_asked_for(stream)
 # * **Tokens per second** of the decode phase: tokens after the first, by the seconds since the
 #   first.
 #
-# Percentile q of m sorted gaps stands at place q · (m - 1), counted from 0; between two places,
+# Percentile q of m sorted gaps stands at place q · (m - 1), counted from 0; between two,
 # draw a straight line.
 #
 # <details><summary>Hint 1: the idea</summary>
@@ -218,7 +225,7 @@ def latency_metrics(start: float, stamps: Sequence[float]) -> Latency:
 
     Args:
         start: when the request came, in seconds.
-        stamps: when each token came out, in seconds of the same clock.
+        stamps: when each token came out, in seconds of the same clock; any sequence.
 
     Returns:
         Latency(ttft, itl_mean, itl_p50, itl_p99, tokens_per_second). The gaps are those between
@@ -227,7 +234,8 @@ def latency_metrics(start: float, stamps: Sequence[float]) -> Latency:
         None.
 
     Raises:
-        ValueError: no stamps, times that go back or are not finite, several stamps at one moment.
+        ValueError: no stamps, times that go back or are not finite, several stamps that are all at
+            one moment.
     """
     check_stamps(start, stamps)
     ### BEGIN SOLUTION
@@ -370,7 +378,8 @@ def pad_prompts(prompts: Sequence[Tensor], pad_id: int) -> tuple[Tensor, Tensor]
         pad_id: what to fill with; it may be an id that prompts contain.
 
     Returns:
-        tokens (B, T) int64, T the longest length, and the number of pads of each row, (B,) int64.
+        tokens (B, T) int64, T the longest length, rows in the order of the prompts, in memory of
+        their own; and the number of pads of each row, (B,) int64.
 
     Raises:
         ValueError: no prompts, an empty one, or one that is no (P,) int64.
@@ -413,7 +422,8 @@ def ragged_mask(n_new: int, n_visible: int, n_pads: Tensor) -> Tensor:
     Args:
         n_new: T, the last T of the visible places.
         n_visible: S, at least T.
-        n_pads: (B,) int64: places 0 … n_pads[b] - 1 of row b are pads.
+        n_pads: (B,) int64: places 0 … n_pads[b] - 1 of row b are pads; may be all S and more, in
+            an early chunk.
 
     Returns:
         (B, 1, T, S) bool, True where a new place may look. No token sees a pad. What a pad sees is
@@ -475,7 +485,7 @@ def ragged_positions(n_new: int, n_visible: int, n_pads: Tensor) -> Tensor:
 checks.positions_count_own_tokens(ragged_positions)
 
 # %% [markdown]
-# Lesson 03's layer with your mask and your positions is given, and the forward pass around it.
+# Lesson 03's layer with your mask and positions is given, and the forward pass around it.
 
 
 # %% tags=["export"]

@@ -12,7 +12,7 @@ import numpy as np
 from autograder import oracle
 from autograder.lessons.prefill_and_decode import probes
 from course.checks import prefill_and_decode as visible
-from course.checks.check import Challenge, Evidence, Verdict, by_name, failed
+from course.checks.check import Challenge, Each, Evidence, Verdict, by_name, failed
 from course.checks.comparing import Truth
 from course.checks.drawing import TOLERANCE
 from course.checks.prefill_and_decode import chunks, streaming
@@ -33,14 +33,17 @@ def draw_tables(rng: np.random.Generator, n: int, n_words: int) -> np.ndarray:
 
 
 def draw_chunks(seed: int) -> Challenge:
-    """Draw the visible challenge, and a table of words for each forward pass."""
-    challenge = chunks.draw_prompt(seed)
-    n_passes, V = challenge["prompt"].shape[1], challenge["config"]["vocab_size"]
-    return {**challenge, "tables": draw_tables(np.random.default_rng([seed, 1]), n_passes, V)}
+    """Draw the visible challenge; chunk sizes with which its first case is asked again, and a table of
+    words for each forward pass then."""
+    challenge = chunks.draw_prompts(seed)
+    case = challenge["cases"][0]
+    n_passes, V = case["prompt"].shape[1], case["config"]["vocab_size"]
+    tables = draw_tables(np.random.default_rng([seed, 1]), n_passes, V)
+    return {**challenge, "exchanged": [case["sizes"][2], None], "tables": tables}
 
 
 def chunks_form(challenge: Challenge) -> Evidence:
-    exchanged = [chunks.ARRAY_OR_WORDS] * len(challenge["sizes"])
+    exchanged = [chunks.ARRAY_OR_WORDS] * len(challenge["exchanged"])
     return {**chunks.sizes_form(challenge), "exchanged": exchanged}
 
 
@@ -52,12 +55,13 @@ def judge_chunks(
     verdict = chunks.judge_sizes(challenge, evidence, truth, tolerance)
     if verdict.score < 1:
         return verdict
-    prompt = challenge["prompt"]
-    for size, got in zip(challenge["sizes"], evidence["exchanged"], strict=True):
+    case = challenge["cases"][0]
+    prompt = case["prompt"]
+    for size, got in zip(challenge["exchanged"], evidence["exchanged"], strict=True):
         lengths = chunks.chunks_of(prompt.shape[1], size)
         tables = np.repeat(challenge["tables"][: len(lengths)], lengths, axis=0)  # (P, V)
         meant = np.take_along_axis(tables.T, prompt, axis=0)  # (B, P): of column t, by table t
-        row, delta = chunks.largest_difference(got, truth(challenge, meant)[:, -1])
+        row, delta = chunks.largest_difference(got, truth(case, meant)[:, -1])
         if delta > tolerance:
             return failed(
                 f"A model whose words mean something else in every forward pass, a prompt of "
@@ -73,14 +77,14 @@ def judge_chunks(
 def draw_turns(seed: int) -> Challenge:
     """Draw the visible challenge, and three tables of words for each token that is asked for, and for
     one more: (n_new + 1, 3, V)."""
-    challenge = streaming.draw_request(seed)
+    challenge = streaming.draw_turns(seed)
     turns, V = challenge["n_new"] + 1, challenge["config"]["vocab_size"]
     tables = draw_tables(np.random.default_rng([seed, 1]), 3 * turns, V)
     return {**challenge, "turns": tables.reshape(turns, 3, V)}
 
 
 def turns_form(challenge: Challenge) -> Evidence:
-    return {**streaming.laziness_form(challenge), "exchanged": streaming.STREAM}
+    return {**streaming.laziness_form(challenge), "exchanged": Each(streaming.STREAM)}
 
 
 def judge_turns(
@@ -91,12 +95,17 @@ def judge_turns(
     verdict = streaming.judge_laziness(challenge, evidence)
     if verdict.score < 1:
         return verdict
-    prompt, turns, recorded = challenge["prompt"], challenge["turns"], evidence["exchanged"]
+    prompt, turns, exchanged = challenge["prompt"], challenge["turns"], evidence["exchanged"]
     (B, P), V, n_new = prompt.shape, challenge["config"]["vocab_size"], challenge["n_new"]
     case = "A stream whose words mean something else after each token that it gave out"
-    tokens = recorded["tokens"]
-    if len(recorded["kinds"]) != n_new + 1 or tokens.shape != (B, n_new + 1):
-        return failed(f"{case}: tokens of shape {tokens.shape} came out.")
+    for name in ("tokens", "later"):
+        if [recorded[name].shape for recorded in exchanged] != [(B, n_new), (B, 1)]:
+            return failed(f"{case}: not all of its tokens came out.")
+    tokens, later = (np.hstack([part[name] for part in exchanged]) for name in ("tokens", "later"))
+    if (later != tokens).any():
+        return failed(f"{case}: a token was changed by a later one. Is each a tensor of its own?")
+    if sum(len(recorded["kinds"]) for recorded in exchanged) != n_new + 1:
+        return failed(f"{case}: more came out than was asked for.")
     if tokens.min() < 0 or tokens.max() >= V:
         return failed(f"{case}: ids came out that are not within 0 … {V - 1}.")
     fed = [turns[step + 1, 0][tokens[:, step]] for step in range(n_new)]
@@ -117,16 +126,20 @@ def judge_turns(
 
 def draw_streams(seed: int) -> Challenge:
     """Draw streams (start, stamps) of a clock that has run for a day or more: of few tokens and of
-    many, with gaps of some milliseconds and now and then a long one; the last but one has one token, and
-    the last a clock that starts with it."""
+    many, with gaps of a slow machine, now and then a long one, and two tokens at one moment; the last
+    but one has one token, and the last a clock that starts with it."""
     rng = np.random.default_rng(seed)
     streams = []
     for n in (2, 3, int(rng.integers(5, 9)), int(rng.integers(12, 30)), 130, 1):
         start = float(rng.uniform(1e5, 1e6))
-        gaps = rng.uniform(0.004, 0.02, n)
-        gaps[0] = rng.uniform(0.1, 0.5)  # the prefill
-        if n > 3:
-            gaps[int(rng.integers(1, n))] *= 6  # somebody else's prefill came between
+        gaps = rng.uniform(
+            0.07, 0.3, n
+        )  # seconds that are left over in float32, though not all digits
+        gaps[0] = rng.uniform(0.5, 2.0)  # the prefill
+        if n > 4:
+            long, none = rng.choice(np.arange(1, n), 2, replace=False)
+            gaps[long] *= 6  # somebody else's prefill came between
+            gaps[none] = 0.0
         streams.append((start, (start + np.cumsum(gaps)).tolist()))
     streams.append((0.0, np.cumsum(rng.uniform(0.1, 0.5, 4)).tolist()))
     return {"streams": streams}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import deque
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -12,6 +14,7 @@ import torch.nn.functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from autograder.lessons.exhibits import Variant
+from course.bounds import check_prompts
 from course.cache import CacheFull
 from course.measure.latency import Latency, check_stamps
 from course.minigpt.kv_cache import causal_mask, forward_cached
@@ -28,6 +31,15 @@ def _refuse(model, prompt, cache, chunk_size):
         raise CacheFull("no room")
 
 
+def _refuse_stream(model, prompt, n_new, cache):
+    """Refuse what stream must refuse, in other words than the lesson's."""
+    if not isinstance(n_new, int) or n_new < 0:
+        raise ValueError(f"n_new {n_new}")
+    model.check_tokens(prompt)
+    if n_new and cache.max_len - len(cache) < prompt.shape[1] + n_new - 1:
+        raise CacheFull("no room")
+
+
 def prefill_by_slices(model, prompt, cache, chunk_size=256):
     _refuse(model, prompt, cache, chunk_size)
     for begin in range(0, prompt.shape[1], chunk_size):
@@ -36,6 +48,7 @@ def prefill_by_slices(model, prompt, cache, chunk_size=256):
 
 
 def stream_by_feeding(model, prompt, n_new, cache, chunk_size=256):
+    _refuse_stream(model, prompt, n_new, cache)
     feed = None
     for _ in range(n_new):
         if feed is None:
@@ -80,6 +93,7 @@ def prefill_by_recursion(model, prompt, cache, chunk_size=256):
 
 
 def pad_by_cat(prompts, pad_id):
+    check_prompts(prompts)
     T = max(map(len, prompts))
     rows = [torch.cat([torch.full((T - len(p),), pad_id), p]) for p in prompts]
     return torch.stack(rows), torch.tensor([T - len(p) for p in prompts])
@@ -95,6 +109,7 @@ class Streaming:
     """An iterator that is no generator."""
 
     def __init__(self, model, prompt, n_new, cache, chunk_size):
+        _refuse_stream(model, prompt, n_new, cache)
         self.model, self.feed, self.left, self.cache = model, prompt, n_new, cache
         self.size = chunk_size
 
@@ -125,6 +140,7 @@ def latency_by_torch(start, stamps):
 
 
 def stream_by_map(model, prompt, n_new, cache, chunk_size=256):
+    _refuse_stream(model, prompt, n_new, cache)
     state = {"feed": prompt}
 
     def step(_):
@@ -146,6 +162,8 @@ def latency_by_statistics(start, stamps):
 
 
 def stream_by_yield_from(model, prompt, n_new, cache, chunk_size=256):
+    _refuse_stream(model, prompt, n_new, cache)
+
     def steps(token, left):
         yield token
         if left:
@@ -168,6 +186,7 @@ def latency_from_zero(start, stamps):
 
 
 def pad_by_functional(prompts, pad_id):
+    check_prompts(prompts)
     T = max(prompt.shape[0] for prompt in prompts)
     n_pads = [T - prompt.shape[0] for prompt in prompts]
     rows = [F.pad(p, (n, 0), value=pad_id) for p, n in zip(prompts, n_pads, strict=True)]
@@ -192,6 +211,7 @@ def positions_by_loops(n_new, n_visible, n_pads):
 
 
 def pad_by_flipping(prompts, pad_id):
+    check_prompts(prompts)
     turned = pad_sequence([p.flip(0) for p in prompts], batch_first=True, padding_value=pad_id)
     lengths = torch.tensor([len(p) for p in prompts])
     return turned.flip(1), turned.shape[1] - lengths
@@ -210,6 +230,7 @@ def positions_by_counting(n_new, n_visible, n_pads):
 
 
 def pad_by_lists(prompts, pad_id):
+    check_prompts(prompts)
     rows = [prompt.tolist() for prompt in prompts]
     T = max(len(row) for row in rows)
     n_pads = [T - len(row) for row in rows]
@@ -244,6 +265,95 @@ def positions_by_relu(n_new, n_visible, n_pads):
     return torch.relu(torch.arange(n_new)[None, :] + (n_visible - n_new - n_pads)[:, None])
 
 
+def prefill_by_reduce(model, prompt, cache, chunk_size=256):
+    _refuse(model, prompt, cache, chunk_size)
+    feed = partial(forward_cached, model, cache=cache)
+    return deque(map(feed, prompt.split(chunk_size, dim=1)), maxlen=1).pop()[:, -1]
+
+
+class Turns:
+    """An iterator with slots, which looks at everything when it is first asked."""
+
+    __slots__ = ("_feed", "_left", "_request")
+
+    def __init__(self, *request):
+        self._request, self._feed, self._left = request, None, None
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        model, prompt, n_new, cache, chunk_size = self._request
+        if self._left is None:
+            _refuse_stream(model, prompt, n_new, cache)
+            self._left = n_new
+        if self._left == 0:
+            raise StopIteration
+        first = self._feed is None
+        logits = prefill(model, prompt if first else self._feed, cache, chunk_size)
+        token = logits.topk(1).indices[:, 0]
+        self._left, self._feed = self._left - 1, token.reshape(-1, 1)
+        return token
+
+
+def stream_by_slots(model, prompt, n_new, cache, chunk_size=256):
+    return Turns(model, prompt, n_new, cache, chunk_size)
+
+
+def stream_into_columns(model, prompt, n_new, cache, chunk_size=256):
+    _refuse_stream(model, prompt, n_new, cache)
+    written = torch.empty(prompt.shape[0], n_new, dtype=torch.int64)
+    for turn in range(n_new):
+        feed = written[:, turn - 1 : turn] if turn else prompt
+        written[:, turn] = prefill(model, feed, cache, chunk_size).argmax(dim=-1)
+        yield written[:, turn]
+
+
+def stream_in_float64(model, prompt, n_new, cache, chunk_size=256):
+    _refuse_stream(model, prompt, n_new, cache)
+
+    def chosen(logits):
+        return torch.from_numpy(logits.double().numpy().argmax(axis=-1))
+
+    def tokens():
+        if n_new:
+            yield (token := chosen(prefill(model, prompt, cache, chunk_size)))
+            for _ in range(1, n_new):
+                yield (token := chosen(forward_cached(model, token[:, None], cache)[:, 0]))
+
+    return tokens()
+
+
+def latency_in_tensors(start, stamps):
+    check_stamps(start, stamps)
+    times = torch.tensor([start, *stamps], dtype=torch.float64).diff()
+    if len(times) == 1:
+        return Latency(times[0], None, None, None, None)
+    gaps, p = times[1:], torch.tensor([0.5, 0.99], dtype=torch.float64)
+    return Latency(times[0], gaps.mean(), *gaps.quantile(p), 1 / gaps.mean())
+
+
+def pad_in_numpy(prompts, pad_id):
+    check_prompts(prompts)
+    T = max(map(len, prompts))
+    filled = np.full((len(prompts), T), pad_id, dtype=np.int64)
+    for row, prompt in zip(filled, prompts, strict=True):
+        row[-len(prompt) :] = prompt
+    return torch.from_numpy(filled), torch.from_numpy(T - np.array([*map(len, prompts)]))
+
+
+def mask_in_numpy(n_new, n_visible, n_pads):
+    own, place = np.ogrid[n_visible - n_new : n_visible, :n_visible]
+    token = place >= n_pads.numpy().reshape(-1, 1, 1, 1)
+    return torch.from_numpy(((place <= own) & token) | (place == own))
+
+
+def positions_by_einsum(n_new, n_visible, n_pads):
+    own = (torch.arange(n_visible) >= n_pads[:, None]).double()  # (B, S)
+    before = torch.ones(n_visible, n_visible, dtype=torch.float64).triu(1)
+    return torch.einsum("bs,st->bt", own, before)[:, n_visible - n_new :].long()
+
+
 def _ragged(pad, mask, positions):
     return {"pad_prompts": pad, "ragged_mask": mask, "ragged_positions": positions}
 
@@ -265,5 +375,9 @@ VARIANTS = [
         "pads_see_pads",
         _ragged(pad_by_lists, mask_where_pads_see_pads, positions_with_pads_at_one),
     ),
+    Variant("reduce", {"prefill": prefill_by_reduce, "stream": stream_by_slots}),
+    Variant("columns", {"stream": stream_into_columns, "latency_metrics": latency_in_tensors}),
+    Variant("closures", {"stream": stream_in_float64}),
+    Variant("numpy", _ragged(pad_in_numpy, mask_in_numpy, positions_by_einsum)),
     Variant("stacked", {"ragged_mask": mask_by_stacking, "ragged_positions": positions_by_relu}),
 ]

@@ -9,46 +9,91 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
 from course.checks.comparing import Truth, outcome, uncached
 from course.checks.drawing import TOLERANCE, build_model, draw_model, draw_tokens
+from course.checks.recorder import given
 from course.config import GPTConfig
 from course.minigpt.kv_cache import KVCache
 from course.model import MiniGPT
 
 B = 3
+DEFAULT = 256
+"""The chunk size that the signatures of prefill and stream name."""
 
 
-def new_cache(challenge: Challenge, max_len: int) -> KVCache:
-    """Make lesson 03's cache for the challenge's model and a batch of 3."""
-    return KVCache(GPTConfig(**challenge["config"]), batch=B, max_len=max_len)
+def new_cache(
+    challenge: Challenge, max_len: int, batch: int = B, dtype: torch.dtype = torch.float32
+) -> KVCache:
+    """Make lesson 03's cache for the challenge's model."""
+    return KVCache(GPTConfig(**challenge["config"]), batch=batch, max_len=max_len, dtype=dtype)
+
+
+LOOKUPS = {
+    F.embedding: (1, 0),
+    torch.embedding: (0, 1),
+    Tensor.__getitem__: (0, 1),
+    torch.index_select: (0, 2),
+    Tensor.index_select: (0, 2),
+}
+"""Operations that look rows of a matrix up: the places of the matrix and of the ids among their
+arguments."""
+
+
+class Lookups(TorchFunctionMode):
+    """Follow the looks into a model's embedding, with which every forward pass begins: through its
+    module, or through operations on its weight.
+
+    Attributes:
+        passes: for each look so far, the tokens of each row.
+    """
+
+    def __init__(self, model: MiniGPT) -> None:
+        super().__init__()
+        self.passes: list[int] = []
+        self._weight = model.embed.weight.data_ptr()
+
+    def meant(self, ids: Tensor) -> Tensor:
+        """Say which rows are looked up for these ids."""
+        return ids
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple = (), kwargs: dict | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if function not in LOOKUPS:
+            return function(*args, **kwargs)
+        values = [*args, *kwargs.values()]
+        matrix, ids = LOOKUPS[function]
+        if values[matrix].data_ptr() == self._weight:
+            self.passes.append(values[ids].shape[-1])
+            values[ids] = self.meant(values[ids])
+        named = zip(kwargs, values[len(args) :], strict=True)
+        return function(*values[: len(args)], **dict(named))
 
 
 @contextmanager
 def count_passes(model: MiniGPT) -> Iterator[list[int]]:
     """Count the tokens of each row that enter each forward pass inside the `with` block."""
-    passes: list[int] = []
-    hook = model.embed.register_forward_pre_hook(
-        lambda _, inputs: passes.append(inputs[0].shape[-1])
-    )
-    try:
-        yield passes
-    finally:
-        hook.remove()
+    with Lookups(model) as lookups:
+        yield lookups.passes
 
 
 def chunks_of(length: int, chunk_size: int | None) -> list[int]:
-    """List the lengths of a prompt's chunks; the last may be shorter. None is the default size, into
-    which every prompt of the checks fits."""
-    chunk_size = length if chunk_size is None else chunk_size
+    """List the lengths of a prompt's chunks; the last may be shorter. None is the default size."""
+    chunk_size = DEFAULT if chunk_size is None else chunk_size
     return [min(chunk_size, length - done) for done in range(0, length, chunk_size)]
 
 
 def as_array(value: Any) -> np.ndarray | str:
-    """Turn a tensor into an array; describe anything else in words."""
-    return value.detach().numpy() if isinstance(value, Tensor) else f"a {type(value).__name__}"
+    """Turn a tensor into an array of its own; describe anything else in words."""
+    if not isinstance(value, Tensor):
+        return f"a {type(value).__name__}"
+    return value.detach().clone().numpy()
 
 
 ARRAY_OR_WORDS = (np.ndarray, str)
@@ -69,14 +114,38 @@ def largest_difference(got: np.ndarray | str, wanted: np.ndarray) -> tuple[int, 
 # --- every chunk size ----------------------------------------------------------------------------
 
 
-def draw_prompt(seed: int) -> Challenge:
-    """Draw a model, prompts (3, P), and chunk sizes: whole, one by one, with a rest, without one; and
-    None, for which prefill is called without a chunk size."""
+def draw_rows(rng: np.random.Generator, length: int, vocab_size: int) -> np.ndarray:
+    """Draw prompts (3, P): two that differ in their last token alone, and another."""
+    rows = draw_tokens(rng, B, length, vocab_size)
+    rows[1, :-1] = rows[0, :-1]
+    rows[1, -1] = (rows[0, -1] + 1 + int(rng.integers(vocab_size - 1))) % vocab_size
+    return rows
+
+
+def draw_long(rng: np.random.Generator) -> Challenge:
+    """Draw a small model, and one prompt (1, P) for it that is longer than two chunks of the default."""
+    model = draw_model(rng, n_layers=1, d_model=8, n_heads=2, n_kv_heads=1, d_ff=8, max_seq_len=700)
+    length = int(rng.integers(2 * DEFAULT + 1, 640))
+    return {**model, "prompt": draw_tokens(rng, 1, length, model["config"]["vocab_size"])}
+
+
+def draw_prompts(seed: int) -> Challenge:
+    """Draw cases of a model, prompts (B, P) and chunk sizes. Three prompts: whole, one by one, in chunks
+    with a rest or without one, and None, for which prefill is called without a chunk size. The same
+    prompts for another model, of float64. And a single long one."""
     rng = np.random.default_rng(seed)
-    challenge = draw_model(rng)
+    model, other = draw_model(rng), draw_model(rng, n_layers=1)
     length, size = [(7, 3), (8, 3), (10, 4), (11, 4), (9, 4)][int(rng.integers(5))]
-    prompt = draw_tokens(rng, B, length, challenge["config"]["vocab_size"])
-    return {**challenge, "prompt": prompt, "sizes": [length, 1, 2, size, length + 2, None]}
+    prompt = draw_rows(rng, length, model["config"]["vocab_size"])
+    sizes = [length + 2, 1, size, None]
+    long = draw_long(rng)
+    return {
+        "cases": [
+            {**model, "prompt": prompt, "sizes": sizes, "dtype": "float32"},
+            {**other, "prompt": prompt, "sizes": [size], "dtype": "float64"},
+            {**long, "sizes": [long["prompt"].shape[1], None], "dtype": "float32"},
+        ]
+    }
 
 
 def arguments_of(chunk_size: int | None) -> tuple[int, ...]:
@@ -85,87 +154,139 @@ def arguments_of(chunk_size: int | None) -> tuple[int, ...]:
 
 
 def probe_sizes(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Prefill with each chunk size, and count the forward passes."""
-    evidence: Evidence = {"logits": [], "passes": [], "held": []}
-    for size in challenge["sizes"]:
-        model, prompt = build_model(challenge), torch.from_numpy(challenge["prompt"].copy())
-        cache = new_cache(challenge, prompt.shape[1] + 2)
+    """Prefill every case with each of its chunk sizes, and count the forward passes."""
+    return {"runs": [_prefill(student, case) for case in challenge["cases"]]}
+
+
+def _prefill(student: SimpleNamespace, case: Challenge) -> list[Evidence]:
+    dtype, runs = getattr(torch, case["dtype"]), []
+    model, prompt = build_model(case).to(dtype), given(case["prompt"])
+    for size in case["sizes"]:
+        cache = new_cache(case, prompt.shape[1] + 2, prompt.shape[0], dtype)
         with count_passes(model) as passes:
             logits = student.prefill(model, prompt, cache, *arguments_of(size))
-        evidence["logits"].append(as_array(logits))
-        evidence["passes"].append(passes)
-        evidence["held"].append(len(cache))
-    return evidence
+        runs.append({"logits": as_array(logits), "passes": passes, "held": len(cache)})
+    return runs
 
 
 def sizes_form(challenge: Challenge) -> Evidence:
-    n = len(challenge["sizes"])
-    return {"logits": [ARRAY_OR_WORDS] * n, "passes": [Each(int)] * n, "held": [int] * n}
+    run = {"logits": ARRAY_OR_WORDS, "passes": Each(int), "held": int}
+    return {"runs": [[run] * len(case["sizes"]) for case in challenge["cases"]]}
 
 
 def judge_sizes(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Compare passes, places held and logits of every chunk size with those of the whole prompt."""
-    wanted, P = truth(challenge, challenge["prompt"])[:, -1], challenge["prompt"].shape[1]
-    agree: list[list[int]] = []
-    for size, logits, passes, held in zip(
-        challenge["sizes"],
-        evidence["logits"],
-        evidence["passes"],
-        evidence["held"],
-        strict=True,
-    ):
-        given = "no chunk_size given" if size is None else f"chunk_size {size}"
-        case, chunks = f"A prompt of {P} tokens, {given}", chunks_of(P, size)
-        if isinstance(logits, str) or logits.shape != wanted.shape:
-            kind = logits if isinstance(logits, str) else f"shape {logits.shape}"
-            return failed(
-                f"{case}: prefill gave {kind}, wanted are logits (B, V) = {wanted.shape}. Which "
-                f"token's logits choose the first new one?"
-            )
-        if passes != chunks or held != P:
-            return failed(
-                f"{case}: it went in as chunks of {passes}, and the cache then holds {held} "
-                f"tokens; wanted are {chunks}, and {P}. {_about(passes, chunks, size)}"
-            )
-        row, delta = largest_difference(logits, wanted)
-        if delta > tolerance:
-            so_far = f" Chunks of {agree[-1]} agree." if agree else ""
-            return failed(
-                f"{case}: the last token's logits differ from those without a cache (batch row "
-                f"{row}, max |Δ| {delta:.2g}, tolerance {tolerance:g}).{so_far} "
-                f"{_question(chunks)}"
-            )
-        agree.append(chunks)
-    return passed(f"{P} tokens in chunks of {agree}: every time the logits of the whole prompt.")
+    agree: list[tuple[int, np.ndarray]] = []
+    for case, runs in zip(challenge["cases"], evidence["runs"], strict=True):
+        wanted = truth(case, case["prompt"])[:, -1]
+        for size, run in zip(case["sizes"], runs, strict=True):
+            problem = _wrong_run(case, size, run, wanted, tolerance, agree)
+            if problem:
+                return problem
+            agree.append((size or DEFAULT, run["logits"]))
+    lengths = sorted({case["prompt"].shape[1] for case in challenge["cases"]})
+    return passed(
+        f"{lengths} tokens in chunks of {[n for n, _ in agree]}: always the logits of the whole prompt."
+    )
 
 
-def _about(passes: list[int], chunks: list[int], size: int | None) -> str:
+def _wrong_run(
+    case: Challenge,
+    size: int | None,
+    run: Evidence,
+    wanted: np.ndarray,
+    tolerance: float,
+    agree: list[tuple[int, np.ndarray]],
+) -> Verdict | None:
+    rows, P = case["prompt"].shape
+    chunks, logits = chunks_of(P, size), run["logits"]
+    said = "no chunk_size given" if size is None else f"chunk_size {size}"
+    where = f"{rows} prompt{'s' * (rows > 1)} of {P} tokens, {said}"
+    if isinstance(logits, str) or logits.shape != wanted.shape:
+        kind = logits if isinstance(logits, str) else f"shape {logits.shape}"
+        question = "Which token's logits choose the first new one?"
+        if kind == f"shape {wanted[0].shape}":
+            question = "Where is the axis of the rows?"
+        return failed(
+            f"{where}: prefill gave {kind}, wanted are logits (B, V) = {wanted.shape}. {question}"
+        )
+    if run["passes"] != chunks or run["held"] != P:
+        return failed(
+            f"{where}: it went in as chunks of {in_short(run['passes'])}, and the cache then holds "
+            f"{run['held']} tokens; wanted are {in_short(chunks)}, and {P}. "
+            f"{_about(run, chunks, size)}"
+        )
+    row, delta = largest_difference(logits, wanted)
+    if delta > tolerance:
+        so_far, question = "", _question(logits, wanted, chunks)
+        if agree:
+            so_far = f" With chunk_size {agree[-1][0]} they agree."
+        if any(largest_difference(logits, earlier)[1] <= tolerance for _, earlier in agree):
+            so_far, question = (
+                "",
+                "An earlier model gave these for the same prompt. Who keeps them?",
+            )
+        return failed(
+            f"{where}: the last token's logits differ from those without a cache (batch row {row}, "
+            f"max |Δ| {delta:.2g}, tolerance {tolerance:g}).{so_far} {question}"
+        )
+    if str(logits.dtype) != case["dtype"]:
+        return failed(
+            f"{where}, a model of {case['dtype']}: the logits are {logits.dtype}. Which of your lines "
+            f"changes the type?"
+        )
+    return None
+
+
+def in_short(passes: list[int]) -> str:
+    """Write the lengths of passes; of many, the first and how many there are."""
+    if len(passes) <= 12:
+        return str(passes)
+    return f"[{', '.join(map(str, passes[:3]))}, …] ({len(passes)} passes)"
+
+
+def _about(run: Evidence, chunks: list[int], size: int | None) -> str:
+    passes = run["passes"]
     if passes == chunks:
         return "What puts a chunk into the cache, and how often?"
     if sum(passes) < sum(chunks):
         return "Which tokens never entered, and why?"
     if sum(passes) > sum(chunks):
         return "Which tokens entered twice?"
+    if sorted(passes) == sorted(chunks):
+        return "Which chunk is the shorter one?"
+    if max(passes) == 1:
+        return "How many passes does each chunk take?"
     if size is None:
         return "Which chunk_size does the signature name?"
-    return "What decides where your chunks end?"
+    if len(passes) == 1:
+        return "Where do you use chunk_size?"
+    return "How long is each chunk, and what decides where it ends?"
 
 
-def _question(chunks: list[int]) -> str:
+def _question(logits: np.ndarray, wanted: np.ndarray, chunks: list[int]) -> str:
+    offset = logits.astype(np.float64) - wanted
+    if np.ptp(offset, axis=-1).max() < 1e-3 * np.abs(offset).max():
+        return "Every row is off by one constant. What do you do with the logits at the end?"
+    if np.abs(logits.sum(axis=-1) - 1).max() < 1e-3:
+        return "Every row adds up to 1. What do you do with the logits at the end?"
+    right = [row for row in range(len(wanted)) if np.abs(offset[row]).max() < 1e-3]
+    if right:
+        return f"Row {right[0]} is right. What do your lines do with each row's own tokens?"
     if len(chunks) == 1:
         return "Which position of the chunk do your logits come from?"
     return (
-        "Which chunk's logits come back? And in a later chunk: at which positions do its tokens "
-        "stand, and which keys may each of them see?"
+        "Which chunk's logits come back, and which position's? And in a later chunk: at which "
+        "positions do its tokens stand, and which keys may each of them see?"
     )
 
 
 every_chunk_size_gives_the_same_logits = Check(
     "every_chunk_size_gives_the_same_logits",
     ("prefill",),
-    draw_prompt,
+    draw_prompts,
     probe_sizes,
     judge_sizes,
     evidence=sizes_form,
@@ -176,99 +297,134 @@ every_chunk_size_gives_the_same_logits = Check(
 # --- no room -------------------------------------------------------------------------------------
 
 
+def draw_full(seed: int) -> Challenge:
+    """Draw a model, prompts (3, P), how many tokens of them a cache holds already, and a chunk size."""
+    rng = np.random.default_rng(seed)
+    model = draw_model(rng, n_layers=2)
+    prompt = draw_rows(rng, int(rng.integers(8, 11)), model["config"]["vocab_size"])
+    return {**model, "prompt": prompt, "held": 4, "chunk_size": int(rng.integers(2, 4))}
+
+
+def bad_end(challenge: Challenge) -> np.ndarray:
+    """Give the prompts with an id outside the vocabulary as the last token of the last row."""
+    prompt = challenge["prompt"].copy()
+    prompt[-1, -1] = challenge["config"]["vocab_size"]
+    return prompt
+
+
 def probe_no_room(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Prefill what does not fit an empty cache, and one that holds 3 tokens; then what just fits."""
-    model, prompt = build_model(challenge), torch.from_numpy(challenge["prompt"].copy())
-    P = prompt.shape[1]
-    small, cache = new_cache(challenge, P - 1), new_cache(challenge, P)
-    evidence: Evidence = {
-        "alone": outcome(lambda: student.prefill(model, prompt, small, 2)),
-        "alone_held": len(small),
+    """Prefill what does not fit an empty cache, and one that holds some tokens; then what just fits;
+    and what cannot be fed at all. Count what each call fed."""
+    model, prompt = build_model(challenge), given(challenge["prompt"])
+    (_, P), held, size = prompt.shape, challenge["held"], challenge["chunk_size"]
+    small, cache, roomy = (new_cache(challenge, n) for n in (P - 1, P, P))
+    logits: list[np.ndarray | str] = []
+
+    def feed(tokens: Tensor, into: KVCache, chunk_size: int) -> Evidence:
+        with count_passes(model) as passes:
+            came = outcome(
+                lambda: logits.append(as_array(student.prefill(model, tokens, into, chunk_size)))
+            )
+        return {"came": came, "passes": passes, "held": len(into)}
+
+    bad = given(bad_end(challenge))
+    return {
+        "alone": feed(prompt, small, size),
+        "before": feed(prompt[:, :held], cache, size),
+        "refused": feed(prompt[:, held - 1 :], cache, size),
+        "exact": feed(prompt[:, held:], cache, size),
+        "rest": logits[-1] if logits else "nothing",
+        "arguments": [feed(prompt, roomy, 0), feed(prompt, roomy, -1), feed(bad, roomy, size)],
     }
-    student.prefill(model, prompt[:, :3], cache, 2)
-    evidence["before"] = len(cache)
-    evidence["refused"] = outcome(lambda: student.prefill(model, prompt[:, : P - 2], cache, 2))
-    evidence["held"] = len(cache)
-    rest: list[np.ndarray | str] = []
-    evidence["exact"] = outcome(
-        lambda: rest.append(as_array(student.prefill(model, prompt[:, 3:], cache, 2)))
-    )
-    evidence["sizes"] = [
-        outcome(lambda size=size: student.prefill(model, prompt, cache, size)) for size in (0, -1)
-    ]
-    return {**evidence, "rest": rest}
+
+
+FED = {"came": str, "passes": Each(int), "held": int}
+"""The form of what one call fed."""
 
 
 def no_room_form(challenge: Challenge) -> Evidence:
-    return {
-        "alone": str,
-        "alone_held": int,
-        "before": int,
-        "refused": str,
-        "held": int,
-        "exact": str,
-        "sizes": [str] * 2,
-        "rest": Each(ARRAY_OR_WORDS),
-    }
+    calls = dict.fromkeys(("alone", "before", "refused", "exact"), FED)
+    return {**calls, "rest": ARRAY_OR_WORDS, "arguments": [FED] * 3}
 
 
-def _about_refusal(evidence: Evidence) -> str:
-    if evidence["alone_held"]:
-        return "When can you know that the last chunk will not fit?"
-    return "By which exception does a caller know that it is the room that is missing?"
+def _told(call: Evidence) -> str:
+    fed = "nothing was fed" if not call["passes"] else f"{in_short(call['passes'])} tokens were fed"
+    return f"{call['came']}; {fed}, and the cache then holds {call['held']}"
+
+
+def _wrong_refusal(
+    case: str, call: Evidence, error: str, held: int, question: str
+) -> Verdict | None:
+    """Say what is wrong with a call that should raise `error` before anything is fed."""
+    if call == {"came": error, "passes": [], "held": held}:
+        return None
+    wanted = f"Wanted is {error} before anything is fed, and {held} held."
+    if call["came"] not in (error, "returned") and not call["passes"]:
+        question = "By which exception is a caller to know what is wrong?"
+    elif call["came"] == error and call["held"] == held:
+        question = (
+            "When can you know that the last chunk will be refused, and what was done by then?"
+        )
+    return failed(f"{case}: {_told(call)}. {wanted} {question}")
 
 
 def judge_no_room(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
-    P = challenge["prompt"].shape[1]
-    if evidence["alone"] != "CacheFull" or evidence["alone_held"] != 0:
+    P, held, size = challenge["prompt"].shape[1], challenge["held"], challenge["chunk_size"]
+    case = f"An empty cache of {P - 1} places, and prompts of {P} come in chunks of {size}"
+    question = "When can you know that the last chunk will not fit?"
+    problem = _wrong_refusal(case, evidence["alone"], "CacheFull", 0, question)
+    if problem:
+        return problem
+    before = evidence["before"]
+    if (before["came"], sum(before["passes"]), before["held"]) != ("returned", held, held):
+        question = "Does the check above pass?"
+        if before["came"] == "CacheFull":
+            question = f"How many places does one token take in a cache of {B} rows?"
         return failed(
-            f"An empty cache of {P - 1} places, and a prompt of {P} comes in chunks of 2: "
-            f"{evidence['alone']}, and then it holds {evidence['alone_held']}. Wanted is "
-            f"CacheFull, and 0. {_about_refusal(evidence)}"
+            f"An empty cache of {P} places, and prompts of {held} come in chunks of {size}, which "
+            f"fit: {_told(before)}. {question}"
         )
-    case = f"A cache of {P} places holds 3 tokens"
-    if evidence["before"] != 3:
+    case = f"A cache of {P} places holds {held} tokens"
+    question = "How many tokens would be held after the last chunk?"
+    refused = f"{case}, and prompts of {P - held + 1} come in chunks of {size}"
+    problem = _wrong_refusal(refused, evidence["refused"], "CacheFull", held, question)
+    if problem:
+        return problem
+    exact = evidence["exact"]
+    if exact["came"] != "returned":
         return failed(
-            f"3 tokens were fed in chunks of 2, and the cache holds {evidence['before']}. Does "
-            f"the check above pass?"
-        )
-    if evidence["refused"] != "CacheFull" or evidence["held"] != 3:
-        return failed(
-            f"{case}, and a prompt of {P - 2} comes in chunks of 2: {evidence['refused']}, and "
-            f"then it holds {evidence['held']}. Wanted is CacheFull, and 3 still. How many tokens "
-            f"would be held after the last chunk?"
-        )
-    if evidence["exact"] != "returned":
-        return failed(
-            f"{case}, and a prompt of {P - 3} comes, which just fits: {evidence['exact']}. "
+            f"{case}, and prompts of {P - held} come, which just fit: {exact['came']}. "
             f"Which is the last place that may be filled?"
         )
-    (rest,) = evidence["rest"]
-    wanted = truth(challenge, challenge["prompt"])[:, -1]
-    row, delta = largest_difference(rest, wanted)
-    if delta > tolerance:
+    row, delta = largest_difference(evidence["rest"], truth(challenge, challenge["prompt"])[:, -1])
+    if delta > tolerance or (exact["held"], sum(exact["passes"])) != (P, P - held):
         return failed(
-            f"{case}; a prompt that does not fit is refused, and then the rest of the text "
-            f"follows: its last logits differ from the uncached ones (batch row {row}, max |Δ| "
-            f"{delta:.2g}, tolerance {tolerance:g}). What did the refused call leave behind?"
+            f"{case}; prompts that do not fit are refused, and then the rest of the text follows: its "
+            f"last logits differ from the uncached ones (batch row {row}, max |Δ| {delta:.2g}, "
+            f"tolerance {tolerance:g}); {_told(exact)}. If the check above "
+            f"passes: what did the refused call leave behind?"
         )
-    if evidence["sizes"] != ["ValueError", "ValueError"]:
-        return failed(
-            f"chunk_size 0 and -1: {evidence['sizes']}, wanted is ValueError, as the lines "
-            f"above the gap have it."
-        )
-    return passed(
-        "A prompt that does not fit is refused before anything is stored; one that just fits "
-        "is taken."
+    return _judge_arguments(evidence) or passed(
+        "A prompt that does not fit is refused before anything is fed; one that just fits is taken."
     )
+
+
+def _judge_arguments(evidence: Evidence) -> Verdict | None:
+    cases = ("chunk_size 0", "chunk_size -1", "An id outside the vocabulary in the last column")
+    question = "Do the two lines above the gap stand where they stood?"
+    for case, call in zip(cases, evidence["arguments"], strict=True):
+        problem = _wrong_refusal(case, call, "ValueError", 0, question)
+        if problem:
+            return problem
+    return None
 
 
 too_long_a_prompt_changes_nothing = Check(
     "too_long_a_prompt_changes_nothing",
     ("prefill",),
-    draw_prompt,
+    draw_full,
     probe_no_room,
     judge_no_room,
     evidence=no_room_form,

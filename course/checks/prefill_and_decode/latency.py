@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+from torch import Tensor
+
 from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
 from course.checks.comparing import outcome
 from course.checks.counts import NUMBER_OR_WORDS, plain
+from course.checks.recorded import Recorded
 from course.measure.latency import Latency
 
 FIELDS = Latency._fields
@@ -21,55 +26,67 @@ QUESTIONS = {
 }
 
 
-# Worked out by hand, in ms: the stamps after the start, and the five numbers (the last a second).
-BY_HAND = {
-    2: ((250, 270), (250, 20, 20, 20, 50)),
-    3: ((80, 90, 120), (80, 20, 20, 29.8, 50)),
-    5: ((300, 310, 360, 380, 400), (300, 25, 20, 49.1, 40)),
-    6: ((90, 100, 160, 180, 190, 215), (90, 25, 20, 58.6, 40)),
-    1: ((500,), (500, None, None, None, None)),
-}
+MS = (
+    (250, 370.4),
+    (80, 90.4, 120),
+    (300, 310, 360, 360, 400),
+    (90, 100, 160, 180, 190, 215),
+    (500,),
+)
+"""Stamps after the start, in milliseconds: whole ones and others, two tokens at one moment, a single
+one."""
 
 
 def draw_streams(seed: int) -> Challenge:
-    """List streams (start, stamps) in seconds, of a clock that has run for days; the last, of one whose
-    clock starts with it."""
-    start = 86_400.0 * (10 + seed)
-    times = [stamps for stamps, _ in BY_HAND.values()]
-    streams = [(start, [start + ms / 1e3 for ms in stamps]) for stamps in times]
-    return {"streams": [*streams, (0.0, [ms / 1e3 for ms in times[1]])]}
-
-
-def worked_by_hand(start: float, stamps: list[float]) -> Latency:
-    """Look up the right numbers of a stream of `draw_streams`, which is known by its length."""
-    *times, rate = BY_HAND[len(stamps)][1]
-    return Latency(*(None if ms is None else ms / 1e3 for ms in times), rate)
+    """List streams (start, stamps) in seconds, each on a clock that has run some days longer; the last,
+    of one whose clock starts with it."""
+    starts = [86_400.0 * (10 * day + seed) for day in range(1, len(MS) + 1)]
+    streams = [
+        (start, [start + ms / 1e3 for ms in times]) for start, times in zip(starts, MS, strict=True)
+    ]
+    return {"streams": [*streams, (0.0, [ms / 1e3 for ms in MS[1]])]}
 
 
 def numbers(result: Any) -> list[Any]:
     """Turn a Latency into five plain numbers; describe anything else in words."""
     if not isinstance(result, tuple) or len(result) != len(FIELDS):
         return [f"a {type(result).__name__}"]
-    return [None if value is None else plain(value) for value in result]
+    return [None if value is None else plain(_scalar(value)) for value in result]
+
+
+def _scalar(value: Any) -> Any:
+    """A tensor of one number is a number."""
+    return value.item() if isinstance(value, Tensor) and value.dim() == 0 else value
+
+
+NO_STREAMS = ("no stamps", "stamps that go back", "stamps all at one moment", "a stamp that is NaN")
+
+
+def no_streams(stamps: list[float]) -> list[list[float]]:
+    """List the stamps of NO_STREAMS, made of those of a stream."""
+    return [[], [*stamps, stamps[0]], [stamps[0]] * 2, [*stamps, math.nan]]
 
 
 def probe_latency(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Measure every stream, and offer two that are none."""
+    """Measure every stream, its stamps in a list or a tuple by turns; and offer some that are none."""
     found = [
-        numbers(student.latency_metrics(start, list(stamps)))
-        for start, stamps in challenge["streams"]
+        numbers(student.latency_metrics(start, (list, tuple)[place % 2](stamps)))
+        for place, (start, stamps) in enumerate(challenge["streams"])
     ]
     start, stamps = challenge["streams"][2]
     refused = [
         outcome(lambda case=case: student.latency_metrics(start, case))
-        for case in ([], [*stamps, stamps[0]])
+        for case in no_streams(list(stamps))
     ]
     return {"numbers": found, "refused": refused}
 
 
 def latency_form(challenge: Challenge) -> Evidence:
     number = (*NUMBER_OR_WORDS, type(None))
-    return {"numbers": [Each(number)] * len(challenge["streams"]), "refused": [str] * 2}
+    return {
+        "numbers": [Each(number)] * len(challenge["streams"]),
+        "refused": [str] * len(NO_STREAMS),
+    }
 
 
 def judge_latency(
@@ -78,15 +95,15 @@ def judge_latency(
     for (start, stamps), got in zip(challenge["streams"], evidence["numbers"], strict=True):
         first = ", ".join(f"{(stamp - start) * 1e3:.1f}" for stamp in stamps[:9])
         more = " …" if len(stamps) > 9 else ""
-        case = f"{len(stamps)} tokens, {first}{more} ms after a start at {start:,.0f} s"
+        tokens = f"{len(stamps)} token{'s' * (len(stamps) > 1)}"
+        case = f"{tokens}, {first}{more} ms after a start at {start:,.0f} s"
         if len(got) != len(FIELDS):
             return failed(f"{case}: wanted is a Latency, got {str(got).strip('[]')}.")
         for name, value, right in zip(FIELDS, got, truth(start, stamps), strict=True):
-            problem = _wrong_number(f"{case}: {name}", name, value, right)
+            problem = _wrong_number(f"{case}: {name}", name, value, right, start)
             if problem:
                 return problem
-    kinds = ("no stamps", "stamps that go back")
-    for what, came in zip(kinds, evidence["refused"], strict=True):
+    for what, came in zip(NO_STREAMS, evidence["refused"], strict=True):
         if came != "ValueError":
             return failed(
                 f"{what}: {came}, wanted is ValueError, as the line above the gap has it."
@@ -94,20 +111,31 @@ def judge_latency(
     return passed("First token, gaps, percentiles and rate are right.")
 
 
-def _wrong_number(case: str, name: str, value: Any, right: float | None) -> Verdict | None:
+def _wrong_number(
+    case: str, name: str, value: Any, right: float | None, start: float
+) -> Verdict | None:
     if right is None:
         if value is None:
             return None
         return failed(f"{case} is {value}, wanted is None. Between which two tokens is that gap?")
     if value is None or isinstance(value, str):
-        return failed(f"{case} is {value}, wanted is a number.")
-    if not abs(value - right) <= 1e-6 * right:
-        unit, factor = ("", 1) if name == "tokens_per_second" else (" ms", 1e3)
-        return failed(
-            f"{case} is {value * factor:.6g}{unit}, wanted is {right * factor:.6g}{unit}. "
-            f"{QUESTIONS[name]}"
-        )
-    return None
+        return failed(f"{case} is {value}, wanted is a number. {QUESTIONS[name]}")
+    if abs(value - right) <= 1e-6 * right:
+        return None
+    unit, factor = ("", 1) if name == "tokens_per_second" else (" ms", 1e3)
+    question = QUESTIONS[name]
+    if _is_coarse(value, right, start):
+        question = f"Which type keeps {start:,.0f} s and milliseconds in one number?"
+    return failed(
+        f"{case} is {value * factor:.6g}{unit}, wanted is {right * factor:.6g}{unit}. {question}"
+    )
+
+
+def _is_coarse(value: float, right: float, start: float) -> bool:
+    """Tell whether a wrong gap is as near as float32 gets: off by less than two of its steps there, and
+    a multiple of half a step."""
+    step = float(np.spacing(np.float32(start)))
+    return abs(value - right) < 2 * step and (2 * value / step).is_integer()
 
 
 first_token_is_no_gap = Check(
@@ -117,5 +145,5 @@ first_token_is_no_gap = Check(
     probe_latency,
     judge_latency,
     evidence=latency_form,
-    truth=worked_by_hand,
+    truth=Recorded("prefill_and_decode", "first_token_is_no_gap"),
 )

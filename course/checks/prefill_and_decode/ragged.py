@@ -9,72 +9,111 @@ import numpy as np
 import torch
 
 from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
-from course.checks.comparing import Truth, uncached
+from course.checks.comparing import Truth, outcome, uncached
 from course.checks.drawing import TOLERANCE, build_model, draw_model
 from course.checks.prefill_and_decode.chunks import (
     ARRAY_OR_WORDS,
-    B,
     as_array,
     largest_difference,
     new_cache,
 )
+from course.checks.recorder import given
 
-PAD = 0
+V, PAD = 50, 0
 
 
 def draw_lengths(rng: np.random.Generator) -> list[int]:
     """Draw three lengths, all different, the longest not first."""
-    longest = int(rng.integers(6, 9))
+    longest = int(rng.integers(5, 8))
     others = rng.choice(np.arange(1, longest - 1), 2, replace=False).tolist()
     return [others[0], longest, others[1]]
+
+
+def draw_alike(rng: np.random.Generator, length: int) -> list[np.ndarray]:
+    """Draw four prompts of one length: two that are equal, side by side; one that differs from them in
+    its last token; and the first again."""
+    prompt = rng.integers(1, V, length)
+    other = prompt.copy()
+    other[-1] = (prompt[-1] + int(rng.integers(1, V))) % V
+    return [prompt, prompt.copy(), other, prompt.copy()]
+
+
+def draw_with_pads(rng: np.random.Generator) -> Challenge:
+    """Draw prompts of different lengths in which `pad_id` is a token like any other: at the beginning of
+    one, in the middle of another, and all of a third."""
+    pad_id, (short, longest, other) = int(rng.integers(1, V)), draw_lengths(rng)
+    prompts = [rng.integers(0, V, n) for n in (short, longest, other)]
+    prompts[0][:] = prompts[1][0] = prompts[1][longest // 2] = pad_id
+    return {"prompts": prompts, "pad_id": pad_id}
 
 
 # --- pad_prompts ---------------------------------------------------------------------------------
 
 
 def draw_prompts(seed: int) -> Challenge:
-    """Draw batches of prompts: ragged, all of one length, a single one; and one in which some prompts
-    begin with the id that also fills up, where it is a token like any other."""
+    """Draw batches of prompts: ragged; some alike; a single one; some in which the id that fills up is a
+    token; many short ones; and a long one beside a short one."""
     rng = np.random.default_rng(seed)
-    batches = []
-    for lengths in (draw_lengths(rng), [4, 4], [3]):
-        prompts = [rng.integers(1, 50, n) for n in lengths]
-        batches.append({"prompts": prompts, "pad_id": PAD})
-    pad_id = int(rng.integers(1, 50))
-    begins_with_it = [rng.integers(0, 50, n) for n in draw_lengths(rng)]
-    begins_with_it[1][0] = begins_with_it[2][0] = pad_id
-    return {"batches": [*batches, {"prompts": begins_with_it, "pad_id": pad_id}]}
+    ragged = [rng.integers(1, V, n) for n in draw_lengths(rng)]
+    many = [rng.integers(1, V, n) for n in rng.integers(1, 4, 70)]
+    long = [rng.integers(1, V, n) for n in (int(rng.integers(1030, 1100)), 2)]
+    return {
+        "batches": [
+            {"prompts": ragged, "pad_id": PAD},
+            {"prompts": draw_alike(rng, 4), "pad_id": PAD},
+            {"prompts": [rng.integers(1, V, 3)], "pad_id": PAD},
+            draw_with_pads(rng),
+            {"prompts": many, "pad_id": PAD},
+            {"prompts": long, "pad_id": int(rng.integers(1, V))},
+        ]
+    }
+
+
+NO_PROMPTS = {
+    "No prompts at all": [],
+    "A prompt without tokens": [torch.tensor([1, 2]), torch.zeros(0, dtype=torch.int64)],
+    "A prompt (1, P)": [torch.tensor([[1, 2]])],
+    "A prompt of float32": [torch.tensor([1.0, 2.0])],
+}
 
 
 def probe_padding(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Pad every batch, and look at its prompts again."""
-    padded, after = [], []
+    """Pad every batch; then write over its prompts, and read the batch again. Offer what are no
+    prompts."""
+    padded, later = [], []
     for batch in challenge["batches"]:
-        prompts = [torch.from_numpy(prompt.copy()) for prompt in batch["prompts"]]
+        prompts = [torch.tensor(prompt) for prompt in batch["prompts"]]
         result = student.pad_prompts(prompts, batch["pad_id"])
         if not isinstance(result, tuple) or len(result) != 2:
             kind = type(result).__name__
             raise TypeError(f"pad_prompts gave a {kind}, wanted is a tuple: tokens and n_pads")
         padded.append(tuple(map(as_array, result)))
-        after.append([prompt.numpy() for prompt in prompts])
-    return {"padded": padded, "after": after}
+        for prompt in prompts:
+            prompt.fill_(V)
+        later.append(as_array(result[0]))
+    refused = [
+        outcome(lambda case=case: student.pad_prompts(case, PAD)) for case in NO_PROMPTS.values()
+    ]
+    return {"padded": padded, "later": later, "refused": refused}
 
 
 def padding_form(challenge: Challenge) -> Evidence:
-    batches = challenge["batches"]
+    n = len(challenge["batches"])
     return {
-        "padded": [[ARRAY_OR_WORDS] * 2 for _ in batches],
-        "after": [[np.ndarray] * len(batch["prompts"]) for batch in batches],
+        "padded": [[ARRAY_OR_WORDS] * 2] * n,
+        "later": [ARRAY_OR_WORDS] * n,
+        "refused": [str] * len(NO_PROMPTS),
     }
 
 
 def judge_padding(challenge: Challenge, evidence: Evidence) -> Verdict:
-    for batch, (tokens, n_pads), after in zip(
-        challenge["batches"], evidence["padded"], evidence["after"], strict=True
+    for batch, (tokens, n_pads), later in zip(
+        challenge["batches"], evidence["padded"], evidence["later"], strict=True
     ):
         prompts, pad_id = batch["prompts"], batch["pad_id"]
         lengths = [len(prompt) for prompt in prompts]
-        case, T = f"Prompts of {lengths} tokens, pad_id {pad_id}", max(lengths)
+        T, said = max(lengths), str(lengths) if len(lengths) < 9 else f"1 to {max(lengths)}"
+        case = f"{len(prompts)} prompt{'s' * (len(prompts) > 1)} of {said} tokens, pad_id {pad_id}"
         for name, got, shape in (
             ("tokens", tokens, (len(prompts), T)),
             ("n_pads", n_pads, (len(prompts),)),
@@ -85,21 +124,55 @@ def judge_padding(challenge: Challenge, evidence: Evidence) -> Verdict:
         for row, prompt in enumerate(prompts):
             pads = T - len(prompt)
             if (tokens[row, :pads] != pad_id).any() or (tokens[row, pads:] != prompt).any():
-                return failed(
-                    f"{case}: row {row} is {tokens[row].tolist()}, made of {prompt.tolist()}. In "
-                    f"which column must the last token of every prompt stand, so that one step "
-                    f"serves all?"
-                )
+                made = f"row {row} is {_short(tokens[row])}, made of {_short(prompt)}"
+                return failed(f"{case}: {made}. {_about_row(tokens[row], row, prompts, pad_id)}")
             if n_pads[row] != pads:
                 return failed(
-                    f"{case}: row {row} is {tokens[row].tolist()}, and its n_pads is "
-                    f"{n_pads[row]}; {pads} of these were put there by you. How do you tell a pad "
-                    f"from a token?"
+                    f"{case}: row {row} is {_short(tokens[row])}, and its n_pads is "
+                    f"{n_pads[row]}; {pads} of these were put there by you. "
+                    f"{_about_count(int(n_pads[row]), len(prompt), pad_id in prompt)}"
                 )
-        for got, prompt in zip(after, prompts, strict=True):
-            if got.shape != prompt.shape or (got != prompt).any():
-                return failed(f"{case}: your function changed the prompts that it was given.")
+        if isinstance(later, str) or later.shape != tokens.shape or (later != tokens).any():
+            return failed(
+                f"{case}: when the caller later writes something else into a prompt, the batch is "
+                f"changed, too. In whose memory does it lie?"
+            )
+    for what, came in zip(NO_PROMPTS, evidence["refused"], strict=True):
+        if came != "ValueError":
+            return failed(
+                f"{what}: {came}, wanted is ValueError, as the line above the gap has it."
+            )
     return passed("Every prompt ends in the last column, and the pads before it are counted.")
+
+
+def _short(row: np.ndarray) -> str:
+    """Write a row of ids; of a long one, its end."""
+    return str(row.tolist()) if len(row) <= 12 else f"[…, {str(row[-9:].tolist())[1:]}"
+
+
+def _about_row(got: np.ndarray, row: int, prompts: list[np.ndarray], pad_id: int) -> str:
+    """Ask the question that points at the usual mistake behind a wrong row."""
+    prompt = prompts[row]
+    n, pads = len(prompt), len(got) - len(prompt)
+    changed = got[pads:] != prompt
+    if not changed.any():
+        return "With which id are pads filled up?"
+    if (changed == (prompt == pad_id)).all():
+        return "What has become of the tokens whose id is pad_id?"
+    if (got[:n] == prompt).all():
+        return "In which column must the last token of every prompt stand, so that one step serves all?"
+    for number, other in enumerate(prompts):
+        if number != row and (got[len(got) - len(other) :] == other).all():
+            return f"That is prompt {number}. In which order do the rows come out?"
+    return "Which tokens of the prompt stand there, and in which order?"
+
+
+def _about_count(n_pads: int, length: int, holds_pad_id: bool) -> str:
+    if holds_pad_id:
+        return "How do you tell a pad from a token?"
+    if n_pads == length:
+        return f"{n_pads} is the number of its tokens. What is to be counted?"
+    return "How long is the row, and how many tokens has the prompt?"
 
 
 pads_stand_on_the_left = Check(
@@ -115,60 +188,67 @@ pads_stand_on_the_left = Check(
 
 
 def draw_ragged_sizes(seed: int) -> Challenge:
-    """Draw (T, S) of a prefill, of a step and of chunks between, and pads for each of three rows."""
+    """Draw (T, S) of a prefill, of steps and of chunks between, and pads for each of three rows; then
+    rows without pads, with equally many, a single one, and a chunk that holds nothing but pads of a
+    row; last, sizes that are larger than most."""
     rng = np.random.default_rng(seed)
-    cases = []
-    for n_new, n_visible in ((5, 5), (1, 6), (2, 6), (4, 7), (int(rng.integers(2, 5)), 9)):
-        pads = rng.permutation([0, *rng.integers(1, 5, 2).tolist()]).tolist()
-        cases.append({"n_new": n_new, "n_visible": n_visible, "n_pads": pads})
-    return {"cases": cases}
+
+    def three() -> list[int]:
+        return rng.permutation([0, *rng.choice(np.arange(1, 5), 2, replace=False)]).tolist()
+
+    drawn = (int(rng.integers(2, 5)), 9)
+    cases = [(T, S, three()) for T, S in ((5, 5), (1, 6), (2, 6), (2, 6), (4, 7), drawn)]
+    cases[3] = (2, 6, [(n + 1) % 5 for n in cases[2][2]])  # the same sizes, other pads
+    pads = int(rng.integers(1, 4))
+    cases += [(3, 5, [0, 0]), (3, 5, [pads, pads]), (2, 6, [pads]), (1, 1, [0])]
+    cases += [(4, 4, [int(rng.integers(5, 9)), 0, 2])]
+    wide, T = int(rng.integers(4100, 4200)), int(rng.integers(130, 140))
+    cases += [(1, wide, [int(rng.integers(1000, 4000)), 1]), (T, T + 5, [int(rng.integers(9, 99))])]
+    return {"cases": [{"n_new": T, "n_visible": S, "n_pads": pads} for T, S, pads in cases]}
 
 
 def call_for_each(function: str) -> Callable[[SimpleNamespace, Challenge], Evidence]:
     """Make a probe that calls the student's function of that name on every case."""
 
     def probe(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-        call, results, after = getattr(student, function), [], []
-        for case in challenge["cases"]:
-            n_pads = torch.tensor(case["n_pads"])
-            results.append(as_array(call(case["n_new"], case["n_visible"], n_pads)))
-            after.append(n_pads.tolist())
-        return {"results": results, "after": after}
+        call = getattr(student, function)
+        return {
+            "results": [
+                as_array(call(case["n_new"], case["n_visible"], torch.tensor(case["n_pads"])))
+                for case in challenge["cases"]
+            ]
+        }
 
     return probe
 
 
 def results_form(challenge: Challenge) -> Evidence:
-    cases = challenge["cases"]
-    return {
-        "results": [ARRAY_OR_WORDS] * len(cases),
-        "after": [[int] * len(case["n_pads"]) for case in cases],
-    }
+    return {"results": [ARRAY_OR_WORDS] * len(challenge["cases"])}
 
 
 def judge_mask(challenge: Challenge, evidence: Evidence) -> Verdict:
-    for case, mask, after in zip(
-        challenge["cases"], evidence["results"], evidence["after"], strict=True
-    ):
+    for case, mask in zip(challenge["cases"], evidence["results"], strict=True):
         T, S, pads = case["n_new"], case["n_visible"], case["n_pads"]
-        call = f"ragged_mask({T}, {S}, {pads})"
-        shape = (len(pads), 1, T, S)
+        call, shape = f"ragged_mask({T}, {S}, {pads})", (len(pads), 1, T, S)
         if isinstance(mask, str) or mask.shape != shape or mask.dtype != bool:
             kind = mask if isinstance(mask, str) else f"{mask.dtype} of shape {mask.shape}"
             return failed(f"{call} is {kind}, wanted is bool of shape (B, 1, T, S) = {shape}.")
         for row, n in enumerate(pads):
-            for own in range(max(n, S - T), S):  # a pad's own row of the mask may be anything
+            for own in range(S - T, S):
                 problem = _wrong_mask_row(call, row, n, own, mask[row, 0, own - (S - T)])
                 if problem:
                     return problem
-        if after != pads:
-            return failed(f"{call}: n_pads is {after} afterwards. Who else needs it?")
     return passed("Every token sees its own row's tokens up to itself, and no pad.")
 
 
 def _wrong_mask_row(call: str, row: int, n: int, own: int, seen: np.ndarray) -> Verdict | None:
-    drawn = "".join("x" if s else "." for s in seen)
-    case = f"{call}: in row {row}, with {n} pads, place {own} sees {drawn} (x: may look)."
+    case = f"{call}: in row {row}, with {n} pads, place {own} sees {_drawn(seen)}."
+    if own < n:
+        if seen.any():
+            return None  # what a pad sees is open
+        return failed(f"{case} It is a pad, and sees nothing. What is the softmax over nothing?")
+    if not seen[n : own + 1].any():
+        return failed(f"{case} Does True hide a place, or show it?")
     if seen[:n].any():
         return failed(f"{case} Which of these places hold no token?")
     if seen[own + 1 :].any():
@@ -176,6 +256,16 @@ def _wrong_mask_row(call: str, row: int, n: int, own: int, seen: np.ndarray) -> 
     if not seen[n : own + 1].all():
         return failed(f"{case} Which tokens of its own text does it miss?")
     return None
+
+
+def _drawn(seen: np.ndarray) -> str:
+    """Draw a row of a mask; of a wide one, name what may be seen."""
+    if len(seen) <= 20:
+        return "".join("x" if s else "." for s in seen) + " (x: may look)"
+    places = np.flatnonzero(seen)
+    if not len(places):
+        return "nothing"
+    return f"{len(places)} of {len(seen)} places, first {places[0]} and last {places[-1]}"
 
 
 pads_are_never_seen = Check(
@@ -189,31 +279,34 @@ pads_are_never_seen = Check(
 
 
 def judge_positions(challenge: Challenge, evidence: Evidence) -> Verdict:
-    for case, got, after in zip(
-        challenge["cases"], evidence["results"], evidence["after"], strict=True
-    ):
+    for case, got in zip(challenge["cases"], evidence["results"], strict=True):
         T, S, pads = case["n_new"], case["n_visible"], case["n_pads"]
         call = f"ragged_positions({T}, {S}, {pads})"
         if isinstance(got, str) or got.shape != (len(pads), T) or got.dtype != np.int64:
             kind = got if isinstance(got, str) else f"{got.dtype} of shape {got.shape}"
             return failed(f"{call} is {kind}, wanted is int64 of shape (B, T) = {(len(pads), T)}.")
         for row, n in enumerate(pads):
-            for t, place in enumerate(range(S - T, S)):
-                position = int(got[row, t])
+            for place, position in zip(range(S - T, S), got[row].tolist(), strict=True):
+                where = f"{call}: in row {row}, with {n} pads, place {place}"
                 if place >= n and position != place - n:
                     return failed(
-                        f"{call}: in row {row}, with {n} pads, place {place} has position "
-                        f"{position}, wanted is {place - n}. How many tokens of its own text come "
-                        f"before it?"
+                        f"{where} has position {position}, wanted is {place - n}. "
+                        f"{_about_position(T, place, n, position)}"
                     )
                 if not 0 <= position < S:
                     return failed(
-                        f"{call}: in row {row}, the pad at place {place} has position {position}. "
-                        f"Is there a row {position} in the rotary table?"
+                        f"{where}, a pad, has position {position}. Is there a row {position} in a "
+                        f"rotary table of {S}?"
                     )
-        if after != pads:
-            return failed(f"{call}: n_pads is {after} afterwards. Who else needs it?")
     return passed("Token i of every row has position i, in a prefill, in a chunk and in a step.")
+
+
+def _about_position(T: int, place: int, n: int, position: int) -> str:
+    if position == place and n:
+        return f"{place} is its place in the row. How many of the places before it hold a token?"
+    if position == place - n + 1:
+        return "From which number on are positions counted?"
+    return "How many tokens of its own text come before it, cached ones included?"
 
 
 positions_count_own_tokens = Check(
@@ -229,66 +322,82 @@ positions_count_own_tokens = Check(
 
 
 def draw_ragged_texts(seed: int) -> Challenge:
-    """Draw a model, three prompts of different lengths, and 3 tokens that follow each, (3, 3)."""
+    """Draw a model, and batches for it: prompts of different lengths that hold the id of pads, some that
+    are alike, and a single one. Each with the tokens that follow in two chunks, (B, 3)."""
     rng = np.random.default_rng(seed)
-    challenge = draw_model(rng)
-    prompts = [rng.integers(1, 50, n) for n in draw_lengths(rng)]
-    return {**challenge, "prompts": prompts, "next": rng.integers(1, 50, (B, 3))}
+    model = draw_model(rng, n_layers=2)
+    alike = {"prompts": draw_alike(rng, 2)[1:], "pad_id": PAD}
+    single = {"prompts": [rng.integers(1, V, 2)], "pad_id": PAD}
+    batches = [draw_with_pads(rng), alike, single]
+    for batch in batches:
+        batch["next"] = rng.integers(1, V, (len(batch["prompts"]), 3))
+    return {**model, "batches": batches}
+
+
+STEPS = (1, 2)
+"""Tokens that follow a prompt: of a step, and of a chunk after it."""
 
 
 def probe_ragged(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Feed the padded prompts as one batch, and then step after step."""
-    model = build_model(challenge)
-    prompts = [torch.from_numpy(prompt.copy()) for prompt in challenge["prompts"]]
-    tokens, n_pads = student.pad_prompts(prompts, PAD)
-    following = torch.from_numpy(challenge["next"].copy())
-    cache = new_cache(challenge, tokens.shape[1] + following.shape[1])
-    logits = [student.forward_ragged(model, tokens, n_pads, cache)]
-    for step in following.split(1, dim=1):
-        logits.append(student.forward_ragged(model, step, n_pads, cache))
-    return {"logits": [chunk.numpy() for chunk in logits]}
+    """Feed each batch of padded prompts, and then a step and a chunk of what follows."""
+    model, logits = build_model(challenge), []
+    for batch in challenge["batches"]:
+        prompts = [torch.tensor(prompt) for prompt in batch["prompts"]]
+        tokens, n_pads = student.pad_prompts(prompts, batch["pad_id"])
+        following = given(batch["next"])
+        cache = new_cache(challenge, tokens.shape[1] + sum(STEPS), len(prompts))
+        parts = [student.forward_ragged(model, tokens, n_pads, cache)]
+        for part in following.split(STEPS, dim=1):
+            parts.append(student.forward_ragged(model, part, n_pads, cache))
+        logits.append([part.numpy() for part in parts])
+    return {"logits": logits}
 
 
 def ragged_form(challenge: Challenge) -> Evidence:
-    return {"logits": [np.ndarray] * (1 + challenge["next"].shape[1])}
+    return {"logits": [[np.ndarray] * (1 + len(STEPS)) for _ in challenge["batches"]]}
 
 
 def judge_ragged(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Compare the logits of every row's tokens with those of the row alone."""
-    prompts, V = challenge["prompts"], challenge["config"]["vocab_size"]
-    lengths = [len(prompt) for prompt in prompts]
-    T, steps = max(lengths), challenge["next"].shape[1]
-    shapes = [chunk.shape for chunk in evidence["logits"]]
-    if shapes != [(B, T, V)] + [(B, 1, V)] * steps:
-        return failed(f"Prompts of {lengths} tokens, then {steps} steps: logits of {shapes}.")
-    logits = np.concatenate(evidence["logits"], axis=1)  # (B, T + steps, V)
-    for row in sorted(range(B), key=lambda row: -lengths[row]):
-        text = np.concatenate([prompts[row], challenge["next"][row]])
-        wanted = truth(challenge, text[None])[0]  # (P + steps, V)
-        for i, want in enumerate(wanted):
-            got = logits[row, T - lengths[row] + i]
-            _, delta = largest_difference(got[None], want[None])
-            if delta > tolerance:
-                return failed(_say_where(lengths, row, i, delta, got, tolerance))
-    return passed(f"Prompts of {lengths} tokens in one batch: every row equals itself alone.")
+    for batch, parts in zip(challenge["batches"], evidence["logits"], strict=True):
+        prompts, n_words = batch["prompts"], challenge["config"]["vocab_size"]
+        lengths = [len(prompt) for prompt in prompts]
+        T, rows = max(lengths), len(prompts)
+        shapes = [part.shape for part in parts]
+        if shapes != [(rows, n, n_words) for n in (T, *STEPS)]:
+            return failed(f"Prompts of {lengths} tokens, then {STEPS} more: logits of {shapes}.")
+        logits = np.concatenate(parts, axis=1)  # (B, T + 3, V)
+        for row in sorted(range(rows), key=lambda row: -lengths[row]):
+            text = np.concatenate([prompts[row], batch["next"][row]])
+            wanted = truth(challenge, text[None])[0]  # (P + 3, V)
+            for i, want in enumerate(wanted):
+                got = logits[row, T - lengths[row] + i]
+                _, delta = largest_difference(got[None], want[None])
+                if delta > tolerance:
+                    return failed(_say_where(lengths, row, i, delta, got, tolerance))
+    return passed("Long and short prompts in one batch: every row equals itself alone.")
 
 
 def _say_where(
     lengths: list[int], row: int, i: int, delta: float, got: np.ndarray, tolerance: float
 ) -> str:
-    step = i - lengths[row] + 1
-    where = f"step {step}" if step > 0 else f"token {i} of the prompt"
+    after = i - lengths[row]
+    where = f"token {i} of the prompt"
+    if after >= 0:
+        where = "the step after it" if after < STEPS[0] else "the chunk after that"
+    pads = max(lengths) - lengths[row]
     case = (
-        f"Prompts of {lengths} tokens in one batch. Row {row}, with {max(lengths) - lengths[row]} "
-        f"pads, differs from itself alone at {where} (max |Δ| {delta:.2g}, tolerance {tolerance:g})."
+        f"Prompts of {lengths} tokens in one batch. Row {row}, with {pads} pads, differs from itself "
+        f"alone at {where} (max |Δ| {delta:.2g}, tolerance {tolerance:g})."
     )
     if np.isnan(got).any():
         return f"{case} These are NaN. What is the softmax over nothing, and who reads the result?"
-    if step > 0 and lengths[row] < max(lengths):
+    if after >= 0 and pads:
         return (
-            f"{case} Its prompt agrees. How far apart are this token's position and the one before?"
+            f"{case} Its prompt agrees. For these places: what may they see, and how far is their "
+            f"position from the one before?"
         )
     return f"{case} Do the three checks above pass?"
 

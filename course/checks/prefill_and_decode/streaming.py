@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import islice
+from collections.abc import Iterable, Iterator
+from itertools import islice, zip_longest
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,9 +12,21 @@ import torch
 from torch import Tensor
 
 from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
-from course.checks.comparing import Truth, first_wrong_choice, outcome, uncached
+from course.checks.comparing import Truth, WrongChoice, first_wrong_choice, outcome, uncached
 from course.checks.drawing import TOLERANCE, build_model, draw_model, draw_tokens
-from course.checks.prefill_and_decode.chunks import B, arguments_of, count_passes, new_cache
+from course.checks.prefill_and_decode.chunks import (
+    B,
+    arguments_of,
+    chunks_of,
+    count_passes,
+    draw_long,
+    draw_rows,
+    in_short,
+    new_cache,
+)
+from course.checks.recorder import given
+from course.model import MiniGPT
+from course.world.tokenizer import END
 
 CHUNK = 3
 
@@ -22,28 +34,52 @@ CHUNK = 3
 def draw_request(seed: int) -> Challenge:
     """Draw a model, prompts (3, P), and how many tokens are wanted."""
     rng = np.random.default_rng(seed)
-    challenge = draw_model(rng)
-    length, n_new = int(rng.integers(4, 8)), int(rng.integers(3, 6))
-    prompt = draw_tokens(rng, B, length, challenge["config"]["vocab_size"])
+    challenge = draw_model(rng, n_layers=2)
+    length, n_new = int(rng.integers(4, 8)), int(rng.integers(3, 5))
+    prompt = draw_rows(rng, length, challenge["config"]["vocab_size"])
     return {**challenge, "prompt": prompt, "n_new": n_new}
 
 
-def record(tokens: Iterable[Any]) -> Evidence:
-    """Read a stream to its end: the kind of each token, and the numbers (B, n) of those that are
-    int64 and (B,)."""
-    kinds, columns = [], []
-    for token in tokens:
-        if not isinstance(token, Tensor):
-            kinds.append(type(token).__name__)
-            continue
-        kinds.append(f"{token.dtype} {tuple(token.shape)}")
-        if token.dtype == torch.int64 and tuple(token.shape) == (B,):
-            columns.append(token.clone())
-    text = torch.stack(columns, dim=1) if columns else torch.zeros(B, 0, dtype=torch.int64)
-    return {"kinds": kinds, "tokens": text.numpy()}
+def record(tokens: Iterable[Any], batch: int = B) -> Evidence:
+    """Read a stream to its end: the kind of each token; the numbers (B, n) of those that are int64 and
+    (B,); and the same numbers when the stream has ended."""
+    return Reader(tokens, batch).read()
 
 
-STREAM = {"kinds": Each(str), "tokens": np.ndarray}
+class Reader:
+    """Reads a stream, token by token."""
+
+    def __init__(self, tokens: Iterable[Any], batch: int = B) -> None:
+        self.tokens, self.batch = iter(tokens), batch
+        self.kinds: list[str] = []
+        self.given: list[Tensor] = []
+        self.copies: list[Tensor] = []
+
+    def __iter__(self) -> Iterator[None]:
+        """Read one token a turn."""
+        for token in self.tokens:
+            if not isinstance(token, Tensor):
+                self.kinds.append(type(token).__name__)
+            else:
+                self.kinds.append(f"{token.dtype} {tuple(token.shape)}")
+                if token.dtype == torch.int64 and tuple(token.shape) == (self.batch,):
+                    self.given.append(token)
+                    self.copies.append(token.clone())
+            yield
+
+    def read(self) -> Evidence:
+        """Read what is left; say what came in all."""
+        for _ in self:
+            pass
+        numbers = {"tokens": self._columns(self.copies), "later": self._columns(self.given)}
+        return {"kinds": self.kinds, **numbers}
+
+    def _columns(self, tokens: list[Tensor]) -> np.ndarray:
+        empty = torch.zeros(self.batch, 0, dtype=torch.int64)
+        return (torch.stack(tokens, dim=1) if tokens else empty).numpy()
+
+
+STREAM = {"kinds": Each(str), "tokens": np.ndarray, "later": np.ndarray}
 """The form of what `record` returns."""
 
 
@@ -55,29 +91,53 @@ def wrong_text(
     recorded: Evidence,
     truth: Truth,
     tolerance: float,
+    question: str = "",
 ) -> Verdict | None:
-    """Say what is wrong with a stream of tokens that should continue the text `prompt` (B, P)."""
-    kinds, tokens = recorded["kinds"], recorded["tokens"]
-    if len(kinds) != n_new:
-        return failed(f"{case}: {len(kinds)} tokens came out. How many does each turn yield?")
-    wanted = f"torch.int64 ({B},)"
+    """Say what is wrong with a stream of tokens that should continue the text `prompt` (B, P). Another
+    question than the usual ones may be asked about a wrong choice."""
+    kinds, tokens, (rows, P) = recorded["kinds"], recorded["tokens"], prompt.shape
+    wanted = f"torch.int64 ({rows},)"
     if any(kind != wanted for kind in kinds):
         return failed(
             f"{case}: the tokens that come out are {sorted(set(kinds))}, wanted is {wanted}: one id "
             f"for each row of the batch."
         )
-    V, P = challenge["config"]["vocab_size"], prompt.shape[1]
-    if tokens.shape != (B, n_new) or tokens.min() < 0 or tokens.max() >= V:
+    V = challenge["config"]["vocab_size"]
+    if tokens.shape != (rows, len(kinds)) or (tokens < 0).any() or (tokens >= V).any():
         return failed(f"{case}: ids of shape {tokens.shape} came out, not all within 0 … {V - 1}.")
+    if len(kinds) != n_new:
+        came = f"{len(kinds)} token{'s' * (len(kinds) != 1)} came out"
+        return failed(f"{case}: {came}. {_about_number(tokens, n_new)}")
     text = np.concatenate([prompt, tokens], axis=1)
     wrong = first_wrong_choice(truth(challenge, text), text, P, tolerance)
     if wrong:
         return failed(
             f"{case}: batch row {wrong.row}, new token {wrong.step + 1}, is "
             f"{text[wrong.row, P + wrong.step]}; without a cache it is {wrong.likeliest}, whose "
-            f"logit leads by {wrong.lead:.2g}. What had been fed when it was chosen?"
+            f"logit leads by {wrong.lead:.2g}. {question or _about_choice(text, P, wrong)}"
+        )
+    later = recorded["later"]
+    if later.shape != tokens.shape or (later != tokens).any():
+        return failed(
+            f"{case}: the tokens {tokens[0].tolist()} came out for row 0, and when the stream has "
+            f"ended, they are {later[0].tolist() if later.ndim == 2 else '?'}. Is each token a tensor "
+            f"of its own?"
         )
     return None
+
+
+def _about_number(tokens: np.ndarray, n_new: int) -> str:
+    if len(tokens.T) < n_new and tokens.size and (tokens[:, -1] == END).any():
+        return f"The last of them is {END}, the id of <end>. Who said that a text ends there?"
+    return "How many does each turn yield?"
+
+
+def _about_choice(text: np.ndarray, P: int, wrong: WrongChoice) -> str:
+    if wrong.step == 0 and (text[:, P] == text[:, P - 1]).all():
+        return "It is the last token of the prompt, in every row. Which token is new?"
+    if wrong.step == 0:
+        return "From which position's logits, and by which rule, is the first new token chosen?"
+    return "Which token was fed before it, in each row, and is it the likeliest of what followed?"
 
 
 def start(student: SimpleNamespace, *arguments: Any, chunk_size: int | None = CHUNK) -> Any:
@@ -91,39 +151,72 @@ def start(student: SimpleNamespace, *arguments: Any, chunk_size: int | None = CH
 # --- the text ------------------------------------------------------------------------------------
 
 
+def ends_at_once(model: Challenge) -> Challenge:
+    """Change a drawn model so that `<end>` is the likeliest token after any text."""
+    state = {name: array.copy() for name, array in model["state"].items()}
+    state["embed.weight"][:, 0] = 50.0  # outweighs what the layers add
+    state["lm_head.weight"][:, 0] = 0.0
+    state["lm_head.weight"][END, 0] = 50.0
+    return {**model, "state": state}
+
+
+def draw_texts(seed: int) -> Challenge:
+    """Draw a request; another one of the same sizes for the same model; and a single prompt (1, P) of a
+    model that says `<end>` at once."""
+    challenge, rng = draw_request(seed), np.random.default_rng([seed, 2])
+    P, V = challenge["prompt"].shape[1], challenge["config"]["vocab_size"]
+    ending = {**ends_at_once(draw_model(rng, n_layers=1)), "prompt": draw_tokens(rng, 1, P, V)}
+    return {**challenge, "other": draw_rows(rng, P, V), "ending": ending}
+
+
 def probe_text(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Stream n_new tokens, one and none, and ask for one more each time."""
+    """Stream two tokens; n_new tokens of two requests in turns; and n_new tokens that are all `<end>`.
+    Ask each for one more than it has."""
     model, n_new = build_model(challenge), challenge["n_new"]
-    evidence: Evidence = {}
-    for name, n in (("text", n_new), ("one", 1), ("none", 0)):
-        prompt = torch.from_numpy(challenge["prompt"].copy())
+
+    def begin(prompt: np.ndarray, n: int) -> Reader:
         cache = new_cache(challenge, prompt.shape[1] + n_new)
-        evidence[name] = record(islice(start(student, model, prompt, n, cache), n + 1))
-    return evidence
+        return Reader(islice(start(student, model, given(prompt), n, cache), n + 1))
+
+    two = begin(challenge["prompt"], 2).read()
+    turns = [begin(challenge[name], n_new) for name in ("prompt", "other")]
+    for _ in zip_longest(*turns):
+        pass
+    ending = challenge["ending"]
+    cache = new_cache(ending, ending["prompt"].shape[1] + n_new, batch=1)
+    last = start(student, build_model(ending), given(ending["prompt"]), n_new, cache)
+    return {
+        "two": two,
+        "turns": [stream.read() for stream in turns],
+        "ending": record(islice(last, n_new + 1), batch=1),
+    }
 
 
 def text_form(challenge: Challenge) -> Evidence:
-    return {"text": STREAM, "one": STREAM, "none": STREAM}
+    return {"two": STREAM, "turns": [STREAM] * 2, "ending": STREAM}
 
 
 def judge_text(challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float) -> Verdict:
-    prompt, n_new = challenge["prompt"], challenge["n_new"]
-    for name, n in (("one", 1), ("text", n_new)):
-        case = f"A prompt (B, P) = {prompt.shape} and n_new = {n}"
-        problem = wrong_text(case, challenge, prompt, n, evidence[name], truth, tolerance)
+    prompt, ending, n_new = challenge["prompt"], challenge["ending"], challenge["n_new"]
+    case = f"A prompt (B, P) = {prompt.shape} and n_new"
+    turns = f"{case} = {n_new}, in turns with another stream that has a cache of its own"
+    single = f"A single prompt, (B, P) = {ending['prompt'].shape}, n_new = {n_new}"
+    for of, asked, n, came, said in (
+        (challenge, prompt, 2, evidence["two"], f"{case} = 2"),
+        (challenge, prompt, n_new, evidence["turns"][0], turns),
+        (challenge, challenge["other"], n_new, evidence["turns"][1], f"{turns}; of the other"),
+        (ending, ending["prompt"], n_new, evidence["ending"], single),
+    ):
+        problem = wrong_text(said, of, asked, n, came, truth, tolerance)
         if problem:
             return problem
-    if evidence["none"]["kinds"] or evidence["none"]["tokens"].shape != (B, 0):
-        return failed(
-            f"n_new = 0: {len(evidence['none']['kinds'])} tokens came out. Who asked for one?"
-        )
     return passed(f"{n_new} tokens for each of {B} rows, the ones that the uncached model writes.")
 
 
 stream_writes_the_uncached_text = Check(
     "stream_writes_the_uncached_text",
     ("stream",),
-    draw_request,
+    draw_texts,
     probe_text,
     judge_text,
     evidence=text_form,
@@ -134,24 +227,73 @@ stream_writes_the_uncached_text = Check(
 # --- when the work is done -----------------------------------------------------------------------
 
 
+def draw_turns(seed: int) -> Challenge:
+    """Draw a request, and a single long prompt."""
+    return {**draw_request(seed), "long": draw_long(np.random.default_rng([seed, 3]))}
+
+
 def probe_laziness(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Record the forward passes so far, as tokens a pass: before the first token is asked for, when
-    each came out, and when the stream has ended; and those of the first token of another stream, for
-    which no chunk size is given."""
-    model, prompt = build_model(challenge), torch.from_numpy(challenge["prompt"].copy())
-    P, n_new = prompt.shape[1], challenge["n_new"]
+    each came out, and when the stream has ended. Then those of the first token of a long prompt; and of
+    streams at the edges of what is allowed."""
+    model, n_new = build_model(challenge), challenge["n_new"]
+    prompt = given(challenge["prompt"])
+    P = prompt.shape[1]
     cache = new_cache(challenge, P + n_new)
     with count_passes(model) as passes:
         tokens = start(student, model, prompt, n_new, cache, chunk_size=P)
         so_far = [list(passes)]
-        given = 0
+        came = 0
         for _ in range(n_new + 1):
-            given += next(tokens, None) is not None
+            came += next(tokens, None) is not None
             so_far.append(list(passes))
-    model, other = build_model(challenge), new_cache(challenge, P + n_new)
+    return {
+        "passes": so_far,
+        "given": came,
+        "held": len(cache),
+        "by_default": _first_of_long(student, challenge["long"]),
+        "edges": [_first_token(student, model, challenge, *edge[:2]) for edge in edges(challenge)],
+    }
+
+
+def _first_of_long(student: SimpleNamespace, case: Challenge) -> list[int]:
+    """Take the first token of two without a chunk size; list the passes."""
+    model, prompt = build_model(case), given(case["prompt"])
+    cache = new_cache(case, prompt.shape[1] + 2, batch=1)
     with count_passes(model) as passes:
-        next(start(student, model, prompt, n_new, other, chunk_size=None), None)
-    return {"passes": so_far, "given": given, "held": len(cache), "by_default": list(passes)}
+        next(start(student, model, prompt, 2, cache, chunk_size=None), None)
+    return list(passes)
+
+
+def edges(challenge: Challenge) -> list[tuple[int, int, str, list[int], str]]:
+    """List streams at the edges: n_new, the places of an empty cache; what comes when the first token is
+    asked for, and the passes that are made for it; and a question to whom it does not."""
+    P, n = challenge["prompt"].shape[1], challenge["n_new"]
+    chunks, room = (
+        chunks_of(P, CHUNK),
+        "How many tokens are to be fed in all, and when is that known?",
+    )
+    return [
+        (n, P + n - 1, "a token", chunks, room),
+        (1, P, "a token", chunks, room),
+        (0, P + n, "no token", [], "Who asked for one?"),
+        (n, P + n - 2, "CacheFull", [], room),
+        (n, P - 1, "CacheFull", [], room),
+        (-1, P + n, "ValueError", [], "Do the lines above the gap stand where they stood?"),
+    ]
+
+
+def _first_token(
+    student: SimpleNamespace, model: MiniGPT, challenge: Challenge, n_new: int, places: int
+) -> Evidence:
+    """Ask a stream for its first token; say what came, and what was fed."""
+    prompt, cache = given(challenge["prompt"]), new_cache(challenge, places)
+    came: list[Any] = []
+    with count_passes(model) as passes:
+        how = outcome(lambda: came.append(next(start(student, model, prompt, n_new, cache), None)))
+    if came:
+        how = "no token" if came[0] is None else "a token"
+    return {"came": how, "passes": list(passes), "held": len(cache)}
 
 
 def laziness_form(challenge: Challenge) -> Evidence:
@@ -160,6 +302,7 @@ def laziness_form(challenge: Challenge) -> Evidence:
         "given": int,
         "held": int,
         "by_default": Each(int),
+        "edges": [{"came": str, "passes": Each(int), "held": int}] * len(edges(challenge)),
     }
 
 
@@ -178,31 +321,60 @@ def judge_laziness(challenge: Challenge, evidence: Evidence) -> Verdict:
             when = "when the stream has ended"
         if passes != want:
             question = questions.get(moment, "Which of these passes was asked for?")
+            if moment == 1 and passes[:1] == want:
+                question = "Which of these passes was asked for?"
             return failed(
-                f"{case}: {when}, the forward passes so far had {passes} tokens each, wanted is "
-                f"{want}. {question}"
+                f"{case}: {when}, the forward passes so far had {in_short(passes)} tokens each, wanted "
+                f"is {want}. {question}"
             )
     if evidence["given"] != n_new or evidence["held"] != P + n_new - 1:
         return failed(
             f"{case}: {evidence['given']} tokens came out, and the cache then holds "
-            f"{evidence['held']}; wanted are {n_new} and {P + n_new - 1}. Which token is never fed?"
+            f"{evidence['held']}; wanted are {n_new} and {P + n_new - 1}. Which token is never fed, "
+            f"and into which cache do the others go?"
         )
-    if evidence["by_default"] != [P]:
+    return (
+        _judge_edges(challenge, evidence)
+        or _judge_default(challenge, evidence)
+        or passed(
+            "The first token comes from the prefill alone, every other from one step, and no step is "
+            "run before its token is asked for."
+        )
+    )
+
+
+def _judge_edges(challenge: Challenge, evidence: Evidence) -> Verdict | None:
+    P = challenge["prompt"].shape[1]
+    for edge, got in zip(edges(challenge), evidence["edges"], strict=True):
+        n_new, places, came, passes, question = edge
+        if got == {"came": came, "passes": passes, "held": sum(passes)}:
+            continue
+        if got["came"] == came and sum(got["passes"]) == sum(passes):
+            question = "What becomes of chunk_size?"
         return failed(
-            f"A prompt of {P} tokens, no chunk_size given: when token 1 comes out, the forward passes "
-            f"so far had {evidence['by_default']} tokens each, wanted is {[P]}. Which chunk_size does "
-            f"the signature name?"
+            f"A prompt of {P} tokens, chunk_size {CHUNK}, n_new = {n_new}, an empty cache of {places} "
+            f"places, and the first token is asked for: {got['came']}, after passes of "
+            f"{in_short(got['passes'])} tokens, and {got['held']} are held. Wanted is {came}, "
+            f"{passes}, and {sum(passes)}. {question}"
         )
-    return passed(
-        "The first token comes from the prefill alone, every other from one step, and no step is "
-        "run before its token is asked for."
+    return None
+
+
+def _judge_default(challenge: Challenge, evidence: Evidence) -> Verdict | None:
+    P, passes = challenge["long"]["prompt"].shape[1], evidence["by_default"]
+    if passes == chunks_of(P, None):
+        return None
+    return failed(
+        f"A prompt of {P} tokens, no chunk_size given: when token 1 comes out, the forward passes so far "
+        f"had {in_short(passes)} tokens each, wanted is {chunks_of(P, None)}. Which chunk_size does the "
+        f"signature name?"
     )
 
 
 no_step_before_it_is_asked_for = Check(
     "no_step_before_it_is_asked_for",
     ("stream",),
-    draw_request,
+    draw_turns,
     probe_laziness,
     judge_laziness,
     evidence=laziness_form,
@@ -213,12 +385,12 @@ no_step_before_it_is_asked_for = Check(
 
 def draw_edit(seed: int) -> Challenge:
     """Draw a model, and two prompts (3, ·) that begin alike: what they share, and how each ends. The
-    second is the longer one, and fills the cache to its last place."""
+    second is the longer one, and leaves one place of the cache free."""
     rng = np.random.default_rng(seed)
-    challenge = draw_model(rng)
+    challenge = draw_model(rng, n_layers=2)
     V = challenge["config"]["vocab_size"]
     shared, n_new = int(rng.integers(3, 6)), int(rng.integers(3, 5))
-    first = n_new + int(rng.integers(0, 2))  # so long that what is cut off would not fit as well
+    first = n_new + int(rng.integers(1, 3))  # so long that what is cut off would not fit as well
     lengths = {"shared": shared, "first": first, "second": first + int(rng.integers(1, 3))}
     parts = {name: draw_tokens(rng, B, n, V) for name, n in lengths.items()}
     return {**challenge, **parts, "n_new": n_new}
@@ -227,21 +399,20 @@ def draw_edit(seed: int) -> Challenge:
 def probe_edit(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Stream the first text, cut the cache back to what both share, and stream the second."""
     model, n_new = build_model(challenge), challenge["n_new"]
-    shared, first, second = (
-        torch.from_numpy(challenge[name].copy()) for name in ("shared", "first", "second")
-    )
-    n_shared = shared.shape[1]
-    cache = new_cache(challenge, n_shared + second.shape[1] + n_new - 1)
-    text = torch.cat([shared, first], dim=1)
+    second, n_shared = given(challenge["second"]), challenge["shared"].shape[1]
+    cache = new_cache(challenge, n_shared + second.shape[1] + n_new)
+    text = given(np.concatenate([challenge["shared"], challenge["first"]], axis=1))
     before = record(islice(start(student, model, text, n_new, cache), n_new + 1))
-    cache.truncate(min(n_shared, len(cache)))
+    kept = len(cache)
+    cache.truncate(min(n_shared, kept))
     after: list[Evidence] = []
     came = outcome(lambda: after.append(record(start(student, model, second, n_new, cache))))
-    return {"before": before, "came": came, "after": after, "held": len(cache)}
+    held = {"kept": kept, "held": len(cache)}
+    return {"before": before, "came": came, "after": after, **held}
 
 
 def edit_form(challenge: Challenge) -> Evidence:
-    return {"before": STREAM, "came": str, "after": Each(STREAM), "held": int}
+    return {"before": STREAM, "kept": int, "came": str, "after": Each(STREAM), "held": int}
 
 
 def judge_edit(challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float) -> Verdict:
@@ -254,21 +425,26 @@ def judge_edit(challenge: Challenge, evidence: Evidence, truth: Truth, tolerance
     problem = wrong_text(case, challenge, first, n_new, evidence["before"], truth, tolerance)
     if problem:
         return problem
+    if evidence["kept"] != first.shape[1] + n_new - 1:
+        return failed(
+            f"{case}: the cache then holds {evidence['kept']} tokens, wanted are "
+            f"{first.shape[1] + n_new - 1}. Which cache do you fill, and what becomes of it at the end?"
+        )
     case = (
-        f"A text was streamed, the cache (of {wanted} places) cut back to its first {k} tokens, "
+        f"A text was streamed, the cache (of {wanted + 1} places) cut back to its first {k} tokens, "
         f"and a prompt of {second.shape[1] - k} goes on from there, n_new = {n_new}"
     )
     if evidence["came"] != "returned":
         return failed(f"{case}: {evidence['came']}. Who knows how many tokens are held now?")
-    (after,) = evidence["after"]
-    problem = wrong_text(case, challenge, second, n_new, after, truth, tolerance)
-    if problem:
-        return problem
+    (after,), question = evidence["after"], "What did the cache hold when it was chosen?"
     if evidence["held"] != wanted:
         return failed(
             f"{case}: the cache holds {evidence['held']} tokens at the end, wanted are {wanted}. "
-            f"Which cache do you fill, and from which place on?"
+            f"Which of them were there before you began?"
         )
+    problem = wrong_text(case, challenge, second, n_new, after, truth, tolerance, question)
+    if problem:
+        return problem
     return passed(
         f"Cut back to the {k} tokens that both share, the edited prompt is continued as if the "
         f"first had never been."
