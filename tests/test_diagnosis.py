@@ -10,8 +10,9 @@ from submissions import Desk, answers, short
 from autograder.diagnosis import grading_tables, museum_page, recognize
 from autograder.diagnosis.comparison import same, same_reply
 from autograder.diagnosis.grading_tables import assignment_of, points_lost, with_tables
-from autograder.diagnosis.museum_page import OTHERS, OWN, STYLES, outcome, recognition
-from autograder.diagnosis.recognize import diagnose, name_mistake
+from autograder.diagnosis.losses import path_of
+from autograder.diagnosis.museum_page import OTHERS, OWN, STYLES, losses_in, outcome, recognition
+from autograder.diagnosis.recognize import candidates, diagnose, name_mistake
 from autograder.diagnosis.rounds import LESSONS, checks_of, play
 from autograder.follow_through import own_cells
 from autograder.lessons import find
@@ -102,6 +103,21 @@ def test_the_file_of_the_museum_is_what_the_museum_does(rounds, seen):
 def test_the_tables_about_grading_are_up_to_date(rounds):
     said = grading_tables.FILE.read_text(encoding="utf-8")
     assert said == with_tables(said, rounds), "out of date: run `autograder museum`"
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_the_file_of_losses_is_up_to_date(lesson, rounds):
+    said = path_of(lesson).read_text(encoding="utf-8")
+    assert said == losses_in(lesson, rounds), "out of date: run `autograder museum`"
+
+
+def test_no_mistake_is_named_that_would_lose_what_was_passed():
+    """The numbers of a wrong mask, from somebody whose mask is right."""
+    (bug,) = [bug for bug in bugs_of("kv_cache") if bug.name == "mask_sees_all"]
+    challenge = find(f"kv_cache.{SPLITS}").challenge(1)
+    ((_, reply),) = candidates("kv_cache", SPLITS, challenge, [bug])
+    assert diagnose("kv_cache", SPLITS, challenge, reply).bug == bug.name
+    assert diagnose("kv_cache", SPLITS, challenge, reply, {"mask_is_rectangular"}) is None
 
 
 def test_one_mistake_costs_the_points_of_its_function(rounds):

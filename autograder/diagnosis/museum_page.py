@@ -12,6 +12,7 @@ from pathlib import Path
 from autograder import wire
 from autograder.diagnosis import grading_tables
 from autograder.diagnosis.grading_tables import with_tables
+from autograder.diagnosis.losses import losses_text, path_of
 from autograder.diagnosis.recognize import Diagnosis, answer, name_mistake
 from autograder.diagnosis.rounds import LESSONS, Round, checks_of, play
 from autograder.lessons import find
@@ -160,11 +161,22 @@ def mark(bug: Bug, rounds: list[Round]) -> str:
     return "**X**" if rounds[0].is_named_by(bug) else "x"
 
 
+def losses_in(lesson: str, rounds: list[Round]) -> str:
+    """Write the file that tells which checks each bug of a lesson lost."""
+    lost = []
+    for check in checks_of(lesson):
+        played = [one for one in rounds if (one.lesson, one.check) == (lesson, check)]
+        lost.append((check, [bug for one in played for bug, _ in one.caught], len(played)))
+    return losses_text(lesson, lost)
+
+
 def main(arguments: list[str]) -> int:
-    """Play all rounds; write the page, and the tables of the one about grading."""
+    """Play all rounds; write the page, the losses of each lesson, and the tables about grading."""
     argparse.ArgumentParser(prog="autograder museum", description=__doc__).parse_args(arguments)
     everything = play()
     FILE.write_text(render(everything, recognition(everything)), encoding="utf-8")
+    for lesson in LESSONS:
+        path_of(lesson).write_text(losses_in(lesson, everything), encoding="utf-8")
     page = grading_tables.FILE.read_text(encoding="utf-8")
     grading_tables.FILE.write_text(with_tables(page, everything), encoding="utf-8")
     print(f"wrote {FILE} and the tables of {grading_tables.FILE}")

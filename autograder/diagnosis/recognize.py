@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 
 from autograder import wire
 from autograder.diagnosis.comparison import Reply, same_reply
+from autograder.diagnosis.losses import suspects
 from autograder.lessons import find
 from autograder.lessons.assembly import assemble
 from autograder.lessons.exhibits import FAMILIES, Bug, bugs_of
@@ -26,8 +27,7 @@ from autograder.student import error_record
 from course.checks.check import Challenge, Check, observe
 
 KEPT = 16
-"""Challenges whose evidence is kept, each of all bugs of a lesson: a file that is judged again, or
-that two students handed in."""
+"""Challenges whose evidence is kept: a file that is judged again, or that two students handed in."""
 NOT_BEGUN = ("Missing", "NotImplementedError", "WireError")
 """Errors that say that there is nothing to recognise."""
 
@@ -70,8 +70,8 @@ def diagnose(
         if type(reply) is not dict or kind_of_error(reply) in NOT_BEGUN:
             return None
         with np.errstate(all="ignore"):
-            museum = candidates(lesson, check, challenge)
-            return name_mistake(museum, reply, lambda bug: is_possible(lesson, bug, passed))
+            suspected = suspects(lesson, check, passed)
+            return name_mistake(candidates(lesson, check, challenge, suspected), reply)
     except Exception:  # a message without a diagnosis is as good as it was before
         return None
 
@@ -82,17 +82,9 @@ def kind_of_error(reply: Reply) -> str:
     return str(error.get("kind")) if type(error) is dict else ""
 
 
-def name_mistake(
-    museum: Iterable[tuple[Bug, Reply]],
-    reply: Reply,
-    possible: Callable[[Bug], bool] = lambda bug: True,
-) -> Diagnosis | None:
-    """Name the bug whose reply is the student's, or the family that several such bugs share.
-
-    Args:
-        possible: tells whether what else is known leaves room for a bug.
-    """
-    found = [bug for bug, known in museum if same_reply(known, reply) and possible(bug)]
+def name_mistake(museum: Iterable[tuple[Bug, Reply]], reply: Reply) -> Diagnosis | None:
+    """Name the bug whose reply is the student's, or the family that several such bugs share."""
+    found = [bug for bug, known in museum if same_reply(known, reply)]
     families = {bug.family for bug in found}
     if len(families) != 1:
         return None
@@ -108,67 +100,42 @@ def name_mistake(
 # What the museum gives
 
 
-SEEDS = (1, 2, 3)
-"""What a bug loses at all of these, it loses at nearly every other."""
-_losses: dict[tuple[str, str, str], bool] = {}
-_kept: OrderedDict[bytes, list[tuple[Bug, Reply]]] = OrderedDict()
-_lock = (
-    threading.Lock()
-)  # probes of sampling seed torch's own random numbers, which all threads share
+_kept: OrderedDict[bytes, dict[str, Reply | None]] = OrderedDict()
+"""Replies by challenge and bug; None where it is that of the reference."""
+_lock = threading.Lock()  # torch's random numbers, which probes of sampling seed, are all threads'
 
 
-def candidates(lesson: str, check: str, challenge: Challenge) -> list[tuple[Bug, Reply]]:
-    """List the bugs that give a wrong reply to this challenge, with that reply; cached."""
-    frame = wire.encode(challenge)
+def candidates(
+    lesson: str, check: str, challenge: Challenge, bugs: Collection[Bug] | None = None
+) -> list[tuple[Bug, Reply]]:
+    """List the bugs that give a wrong reply to this challenge, with that reply; cached.
+
+    Args:
+        bugs: those that are tried, if not all of the lesson.
+    """
+    frame, asked = wire.encode(challenge), find(f"{lesson}.{check}")
     key = hashlib.sha256(f"{lesson}.{check}:".encode() + frame).digest()
+    reached = within_reach(lesson, asked.needs)
     with _lock:
-        if key not in _kept:
-            _kept[key] = _run_museum(lesson, find(f"{lesson}.{check}"), frame)
-            while len(_kept) > KEPT:
-                _kept.popitem(last=False)
+        replies = _kept.setdefault(key, {})
         _kept.move_to_end(key)
-        return _kept[key]
+        while len(_kept) > KEPT:
+            _kept.popitem(last=False)
+        tried = [b for b in (bugs_of(lesson) if bugs is None else bugs) if set(b.answer) & reached]
+        for bug in tried:
+            if bug.name not in replies:
+                replies[bug.name] = _wrong_reply(lesson, asked, bug, frame, replies)
+    return [(bug, reply) for bug in tried if (reply := replies[bug.name]) is not None]
 
 
-def _run_museum(lesson: str, check: Check, frame: bytes) -> list[tuple[Bug, Reply]]:
-    right = answer(check, assemble(lesson, {}), frame)
-    known = []
-    for bug in bugs_of(lesson):
-        if not set(bug.answer) & within_reach(lesson, check.needs):
-            continue
-        reply = answer(check, assemble(lesson, bug.answer), frame)
-        if not same_reply(right, reply, own_words=True):
-            known.append((bug, reply))
-    return known
-
-
-def is_possible(lesson: str, bug: Bug, passed: Collection[str]) -> bool:
-    """Tell whether somebody who passed these checks can have made a mistake: it must not always lose
-    one of them."""
-    checks = (find(f"{lesson}.{name}") for name in passed)
-    return not any(
-        always_loses(lesson, bug, check)
-        for check in checks
-        if set(bug.answer) & within_reach(lesson, check.needs)
-    )
-
-
-def always_loses(lesson: str, bug: Bug, check: Check) -> bool:
-    """Tell whether a bug loses points at a check at every one of SEEDS; cached."""
-    key = (lesson, bug.name, check.name)
-    with _lock:
-        if key not in _losses:
-            names = assemble(lesson, bug.answer)
-            _losses[key] = all(loses(check, names, seed) for seed in SEEDS)
-        return _losses[key]
-
-
-def loses(check: Check, names: Mapping[str, Any], seed: int) -> bool:
-    """Tell whether an answer loses points at a check, or stops."""
-    try:
-        return check.judge(names, seed).score < 1
-    except Exception:  # NotImplementedError, and what a verdict finds no words for
-        return True
+def _wrong_reply(
+    lesson: str, check: Check, bug: Bug, frame: bytes, replies: dict[str, Reply | None]
+) -> Reply | None:
+    """Answer as a bug does; None where the reference, whose reply is kept under "", says the same."""
+    if "" not in replies:
+        replies[""] = answer(check, assemble(lesson, {}), frame)
+    reply = answer(check, assemble(lesson, bug.answer), frame)
+    return None if same_reply(replies[""], reply, own_words=True) else reply
 
 
 def answer(check: Check, names: Mapping[str, Any], frame: bytes) -> Reply:
