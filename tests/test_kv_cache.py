@@ -87,6 +87,22 @@ def test_a_full_cache_says_so_and_holds_what_it_held(model, cache):
     assert torch.equal(cache.keys, keys)
 
 
+def test_a_full_cache_is_noticed_before_the_positions_of_the_model_end(model):
+    tokens = torch.ones(1, 62, dtype=torch.int64)  # max_seq_len is 64
+    cache = KVCache(model.config, batch=1, max_len=64)
+    forward_cached(model, tokens, cache)
+    with pytest.raises(CacheFull, match="62 of 64 places are taken, 3 more do not fit"):
+        forward_cached(model, tokens[:, :3], cache)
+    assert len(cache) == 62
+
+
+def test_without_a_cache_one_of_the_model_s_dtype_is_made(model):
+    prompt = torch.arange(6).reshape(2, 3)
+    assert torch.equal(
+        generate_cached(model.double(), prompt, 4), generate_cached(model.float(), prompt, 4)
+    )
+
+
 @pytest.mark.parametrize("n", [-1, 6, 2.0, None])
 def test_truncate_to_a_length_that_is_not_there_is_refused(cache, n):
     with pytest.raises(ValueError, match="n must be a whole number from 0 to 5"):
@@ -139,7 +155,7 @@ def test_no_new_tokens_give_the_prompt_in_a_tensor_of_its_own(model):
 
 
 def test_a_text_beyond_max_seq_len_is_refused(model):
-    with pytest.raises(ValueError, match="max_len must be a whole number from 1 to 64, got 69"):
+    with pytest.raises(ValueError, match="n_new must be a whole number from 0 to 4, got 10"):
         generate_cached(model, torch.ones(1, 60, dtype=torch.int64), 10)
 
 

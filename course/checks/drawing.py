@@ -9,6 +9,7 @@ import torch
 
 from course.config import GPTConfig
 from course.model import MiniGPT
+from course.world.tokenizer import END, PAD
 
 TOLERANCE = 1e-4
 """For float32 logits. On drawn models right answers stay within 2e-5 of float64, and the mildest
@@ -46,6 +47,27 @@ def draw_tokens(rng: np.random.Generator, batch: int, length: int, vocab_size: i
         tokens = rng.integers(0, vocab_size, (batch, length))
         if len(np.unique(tokens, axis=0)) == batch:
             return tokens
+
+
+def draw_rows(rng: np.random.Generator, length: int, vocab_size: int) -> np.ndarray:
+    """Draw four rows of tokens (4, T) int64: two that differ, one that differs from the second in its
+    last token alone, and the first once more."""
+    first, second = draw_tokens(rng, 2, length, vocab_size)
+    late = second.copy()
+    late[-1] = (late[-1] + rng.integers(1, vocab_size)) % vocab_size
+    return np.stack([first, second, late, first])
+
+
+def with_end_next(challenge: dict[str, Any], prompt: np.ndarray) -> dict[str, Any]:
+    """Exchange rows of `lm_head`, so that `<end>` is the likeliest token after the first prompt, and
+    `<pad>` after the second, if another one is."""
+    logits = build_model(challenge)(torch.from_numpy(prompt[:2].copy()))[:, -1]  # (2, V)
+    ends, pads = logits.argmax(dim=-1).tolist()
+    head = challenge["state"]["lm_head.weight"].copy()
+    head[[END, ends]] = head[[ends, END]]
+    if pads not in (END, ends):
+        head[[PAD, pads]] = head[[pads, PAD]]
+    return {**challenge, "state": {**challenge["state"], "lm_head.weight": head}}
 
 
 def draw_split(rng: np.random.Generator, total: int) -> list[int]:

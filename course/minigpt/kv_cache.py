@@ -35,7 +35,7 @@ def causal_mask(n_new: int, n_visible: int, device: str | torch.device = "cpu") 
 
 
 class KVCache:
-    """Keys and values of the tokens so far, in storage that is allocated once.
+    """Keys and values of the tokens so far, in storage that is allocated once; no other floats.
 
     Args:
         config: sizes of the model that fills it.
@@ -68,7 +68,8 @@ class KVCache:
         return self.length
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Store k and v (B, G, T, D) behind what is held; return all so far, (B, G, S, D) each."""
+        """Copy k and v (B, G, T, D) behind what is held; return all so far, (B, G, S, D) each, as
+        views: no older row is copied."""
         check_block(self.config, self.batch, self.dtype, layer, k, v)
         end = self.length + k.shape[2]
         if end > self.max_len:
@@ -94,7 +95,7 @@ class KVCache:
         self.length = 0
 
     def nbytes(self) -> int:
-        """Bytes that the storage occupies, whether filled or not."""
+        """Bytes that the storage of keys and values occupies, whether filled or not."""
         return self.keys.nbytes + self.values.nbytes
 
 
@@ -127,7 +128,7 @@ def attention_layer_cached(
 
 
 def forward_cached(model: MiniGPT, tokens: Tensor, cache: KVCacheLike) -> Tensor:
-    """Logits of new tokens that follow those in the cache; they are in the cache afterwards.
+    """Logits of new tokens that follow those in the cache, in one pass; then the cache holds them.
 
     Args:
         model: its parts `embed`, `blocks[i].attn`, `.attn_norm`, `.mlp_norm`, `.mlp`, `norm`,
@@ -140,10 +141,13 @@ def forward_cached(model: MiniGPT, tokens: Tensor, cache: KVCacheLike) -> Tensor
 
     Raises:
         ValueError: tokens that the model cannot take.
-        CacheFull: no room for T tokens; the cache holds what it held.
+        CacheFull: no room for T tokens, also where the model has no more positions; the cache holds
+            what it held.
     """
     model.check_tokens(tokens)
     past, T = len(cache), tokens.shape[1]
+    if past + T > cache.max_len:  # rotate() may have no such positions: before append would refuse
+        raise CacheFull(f"{past} of {cache.max_len} places are taken, {T} more do not fit")
     positions = torch.arange(past, past + T, device=tokens.device)
     x = model.embed(tokens)  # (B, T, C)
     for layer, block in enumerate(model.blocks):
@@ -156,24 +160,26 @@ def forward_cached(model: MiniGPT, tokens: Tensor, cache: KVCacheLike) -> Tensor
 def generate_cached(
     model: MiniGPT, prompt: Tensor, n_new: int, cache: KVCacheLike | None = None
 ) -> Tensor:
-    """Continue a prompt greedily, computing each row of keys and values once.
+    """Continue a prompt greedily, computing each row of keys and values once: n_new passes, the
+    prompt in one and then each new token alone.
 
     Args:
         prompt: (B, P) int64.
-        n_new: tokens to write, 0 or more.
+        n_new: tokens to write, 0 or more; a text goes on after `<end>`.
         cache: may hold an earlier part of the text, which the prompt continues. Left out, a new
-            one of just the right size is made.
+            one of just the right size and of the model's dtype is made.
 
     Returns:
-        (B, P + n_new) int64: the prompt and the new tokens. The cache then holds all but the last
-        of them, which was never fed.
+        A tensor of its own, (B, P + n_new) int64: the prompt and the new tokens. The cache then
+        holds all but the last of them, which was never fed. For n_new = 0 nothing is fed.
 
     Raises:
-        ValueError: a prompt that the model cannot take, a negative n_new, a text that is too long.
-        CacheFull: the cache given has no room for P + n_new - 1 tokens; it holds what it held.
+        ValueError: a prompt that the model cannot take; n_new below 0, or P + n_new above
+            model.config.max_seq_len, whatever the cache holds.
+        CacheFull: before any pass: the cache given has no room for P + n_new - 1 tokens more.
     """
     model.check_tokens(prompt)
-    check_between("n_new", n_new, 0, model.config.max_seq_len)
+    check_between("n_new", n_new, 0, model.config.max_seq_len - prompt.shape[1])
     B, P = prompt.shape
     if n_new == 0:
         return prompt.clone()

@@ -16,14 +16,15 @@ def generate_naive(model: MiniGPT, prompt: Tensor, n_new: int) -> Tensor:
 
     Args:
         prompt: (B, P) int64; it is left as it is.
-        n_new: tokens to write, 0 or more.
+        n_new: tokens to write, 0 or more; a text goes on after `<end>`.
 
     Returns:
         A tensor of its own, (B, P + n_new) int64: the prompt, then the new tokens.
 
     Raises:
-        ValueError: before any forward pass, naming the value: n_new is no whole number from 0 on,
-            the prompt is empty, or P + n_new is more than model.config.max_seq_len.
+        ValueError: before any forward pass, with the offending number in its message: n_new is not
+            a whole number ≥ 0, the prompt is empty, or P + n_new is more than
+            model.config.max_seq_len.
     """
     model.check_tokens(prompt)  # a prompt that no forward pass can take, an empty one for example
     check_between("n_new", n_new, 0, model.config.max_seq_len - prompt.shape[1])
@@ -51,7 +52,7 @@ def kv_rows_needed(p: int, g: int) -> int:
 
 
 def attention_visits(prompt_len: int, n_new: int) -> int:
-    """Positions that the newest token of each step looks at, over all n_new steps together.
+    """Positions that the last token fed looks at, in each of n_new steps, all added up.
 
     prompt_len is at least 1, n_new at least 0.
     """

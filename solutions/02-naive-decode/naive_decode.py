@@ -92,14 +92,15 @@ def generate_naive(model: MiniGPT, prompt: Tensor, n_new: int) -> Tensor:
 
     Args:
         prompt: (B, P) int64; it is left as it is.
-        n_new: tokens to write, 0 or more.
+        n_new: tokens to write, 0 or more; a text goes on after `<end>`.
 
     Returns:
         A tensor of its own, (B, P + n_new) int64: the prompt, then the new tokens.
 
     Raises:
-        ValueError: before any forward pass, naming the value: n_new is no whole number from 0 on,
-            the prompt is empty, or P + n_new is more than model.config.max_seq_len.
+        ValueError: before any forward pass, with the offending number in its message: n_new is not
+            a whole number ≥ 0, the prompt is empty, or P + n_new is more than
+            model.config.max_seq_len.
     """
     ### BEGIN SOLUTION
     model.check_tokens(prompt)  # a prompt that no forward pass can take, an empty one for example
@@ -159,7 +160,7 @@ show(draw_same_keys(model, encode("The cat sat"), encode("The cat sat on the mat
 # and its key and value are made from that hidden state. What is written later comes too late.
 #
 # **A common wrong answer** is "because the weights do not change". They do not; but without the
-# causal mask every new word would still change all keys from layer 2 on.
+# causal mask every new word would still change all keys from layer 1 on.
 
 # %% [markdown]
 # ## 2 · Count the rows
@@ -211,7 +212,7 @@ checks.naive_rows_add_up(kv_rows_naive)
 checks.needed_rows_add_up(kv_rows_needed)
 
 # %% [markdown]
-# Now longer texts. The last column is a count that you will often read: naive / (p + g).
+# Now longer texts. The last column is a ratio that you will often read: naive / (p + g).
 
 # %%
 print("    p     g      naive   needed   ratio    with p + g")
@@ -254,7 +255,7 @@ play_with_the_grid()
 #
 # *Difficulty 1 of 5 · importance 4 of 5 · 5 minutes*
 #
-# Rows are one side. In attention, the newest token of each step also **looks at** every position so
+# Rows are one side. In attention, the last token fed in each step also **looks at** every position so
 # far: P of them at the first step, one more at each later one. Write `attention_visits`, the sum over
 # all steps. Start from a prompt of one token: 8 new tokens make 1 + 2 + … + 8 visits.
 #
@@ -272,7 +273,7 @@ play_with_the_grid()
 
 # %% nbgrader={"grade_id": "attention_visits", "solution": true}
 def attention_visits(prompt_len: int, n_new: int) -> int:
-    """Positions that the newest token of each step looks at, over all n_new steps together.
+    """Positions that the last token fed looks at, in each of n_new steps, all added up.
 
     prompt_len is at least 1, n_new at least 0.
     """

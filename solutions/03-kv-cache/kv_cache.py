@@ -63,7 +63,7 @@ show(draw_rows(prompt_len=3, n_new=4))
 #
 # Why may a row be kept? Lesson 01's causality map said it: nothing to the left of a changed token
 # moves. The key of token 2 is the same at step 1 and at step 1,000. Its rotary position is inside
-# it: a query and a rotated key meet at the *difference* of their positions.
+# it: its product with a query depends only on the *difference* of their positions.
 #
 # > **Spot the slip.** A popular explanation calls a cached step O(1). Which part of it is not?
 #
@@ -156,7 +156,7 @@ checks.mask_is_rectangular(causal_mask)
 
 # %% nbgrader={"grade_id": "KVCache", "solution": true}
 class KVCache:
-    """Keys and values of the tokens so far, in storage that is allocated once.
+    """Keys and values of the tokens so far, in storage that is allocated once; no other floats.
 
     Args:
         config: sizes of the model that fills it.
@@ -193,7 +193,8 @@ class KVCache:
         ### END SOLUTION
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Store k and v (B, G, T, D) behind what is held; return all so far, (B, G, S, D) each."""
+        """Copy k and v (B, G, T, D) behind what is held; return all so far, (B, G, S, D) each, as
+        views: no older row is copied."""
         check_block(self.config, self.batch, self.dtype, layer, k, v)
         ### BEGIN SOLUTION
         end = self.length + k.shape[2]
@@ -227,7 +228,7 @@ class KVCache:
         ### END SOLUTION
 
     def nbytes(self) -> int:
-        """Bytes that the storage occupies, whether filled or not."""
+        """Bytes that the storage of keys and values occupies, whether filled or not."""
         ### BEGIN SOLUTION
         return self.keys.nbytes + self.values.nbytes
         ### END SOLUTION
@@ -320,14 +321,15 @@ checks.layer_equals_uncached(attention_layer_cached, KVCache)
 # tokens (B, T) → embed (B, T, C) → L blocks, (B, T, C) each → norm, lm_head (B, T, V).
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# Positions from <code>len(cache)</code>; a loop over <code>enumerate(model.blocks)</code> with two
-# residual lines; <code>cache.advance</code> once, after the loop.
+# Is there room? Positions from <code>len(cache)</code>; a loop over
+# <code>enumerate(model.blocks)</code> with two residual lines; <code>cache.advance</code> once, after
+# the loop.
 # </details>
 
 
 # %% nbgrader={"grade_id": "forward_cached", "solution": true}
 def forward_cached(model: MiniGPT, tokens: Tensor, cache: KVCacheLike) -> Tensor:
-    """Logits of new tokens that follow those in the cache; they are in the cache afterwards.
+    """Logits of new tokens that follow those in the cache, in one pass; then the cache holds them.
 
     Args:
         model: its parts `embed`, `blocks[i].attn`, `.attn_norm`, `.mlp_norm`, `.mlp`, `norm`,
@@ -340,11 +342,14 @@ def forward_cached(model: MiniGPT, tokens: Tensor, cache: KVCacheLike) -> Tensor
 
     Raises:
         ValueError: tokens that the model cannot take.
-        CacheFull: no room for T tokens; the cache holds what it held.
+        CacheFull: no room for T tokens, also where the model has no more positions; the cache holds
+            what it held.
     """
     model.check_tokens(tokens)
     ### BEGIN SOLUTION
     past, T = len(cache), tokens.shape[1]
+    if past + T > cache.max_len:  # rotate() may have no such positions: before append would refuse
+        raise CacheFull(f"{past} of {cache.max_len} places are taken, {T} more do not fit")
     positions = torch.arange(past, past + T, device=tokens.device)
     x = model.embed(tokens)  # (B, T, C)
     for layer, block in enumerate(model.blocks):
@@ -391,24 +396,26 @@ checks.two_conversations_stay_apart(forward_cached, KVCache)
 def generate_cached(
     model: MiniGPT, prompt: Tensor, n_new: int, cache: KVCacheLike | None = None
 ) -> Tensor:
-    """Continue a prompt greedily, computing each row of keys and values once.
+    """Continue a prompt greedily, computing each row of keys and values once: n_new passes, the
+    prompt in one and then each new token alone.
 
     Args:
         prompt: (B, P) int64.
-        n_new: tokens to write, 0 or more.
+        n_new: tokens to write, 0 or more; a text goes on after `<end>`.
         cache: may hold an earlier part of the text, which the prompt continues. Left out, a new
-            one of just the right size is made.
+            one of just the right size and of the model's dtype is made.
 
     Returns:
-        (B, P + n_new) int64: the prompt and the new tokens. The cache then holds all but the last
-        of them, which was never fed.
+        A tensor of its own, (B, P + n_new) int64: the prompt and the new tokens. The cache then
+        holds all but the last of them, which was never fed. For n_new = 0 nothing is fed.
 
     Raises:
-        ValueError: a prompt that the model cannot take, a negative n_new, a text that is too long.
-        CacheFull: the cache given has no room for P + n_new - 1 tokens; it holds what it held.
+        ValueError: a prompt that the model cannot take; n_new below 0, or P + n_new above
+            model.config.max_seq_len, whatever the cache holds.
+        CacheFull: before any pass: the cache given has no room for P + n_new - 1 tokens more.
     """
     model.check_tokens(prompt)
-    check_between("n_new", n_new, 0, model.config.max_seq_len)
+    check_between("n_new", n_new, 0, model.config.max_seq_len - prompt.shape[1])
     ### BEGIN SOLUTION
     B, P = prompt.shape
     if n_new == 0:
@@ -498,7 +505,7 @@ print("after truncate(19):  ", decode(generate_cached(storyteller, question, 1, 
 # Speed was bought with memory. Count what `KVCache` allocates.
 #
 # <details><summary>Hint 1: the idea</summary>
-# One number is stored for each what, of each what, of each what?
+# Name every axis of the storage.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # Keys <em>and</em> values, (L, B, G, n_tokens, D) each.

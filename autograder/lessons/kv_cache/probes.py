@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from course.checks import kv_cache as visible
@@ -20,6 +19,7 @@ from course.checks.comparing import outcome
 from course.checks.drawing import build_model
 from course.checks.kv_cache.container import feed, new_cache
 from course.checks.kv_cache.generation import probe_generation
+from course.checks.recorder import given
 
 
 def run_operations(student: SimpleNamespace, challenge: Challenge) -> list[Evidence]:
@@ -72,14 +72,14 @@ def no_row_is_computed_twice(student: SimpleNamespace, challenge: Challenge) -> 
     """Run the visible probe; count every FLOP of one more generation, whatever it was called through;
     and generate from one token while all that is cached is exchanged before each pass."""
     evidence = probe_generation(student, challenge)
-    model, prompt = build_model(challenge), torch.from_numpy(challenge["prompt"].copy())
+    model, prompt = build_model(challenge), given(challenge["prompt"])
     n_new, contents = challenge["n_new"], challenge["contents"]
-    cache = new_cache(student, challenge, prompt.shape[1] + n_new)
+    cache = new_cache(student, challenge, prompt.shape[1] + n_new, batch=len(prompt))
     with FlopCounterMode(display=False) as counter:
         student.generate_cached(model, prompt, n_new, cache)
     held = challenge["held"]
-    cache = new_cache(student, challenge, held + n_new)
+    cache = new_cache(student, challenge, held + n_new, batch=len(prompt))
     feed(cache, contents[held][..., :held, :])
     exchange_before_each_pass(model, cache, contents)
-    exchanged = student.generate_cached(model, prompt[:, -1:].clone(), n_new, cache)
+    exchanged = student.generate_cached(model, prompt[:, -1:], n_new, cache)
     return {**evidence, "flops": counter.get_total_flops(), "exchanged": exchanged.numpy()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from autograder import oracle
@@ -35,9 +37,19 @@ def passes_form(challenge: Challenge) -> Evidence:
     return {**work_form(challenge), "exchanged": GENERATED}
 
 
-def judge_passes(challenge: Challenge, evidence: Evidence, tolerance: float) -> Verdict:
+def rows_of_passes(batch: int, prompt_len: int, n_new: int) -> list[int]:
+    """Count the rows of each pass over everything so far."""
+    return [batch * len(read) for read in rows_by_step(prompt_len, n_new)]
+
+
+def judge_passes(
+    challenge: Challenge,
+    evidence: Evidence,
+    truth: Callable[[int, int, int], list[int]],
+    tolerance: float,
+) -> Verdict:
     """Judge the counts; then whether each new token is the likeliest by the weights of its own pass."""
-    verdict = judge_work(challenge, evidence)
+    verdict = judge_work(challenge, evidence, truth)
     if verdict.score < 1:
         return verdict
     prompt, passes = challenge["prompt"][:1], challenge["passes"]
@@ -61,15 +73,20 @@ def draw_counts(rng: np.random.Generator) -> list[Sizes]:
     """Draw prompt and new tokens: a single new one, then more and more, then none at all."""
     # Even and odd numbers of steps: a triangle that is rounded may be right for one of them.
     drawn = [(int(rng.integers(2, 60)), 2 * int(rng.integers(1, 20)) + odd) for odd in (0, 1) * 2]
-    return [(int(rng.integers(2, 9)), 1), *sorted(drawn, key=sum), (int(rng.integers(2, 9)), 0)]
+    drawn += [
+        (int(rng.integers(1100, 5000)), int(rng.integers(130, 300))),
+        (1, int(rng.integers(2, 9))),
+    ]
+    few = [(1, 1), (int(rng.integers(2, 9)), 1)]
+    return [*few, *sorted(drawn, key=sum), (int(rng.integers(2, 9)), 0), (1, 0)]
 
 
-def rows_by_step(p: int, g: int) -> list[list[int]]:
+def rows_by_step(p: int, g: int) -> list[range]:
     """List for each step the positions of the tokens that are read."""
-    text, steps = list(range(p)), []
+    text, steps = range(p), []
     for _ in range(g):
-        steps.append(list(text))
-        text.append(len(text))
+        steps.append(text)
+        text = range(len(text) + 1)
     return steps
 
 
@@ -80,7 +97,7 @@ def naive_rows(p: int, g: int) -> int:
 
 def needed_rows(p: int, g: int) -> int:
     """Count every row once."""
-    return len({position for step in rows_by_step(p, g) for position in step})
+    return len(set().union(*rows_by_step(p, g)))
 
 
 def visits(prompt_len: int, n_new: int) -> int:
@@ -98,6 +115,7 @@ CHECKS = by_name(
         probe=probes.each_step_reads_everything,
         evidence=passes_form,
         verdict=judge_passes,
+        truth=rows_of_passes,
         tolerance=TOLERANCE,
     ),
     visible.naive_rows_add_up.hidden(challenge=drawn_by(draw_counts), truth=naive_rows),

@@ -15,6 +15,7 @@ import torch
 from course.checks.check import Challenge, Evidence
 from course.checks.drawing import build_model
 from course.checks.naive_decode.generation import probe_work, record
+from course.checks.recorder import given
 
 
 def exchange_weights_after_each_pass(model: Any, passes: list[dict]) -> None:
@@ -34,7 +35,7 @@ def each_step_reads_everything(student: SimpleNamespace, challenge: Challenge) -
     evidence = probe_work(student, challenge)
     model = build_model(challenge)
     exchange_weights_after_each_pass(model, challenge["passes"])
-    prompt = torch.tensor(challenge["prompt"][:1])
+    prompt = given(challenge["prompt"][:1])
     # Unwrapped: the recorder would take the weights that are exchanged here for changed by the student.
     text = unwrap(student.generate_naive)(model, prompt, len(challenge["passes"]))
     return {**evidence, "exchanged": record(text)}

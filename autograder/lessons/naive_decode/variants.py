@@ -1,5 +1,9 @@
 """Right answers to lesson 02 in other styles: every check must pass them."""
 
+from fractions import Fraction
+from functools import reduce
+
+import numpy as np
 import torch
 
 from autograder.lessons.exhibits import Variant
@@ -61,6 +65,45 @@ def by_recursion(model, prompt, n_new):
     return by_recursion(model, torch.cat((prompt, new), -1), n_new - 1)
 
 
+def in_numpy(model, prompt, n_new):
+    check(model, prompt, n_new)
+    text = prompt.numpy()
+    for _ in range(n_new):
+        logits = model(torch.from_numpy(text))[:, -1].numpy()
+        text = np.concatenate([text, logits.argmax(axis=-1)[:, None]], axis=1)
+    return torch.from_numpy(text)
+
+
+def by_columns(model, prompt, n_new):
+    check(model, prompt, n_new)
+    columns = list(prompt.unbind(dim=1))  # P of (B,)
+    for _ in range(n_new):
+        scores = model(torch.stack(columns, dim=1))[:, -1]
+        columns.append(torch.log_softmax(scores.double(), dim=-1).max(dim=-1).indices)
+    return torch.stack(columns, dim=1)
+
+
+def by_reducing(model, prompt, n_new):
+    check(model, prompt, n_new)
+
+    def longer(text, _):
+        return torch.hstack([text, model(text)[:, [-1]].argmax(dim=-1)])
+
+    return reduce(longer, range(n_new), prompt.clone())
+
+
+def rows_by_numpy(p, g):
+    return np.arange(p, p + g).sum()
+
+
+def needed_as_a_maximum(p, g):
+    return max((p + step for step in range(g)), default=0)
+
+
+def rows_as_a_fraction(p, g):
+    return Fraction(g, 2) * (2 * p + g - 1)
+
+
 VARIANTS = [
     Variant(
         "buffer_and_sums",
@@ -81,4 +124,7 @@ VARIANTS = [
         },
     ),
     Variant("recursion", {"generate_naive": by_recursion}),
+    Variant("numpy", {"generate_naive": in_numpy, "kv_rows_naive": rows_by_numpy}),
+    Variant("columns", {"generate_naive": by_columns, "kv_rows_needed": needed_as_a_maximum}),
+    Variant("reduced", {"generate_naive": by_reducing, "attention_visits": rows_as_a_fraction}),
 ]

@@ -27,9 +27,12 @@ class InputChanged(Exception):
     """`append` wrote into the keys or values that it was given."""
 
 
-def new_cache(student: SimpleNamespace, challenge: Challenge, max_len: int, **options: Any) -> Any:
-    """Make the student's cache for the challenge's config and a batch of 3."""
-    return student.KVCache(GPTConfig(**challenge["config"]), batch=3, max_len=max_len, **options)
+def new_cache(
+    student: SimpleNamespace, challenge: Challenge, max_len: int, batch: int = 3, **options: Any
+) -> Any:
+    """Make the student's cache for the challenge's config."""
+    config = GPTConfig(**challenge["config"])
+    return student.KVCache(config, batch=batch, max_len=max_len, **options)
 
 
 def feed(cache: Any, blocks: np.ndarray, dtype: torch.dtype = torch.float32) -> list[np.ndarray]:

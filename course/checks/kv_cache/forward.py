@@ -9,17 +9,35 @@ from typing import Any
 import numpy as np
 import torch
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
-from course.checks.comparing import Truth, first_difference, outcome, question_about, uncached
-from course.checks.drawing import TOLERANCE, build_model, draw_model, draw_split, draw_tokens
+from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
+from course.checks.comparing import (
+    Difference,
+    Truth,
+    first_difference,
+    outcome,
+    question_about,
+    uncached,
+)
+from course.checks.drawing import (
+    TOLERANCE,
+    build_model,
+    draw_model,
+    draw_rows,
+    draw_split,
+    draw_tokens,
+)
 from course.checks.kv_cache.container import new_cache
+from course.checks.recorder import given
+from course.measure.counting import count_kv_rows
 
 
 def draw_mask_sizes(seed: int) -> Challenge:
-    """Draw pairs (T, S): a whole prompt, a single token, and chunks."""
+    """Draw pairs (T, S): a whole prompt, a single token, chunks, and the same with a long past."""
     rng = np.random.default_rng(seed)
     drawn = [(int(t), int(t + rng.integers(1, 9))) for t in rng.integers(2, 6, 4)]
-    return {"sizes": [(4, 4), (1, 5), *drawn]}
+    long = [(1, int(rng.integers(1100, 1300))), (3, int(rng.integers(4100, 4300)))]
+    chunk = int(rng.integers(130, 150))
+    return {"sizes": [(1, 1), (4, 4), (1, 5), *drawn, *long, (chunk, chunk + int(rng.integers(9)))]}
 
 
 def probe_mask(student: SimpleNamespace, challenge: Challenge) -> Evidence:
@@ -45,8 +63,8 @@ def judge_mask(challenge: Challenge, evidence: Evidence) -> Verdict:
         if dtype != "torch.bool":
             return failed(f"{case} is {dtype}; wanted is torch.bool, True where a token may look.")
         for t in range(T):
-            row = "".join("x" if seen else "." for seen in mask[t])
             own = S - T + t
+            row = _row_text(mask[t], own)
             if not mask[t, own]:
                 return failed(
                     f"{case}, new token {t}, is token {own} of the {S} visible ones, and its row "
@@ -65,6 +83,15 @@ def judge_mask(challenge: Challenge, evidence: Evidence) -> Verdict:
     return passed("The mask is T by S, and its triangle sits at the right edge.")
 
 
+def _row_text(row: np.ndarray, own: int) -> str:
+    """Draw a row of a mask, or of a long one the part around the token's own place."""
+    text = "".join("x" if seen else "." for seen in row)
+    if len(text) <= 24:
+        return text
+    start, end = max(0, own - 11), own + 12
+    return f"{'…' * (start > 0)}{text[start:end]}{'…' * (end < len(text))}"
+
+
 mask_is_rectangular = Check(
     "mask_is_rectangular",
     ("causal_mask",),
@@ -76,13 +103,15 @@ mask_is_rectangular = Check(
 
 
 def draw_layer(seed: int) -> Challenge:
-    """Draw, for 4, 2 and 1 KV heads, a model and inputs (3, 8, C) of one of its layers in chunks."""
+    """Draw, for 4, 2 and 1 KV heads, a model and inputs (B, 8, C) of one of its layers in chunks; one of
+    them in float64, one of a single row."""
     rng = np.random.default_rng(seed)
     cases = []
-    for n_kv_heads in (4, 2, 1):
+    for n_kv_heads, batch, dtype in ((4, 3, "float32"), (2, 1, "float32"), (1, 2, "float64")):
         case = draw_model(rng, n_kv_heads=n_kv_heads, n_layers=2)
-        x = rng.normal(size=(3, 8, case["config"]["d_model"])).astype(np.float32)
-        cases.append({**case, "x": x, "split": draw_split(rng, 8), "layer": int(rng.integers(2))})
+        x = rng.normal(size=(batch, 8, case["config"]["d_model"])).astype(np.float32)
+        layer, split = int(rng.integers(2)), draw_split(rng, 8)
+        cases.append({**case, "x": x, "split": split, "layer": layer, "dtype": dtype})
     return {"cases": cases}
 
 
@@ -92,13 +121,14 @@ def probe_layer(student: SimpleNamespace, challenge: Challenge) -> Evidence:
 
 
 def _run_layer(student: SimpleNamespace, case: Challenge) -> list[np.ndarray]:
-    attn, x = build_model(case).blocks[case["layer"]].attn, torch.from_numpy(case["x"].copy())
-    cache = new_cache(student, case, 8)
+    dtype = getattr(torch, case["dtype"])
+    attn = build_model(case).to(dtype).blocks[case["layer"]].attn
+    x, places = given(case["x"], dtype), given(np.arange(8))
+    cache = new_cache(student, case, 8, batch=len(x), dtype=dtype)
     outputs, done = [], 0
     for n in case["split"]:
-        positions = torch.arange(done, done + n)
-        chunk = x[:, done : done + n]
-        out = student.attention_layer_cached(attn, chunk, positions, cache, case["layer"])
+        now = slice(done, done + n)
+        out = student.attention_layer_cached(attn, x[:, now], places[now], cache, case["layer"])
         outputs.append(out.numpy())
         cache.advance(n)
         done += n
@@ -128,13 +158,30 @@ def judge_layer(
         wrong = first_difference(out, truth(case), case["split"], tolerance)
         if wrong and agree:
             return failed(
-                f"4 query heads on {G} KV heads. {wrong} With {agree[-1]} KV heads all agrees. "
-                f"Which KV head does each query head read?"
+                f"4 query heads on {G} KV heads, batch {len(case['x'])}. {wrong} With {agree[-1]} KV "
+                f"heads all agrees. Which KV head does each query head read?"
             )
         if wrong:
-            return failed(f"{wrong} {question_about(case['split'], wrong)}")
+            return failed(f"{wrong} {_ask_about_layer(case['split'], wrong)}")
+        if out[0].dtype != case["dtype"]:
+            return failed(
+                f"A layer and a cache of {case['dtype']} gave {out[0].dtype}. Which of your lines "
+                f"makes numbers of another type?"
+            )
         agree.append(G)
     return passed(f"4 query heads on {agree} KV heads: every chunk equals the uncached layer.")
+
+
+def _ask_about_layer(split: list[int], wrong: Difference) -> str:
+    """Ask about the mask and the positions only where these can be the reason."""
+    if wrong.call == 0 and wrong.place == 0:
+        return (
+            "Nothing was cached yet, and the first token sees itself alone: which of projections, "
+            "values, merge and wo does it pass through?"
+        )
+    if wrong.call == 0 and wrong.place > 0:
+        return "Which keys may each query of the first chunk see, and what is rotated?"
+    return question_about(split, wrong)
 
 
 layer_equals_uncached = Check(
@@ -150,43 +197,80 @@ layer_equals_uncached = Check(
 
 
 def draw_text(seed: int) -> Challenge:
-    """Draw a model, a batch of 3 texts of 10 tokens, and four ways to cut them up."""
+    """Draw a model, four texts of 10 tokens, some of them alike, and four ways to cut them up; and a text
+    as long as the model can read."""
     rng = np.random.default_rng(seed)
-    challenge = draw_model(rng)
-    tokens = draw_tokens(rng, 3, 10, challenge["config"]["vocab_size"])
-    drawn = draw_split(rng, 10)
-    return {**challenge, "tokens": tokens, "splits": [[10], [4, *[1] * 6], [1, 3, 2, 4], drawn]}
+    longest = int(rng.integers(135, 150))
+    challenge = draw_model(rng, max_seq_len=longest)
+    V = challenge["config"]["vocab_size"]
+    tokens, drawn = draw_rows(rng, 10, V), draw_split(rng, 10)
+    return {
+        **challenge,
+        "tokens": tokens,
+        "splits": [[10], [4, *[1] * 6], [1, 3, 2, 4], drawn],
+        "long": draw_tokens(rng, 1, longest, V),
+    }
 
 
 def run_split(
     student: SimpleNamespace, model: Any, tokens: np.ndarray, split: list[int], cache: Any
 ) -> list[np.ndarray]:
     """Feed tokens chunk by chunk; the logits of each, (B, T_i, V)."""
-    chunks = torch.from_numpy(tokens.copy()).split(split, dim=1)
+    chunks = given(tokens).split(split, dim=1)
     return [student.forward_cached(model, chunk, cache).numpy() for chunk in chunks]
 
 
 def probe_splits(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Feed the text in each split to a cache of just its length, and then one token more."""
+    """Feed the text in each split to a cache of just its length, and then one token more; the same in
+    float64; and a text as long as the model can read."""
     model, tokens = build_model(challenge), challenge["tokens"]
-    logits, lengths = [], []
+    logits, lengths, passes = [], [], []
     for split in challenge["splits"]:
-        cache = new_cache(student, challenge, 10)
-        logits.append(run_split(student, model, tokens, split, cache))
+        cache = new_cache(student, challenge, 10, batch=len(tokens))
+        with count_kv_rows(model) as count:
+            logits.append(run_split(student, model, tokens, split, cache))
+        passes.append([list(calls) for calls in count.by_layer])
         lengths.append(len(cache))
-    full = outcome(
-        lambda: student.forward_cached(model, torch.from_numpy(tokens[:, :1].copy()), cache)
+    full = outcome(lambda: student.forward_cached(model, given(tokens[:, :1]), cache))
+    wide = new_cache(student, challenge, 10, batch=len(tokens), dtype=torch.float64)
+    return {
+        "logits": logits,
+        "lengths": lengths,
+        "passes": passes,
+        "full": full,
+        "full_length": len(cache),
+        "float64": run_split(student, build_model(challenge).double(), tokens, [4, 6], wide),
+        **_run_to_the_end(student, model, challenge),
+    }
+
+
+def _run_to_the_end(student: SimpleNamespace, model: Any, challenge: Challenge) -> Evidence:
+    """Feed all but 2 tokens of the longest text there can be, then 3 tokens, then the last 2."""
+    long, cache = (
+        challenge["long"],
+        new_cache(student, challenge, challenge["long"].shape[1], batch=1),
     )
-    return {"logits": logits, "lengths": lengths, "full": full, "full_length": len(cache)}
+    logits = run_split(student, model, long[:, :-2], [long.shape[1] - 2], cache)
+    came = outcome(lambda: student.forward_cached(model, given(long[:, -3:]), cache))
+    held = len(cache)
+    if came != "CacheFull" or held != long.shape[1] - 2:
+        return {"at_the_end": came, "held_at_the_end": held, "long": logits}
+    logits += run_split(student, model, long[:, -2:], [2], cache)
+    return {"at_the_end": came, "held_at_the_end": held, "long": logits}
 
 
 def splits_form(challenge: Challenge) -> Evidence:
-    splits = challenge["splits"]
+    splits, n_layers = challenge["splits"], challenge["config"]["n_layers"]
     return {
         "logits": [[np.ndarray] * len(split) for split in splits],
         "lengths": [int] * len(splits),
+        "passes": [[Each(int)] * n_layers] * len(splits),
         "full": str,
         "full_length": int,
+        "float64": [np.ndarray] * 2,
+        "at_the_end": str,
+        "held_at_the_end": int,
+        "long": Each(np.ndarray),
     }
 
 
@@ -209,16 +293,69 @@ def judge_splits(
                 f"How often is advance called in one forward pass?"
             )
         agree.append(split)
-    if evidence["full"] != "CacheFull" or evidence["full_length"] != 10:
-        return failed(
-            f"A cache of 10 places holds 10 tokens; feeding one more: {evidence['full']}, and "
-            f"then it holds {evidence['full_length']}. Wanted is CacheFull, and 10 still."
-        )
+    wrong = (
+        _wrong_at_the_end(challenge, evidence, truth, tolerance)
+        or _wrong_dtype(evidence["float64"], wanted, tolerance)
+        or _wrong_passes(challenge, evidence["passes"])
+    )
     apart = max(np.abs(np.concatenate(c, axis=1) - wanted).max() for c in evidence["logits"])
-    return passed(
+    return wrong or passed(
         f"Every logit equals the uncached one, for chunks of {agree} (max |Δ| {apart:.0e}, "
         f"tolerance {tolerance:g})."
     )
+
+
+def _wrong_at_the_end(
+    challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
+) -> Verdict | None:
+    """Judge what is refused, and the longest text."""
+    if evidence["full"] != "CacheFull" or evidence["full_length"] != 10:
+        return failed(
+            f"A cache of 10 places holds 10 tokens; feeding one more: {evidence['full']}, and "
+            f"then it holds {evidence['full_length']}. Wanted is CacheFull, and 10 still. What do you "
+            f"ask before anything is computed?"
+        )
+    n = challenge["long"].shape[1]
+    if evidence["at_the_end"] != "CacheFull" or evidence["held_at_the_end"] != n - 2:
+        return failed(
+            f"Cache and model of {n} places each, {n - 2} held, 3 fed: {evidence['at_the_end']}, and "
+            f"then it holds {evidence['held_at_the_end']}. Wanted is CacheFull, and {n - 2} still. "
+            f"Which of your lines is the first that needs a place for token {n + 1}?"
+        )
+    if len(evidence["long"]) != 2:
+        return failed(f"A text of {n} tokens was not read to its end.")
+    wanted = truth(challenge, challenge["long"])
+    wrong = first_difference(evidence["long"], wanted, [n - 2, 2], tolerance)
+    return (
+        failed(f"{wrong} Short texts agree. How far back does your layer look?") if wrong else None
+    )
+
+
+def _wrong_dtype(chunks: list[np.ndarray], wanted: np.ndarray, tolerance: float) -> Verdict | None:
+    """Judge the logits of a float64 model with a float64 cache."""
+    wrong = first_difference(chunks, wanted, [4, 6], tolerance)
+    if wrong or any(chunk.dtype != np.float64 for chunk in chunks):
+        return failed(
+            f"A model and a cache of float64: {wrong or f'the logits are {chunks[0].dtype}.'} Which of "
+            f"your lines makes numbers of another type?"
+        )
+    return None
+
+
+def _wrong_passes(challenge: Challenge, passes: list[list[list[int]]]) -> Verdict | None:
+    """Judge whether each chunk went through every layer once. What NumPy computed was not seen."""
+    B = len(challenge["tokens"])
+    if not any(calls for by_layer in passes for calls in by_layer):
+        return None
+    for split, by_layer in zip(challenge["splits"], passes, strict=True):
+        for layer, calls in enumerate(by_layer):
+            if calls != [B * n for n in split]:
+                return failed(
+                    f"{B} texts, chunks of {split}: layer {layer} computed keys for {calls} rows in "
+                    f"{len(calls)} passes, wanted are {[B * n for n in split]}. How many tokens can "
+                    f"one pass take?"
+                )
+    return None
 
 
 every_split_equals_uncached = Check(

@@ -6,93 +6,161 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import torch
 
 from course.cache import KVCacheLike
 from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
-from course.checks.comparing import Truth, first_wrong_choice, outcome, uncached
-from course.checks.drawing import TOLERANCE, build_model, draw_model, draw_tokens
+from course.checks.comparing import Truth, WrongChoice, first_wrong_choice, outcome, uncached
+from course.checks.drawing import (
+    TOLERANCE,
+    build_model,
+    draw_model,
+    draw_rows,
+    draw_tokens,
+    with_end_next,
+)
 from course.checks.kv_cache.container import new_cache
+from course.checks.recorder import given
 from course.measure.counting import count_kv_rows
+from course.world.tokenizer import END
 
 
 def draw_prompt(seed: int) -> Challenge:
-    """Draw a model, prompts (3, P) and n_new."""
+    """Draw a model, four prompts (B, P), some of them alike, and n_new; and a prompt with which the
+    model's longest text is just full. The first prompt is continued by `<end>`."""
     rng = np.random.default_rng(seed)
-    challenge = draw_model(rng)
+    longest = int(rng.integers(135, 150))
+    model = draw_model(rng, max_seq_len=longest)
     length, n_new = int(rng.integers(2, 6)), int(rng.integers(3, 6))
-    prompt = draw_tokens(rng, 3, length, challenge["config"]["vocab_size"])
-    return {**challenge, "prompt": prompt, "n_new": n_new}
+    V = model["config"]["vocab_size"]
+    prompt, long = draw_rows(rng, length, V), draw_tokens(rng, 1, longest - 3, V)
+    return {**with_end_next(model, prompt), "prompt": prompt, "n_new": n_new, "long": long}
+
+
+def texts_to_write(challenge: Challenge) -> dict[str, tuple[np.ndarray, int]]:
+    """List prompts and numbers of new tokens for which a text is judged: by what a message calls them."""
+    prompt, n_new = challenge["prompt"], challenge["n_new"]
+    return {
+        "": (prompt, n_new),
+        "One row. ": (prompt[:1], n_new),
+        "A prompt of one token. ": (prompt[:, :1], n_new),
+        "One new token. ": (prompt, 1),
+        "One token after one. ": (prompt[:, :1], 1),
+        "The longest text that the model can read. ": (challenge["long"], 3),
+    }
 
 
 def probe_generation(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Generate with a new cache, a given one, one that goes on and one that is too small; and few
-    tokens or none."""
+    """Generate with a new cache, a given one, one that goes on and one that is too small; few tokens or
+    none; and what must be refused."""
     model, n_new = build_model(challenge), challenge["n_new"]
-    prompt = torch.from_numpy(challenge["prompt"].copy())
-    P = prompt.shape[1]
     with count_kv_rows(model) as count:
-        text = student.generate_cached(model, prompt, n_new)
-    evidence = {"rows": count.rows, "per_call": list(count.per_call)}
-    cache = new_cache(student, challenge, 2 * (P + n_new))
-    student.generate_cached(model, prompt, n_new, cache)
-    held = len(cache)
-    student.generate_cached(model, text[:, -1:], n_new, cache)
-    small = new_cache(student, challenge, P + n_new - 2)
+        text = student.generate_cached(model, given(challenge["prompt"]), n_new)
+    double = build_model(challenge).double()
     return {
-        **evidence,
-        **probe_few(student, model, challenge),
-        "text": text.numpy(),
+        "rows": [list(calls) for calls in count.by_layer],
         "dtype": str(text.dtype),
-        "prompt_after": prompt.numpy(),
+        "texts": [
+            write(student, model, prompt, n) for prompt, n in texts_to_write(challenge).values()
+        ],
+        "float64": write(student, double, challenge["prompt"], n_new),
+        "none": probe_none(student, model, challenge["prompt"]),
+        **probe_given_caches(student, model, challenge),
+        "refused": probe_refusals(student, model, challenge),
+    }
+
+
+def write(
+    student: SimpleNamespace,
+    model: Any,
+    prompt: np.ndarray,
+    n_new: int,
+    cache: KVCacheLike | None = None,
+) -> np.ndarray | str:
+    """Generate; return the text, or the name of the exception that came instead."""
+    texts = []
+    came = outcome(
+        lambda: texts.append(student.generate_cached(model, given(prompt), n_new, cache).numpy())
+    )
+    return texts[0] if texts else came
+
+
+def probe_none(student: SimpleNamespace, model: Any, prompt: np.ndarray) -> Evidence:
+    """Generate no token: from the prompt, from its first token alone, and with a cache given."""
+    tokens, cache = (
+        given(prompt),
+        new_cache(student, {"config": model.config.to_dict()}, 9, len(prompt)),
+    )
+    text = student.generate_cached(model, tokens, 0)
+    shared = text.untyped_storage().data_ptr() == tokens.untyped_storage().data_ptr()
+    texts = [text.numpy(), write(student, model, prompt[:, :1], 0)]
+    return {
+        "texts": [*texts, write(student, model, prompt, 0, cache)],
+        "held": len(cache),
+        "shared": shared,
+    }
+
+
+def probe_given_caches(student: SimpleNamespace, model: Any, challenge: Challenge) -> Evidence:
+    """Generate in a given cache, from there on, and one token in a cache of just the prompt's size."""
+    prompt, n_new = challenge["prompt"], challenge["n_new"]
+    B, P = prompt.shape
+    cache = new_cache(student, challenge, 2 * (P + n_new), batch=B)
+    text = write(student, model, prompt, n_new, cache)
+    held = len(cache)
+    last = text[:, -1:] if isinstance(text, np.ndarray) else prompt[:, :1]
+    write(student, model, last, n_new, cache)
+    room = new_cache(student, challenge, P, batch=B)
+    return {
         "held": held,
         "continued": len(cache),
-        "small": outcome(lambda: student.generate_cached(model, prompt, n_new, small)),
-        "small_held": len(small),
-    }
-
-
-def probe_few(student: SimpleNamespace, model: Any, challenge: Challenge) -> Evidence:
-    """Generate no token and one token, from the prompt and from its first token alone; and -1."""
-    prompt = torch.from_numpy(challenge["prompt"].copy())
-    room = new_cache(student, challenge, prompt.shape[1])
-
-    def write(length: int, n_new: int, cache: KVCacheLike | None = None) -> np.ndarray | str:
-        """Generate; the text, or the name of the exception that came instead."""
-        start, texts = prompt[:, :length].clone(), []
-        came = outcome(
-            lambda: texts.append(student.generate_cached(model, start, n_new, cache).numpy())
-        )
-        return texts[0] if texts else came
-
-    return {
-        "none": [write(length, 0) for length in (prompt.shape[1], 1)],
-        "one": [write(length, 1) for length in (prompt.shape[1], 1)],
-        "one_in_a_cache": write(prompt.shape[1], 1, room),
+        "one_in_a_cache": write(student, model, prompt, 1, room),
         "one_held": len(room),
-        "negative": outcome(lambda: student.generate_cached(model, prompt, -1)),
-        "negative_in_a_cache": outcome(lambda: student.generate_cached(model, prompt, -1, room)),
     }
+
+
+REFUSED = ("n_new = -1", "n_new = -1, a cache given", "no room", "no room after others", "too long")
+
+
+def probe_refusals(student: SimpleNamespace, model: Any, challenge: Challenge) -> list[Evidence]:
+    """Ask for what must be refused; record what came, the rows of keys it cost and what is held then."""
+    prompt, n_new, long = challenge["prompt"], challenge["n_new"], challenge["long"]
+    B, P = prompt.shape
+    caches = [new_cache(student, challenge, P + n_new - 2 + more, batch=B) for more in (0, 0, 1)]
+    write(student, model, prompt[:, :1], 1, caches[2])
+    requests = [
+        (prompt, -1, None),
+        (prompt, -1, caches[0]),
+        (prompt, n_new, caches[1]),
+        (prompt, n_new, caches[2]),
+        (long, 4, None),
+    ]
+    records = []
+    for tokens, n, cache in requests:
+        with count_kv_rows(model) as count:
+            came = write(student, model, tokens, n, cache)
+        records.append(
+            {
+                "came": came if isinstance(came, str) else f"a text of {came.shape[1]} tokens",
+                "rows": max(map(sum, count.by_layer)),
+                "held": 0 if cache is None else len(cache),
+            }
+        )
+    return records
 
 
 def generation_form(challenge: Challenge) -> Evidence:
     written = (np.ndarray, str)
     return {
-        "text": np.ndarray,
+        "texts": [written] * len(texts_to_write(challenge)),
+        "float64": written,
         "dtype": str,
-        "rows": int,
-        "per_call": Each(int),
-        "prompt_after": np.ndarray,
+        "rows": [Each(int)] * challenge["config"]["n_layers"],
         "held": int,
         "continued": int,
-        "none": [written] * 2,
-        "one": [written] * 2,
+        "none": {"texts": [written] * 3, "held": int, "shared": bool},
         "one_in_a_cache": written,
         "one_held": int,
-        "negative": str,
-        "negative_in_a_cache": str,
-        "small": str,
-        "small_held": int,
+        "refused": [{"came": str, "rows": int, "held": int}] * len(REFUSED),
     }
 
 
@@ -104,21 +172,25 @@ def judge_generation(
     case = f"A prompt (B, P) = ({B}, {P}) and n_new = {g}"
     if evidence["dtype"] != "torch.int64":
         return failed(f"{case}: got {evidence['dtype']}, wanted is torch.int64.")
-    if (evidence["prompt_after"] != prompt).any():
-        return failed(f"{case}: your function changed the prompt that it was given.")
-    problem = _wrong_text(challenge, prompt, g, evidence["text"], truth, tolerance)
-    problem = problem or _wrong_none(prompt, evidence["none"])
-    problem = problem or _wrong_one(challenge, evidence, truth, tolerance)
-    problem = problem or _wrong_refusal(evidence)
-    problem = problem or _wrong_work(case, evidence, B, P, g)
-    return problem or passed(
-        f"{case}: the uncached text, from {P + g - 1} rows of keys instead of "
-        f"{g * P + g * (g - 1) // 2}."
+    texts = zip(texts_to_write(challenge).items(), evidence["texts"], strict=True)
+    for (name, (start, n)), text in texts:
+        if wrong := _wrong_text(challenge, name, start, n, text, truth, tolerance):
+            return wrong
+    return (
+        _wrong_none(prompt, evidence["none"])
+        or _wrong_in_a_cache(challenge, evidence, truth, tolerance)
+        or _wrong_text(
+            challenge, "A model of float64. ", prompt, g, evidence["float64"], truth, tolerance
+        )
+        or _wrong_refusal(challenge, evidence["refused"])
+        or _wrong_work(case, evidence["rows"], B, P, g)
+        or passed(f"{case}: the uncached text, and no row of keys computed twice.")
     )
 
 
 def _wrong_text(
     challenge: Challenge,
+    name: str,
     prompt: np.ndarray,
     n_new: int,
     text: np.ndarray | str,
@@ -127,83 +199,142 @@ def _wrong_text(
 ) -> Verdict | None:
     """Say what is wrong with a text that continues `prompt` (B, P) by n_new tokens."""
     B, P = prompt.shape
-    case = f"A prompt (B, P) = ({B}, {P}) and n_new = {n_new}"
+    case = f"{name}A prompt (B, P) = ({B}, {P}) and n_new = {n_new}"
     if isinstance(text, str):
-        return failed(f"{case}: {text}, wanted is a text of {P + n_new} tokens a row.")
+        return failed(
+            f"{case}: {text}, wanted is a text of {P + n_new} tokens a row. Which cache is made, and "
+            f"with how much room?"
+        )
     if text.shape != (B, P + n_new):
         return failed(
-            f"{case}: got shape {text.shape}, wanted is (B, P + n_new) = {(B, P + n_new)}."
+            f"{case}: got shape {text.shape}, wanted is (B, P + n_new) = {(B, P + n_new)}. How often "
+            f"does your loop turn? (A text goes on after `<end>`.)"
         )
     if (text[:, :P] != prompt).any():
         return failed(f"{case}: the first {P} tokens that come back are not the prompt.")
     V = challenge["config"]["vocab_size"]
     if text.min() < 0 or text.max() >= V:
         return failed(f"{case}: ids run from {text.min()} to {text.max()}, not within 0 … {V - 1}.")
-    wrong = first_wrong_choice(truth(challenge, text), text, P, tolerance)
-    if wrong:
+    if wrong := first_wrong_choice(truth(challenge, text), text, P, tolerance):
         return failed(
             f"{case}: batch row {wrong.row}, new token {wrong.step + 1}, is "
             f"{text[wrong.row, P + wrong.step]}; without a cache it is {wrong.likeliest}, whose logit "
-            f"leads by {wrong.lead:.2g}. Which position's logits choose it, and what was fed?"
+            f"leads by {wrong.lead:.2g}. {_ask_about_token(text[:, P:], wrong)}"
         )
     return None
 
 
-def _wrong_none(prompt: np.ndarray, texts: list[np.ndarray | str]) -> Verdict | None:
-    for start, text in zip((prompt, prompt[:, :1]), texts, strict=True):
+def _ask_about_token(new: np.ndarray, wrong: WrongChoice) -> str:
+    if END in new[wrong.row, : wrong.step]:
+        return "`<end>` was written before it. Is that a reason to choose otherwise?"
+    if wrong.step == 0:
+        return "Which position's logits choose the first token, and of which row?"
+    return "The first new token is right. What was fed after it, and into which cache?"
+
+
+def _wrong_none(prompt: np.ndarray, none: Evidence) -> Verdict | None:
+    cases = ((prompt, ""), (prompt[:, :1], ""), (prompt, " and a cache given"))
+    for (start, given_too), text in zip(cases, none["texts"], strict=True):
         if isinstance(text, str) or text.shape != start.shape or (text != start).any():
             came = text if isinstance(text, str) else f"shape {text.shape}"
             return failed(
-                f"A prompt (B, P) = {start.shape}: n_new = 0 should return the prompt and nothing "
-                f"else, and it gave {came}."
+                f"A prompt (B, P) = {start.shape}{given_too}: n_new = 0 should return the prompt and "
+                f"nothing else, and it gave {came}. What does your code do before its loop?"
+            )
+    if none["held"]:
+        return failed(
+            f"n_new = 0 and an empty cache: it holds {none['held']} tokens afterwards, wanted are 0. "
+            f"For whose logits were they fed?"
+        )
+    if none["shared"]:
+        return failed(
+            "n_new = 0: your result and the caller's prompt are one tensor: whoever writes into one "
+            "changes the other. What do you return when there is nothing to write?"
+        )
+    return None
+
+
+def _wrong_in_a_cache(
+    challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
+) -> Verdict | None:
+    """Judge what given caches hold afterwards."""
+    prompt, P, g = challenge["prompt"], challenge["prompt"].shape[1], challenge["n_new"]
+    name = f"A cache of {P} places. "
+    text = evidence["one_in_a_cache"]
+    if problem := _wrong_text(challenge, name, prompt, 1, text, truth, tolerance):
+        return problem
+    if evidence["one_held"] != P:
+        return failed(
+            f"{name}A prompt of {P} tokens and n_new = 1: it holds {evidence['one_held']} tokens "
+            f"afterwards, wanted are {P}. Which token is never fed?"
+        )
+    held, continued = evidence["held"], evidence["continued"]
+    once, twice = P + g - 1, P + 2 * g - 1
+    if (held, continued) != (once, twice):
+        return failed(
+            f"A prompt of {P} tokens, n_new = {g} and an empty cache: it holds {held} tokens "
+            f"afterwards, and {continued} after {g} more from the last one; wanted are {once} and "
+            f"{twice}. {_ask_about_held(held, continued, once)}"
+        )
+    return None
+
+
+def _ask_about_held(held: int, continued: int, once: int) -> str:
+    if held == 0:
+        return "Is the cache that was given the one that is used? An empty one is a cache, too."
+    if held == once + 1:
+        return "For whose logits was the last new token fed?"
+    if held == once and continued < once + 1:
+        return "What became of the tokens that it held before the second call?"
+    return "Which tokens are fed, and does the cache keep them?"
+
+
+def _wrong_refusal(challenge: Challenge, refused: list[Evidence]) -> Verdict | None:
+    P, g, n = challenge["prompt"].shape[1], challenge["n_new"], challenge["long"].shape[1]
+    cases = (
+        ("n_new = -1", "ValueError", 0),
+        (f"n_new = -1 and an empty cache of {P + g - 2} places", "ValueError", 0),
+        (f"P = {P}, n_new = {g} and an empty cache of {P + g - 2} places", "CacheFull", 0),
+        (f"P = {P}, n_new = {g} and a cache with 1 of {P + g - 1} places taken", "CacheFull", 1),
+        (f"P = {n}, n_new = 4 and a model of {n + 3} positions", "ValueError", 0),
+    )
+    for (case, wanted, held), seen in zip(cases, refused, strict=True):
+        if (seen["came"], seen["held"]) != (wanted, held):
+            return failed(
+                f"{case}: {seen['came']}, and then the cache holds {seen['held']} tokens; wanted is "
+                f"{wanted}, and {held}. Which line of yours refuses this, and is it the first?"
+            )
+        if seen["rows"]:
+            return failed(
+                f"{case}: {wanted} came only after {seen['rows']} rows of keys had been computed. Can "
+                f"you know before the first forward pass?"
             )
     return None
 
 
-def _wrong_one(
-    challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
-) -> Verdict | None:
-    prompt, P = challenge["prompt"], challenge["prompt"].shape[1]
-    texts = [*evidence["one"], evidence["one_in_a_cache"]]
-    for start, text in zip((prompt, prompt[:, :1], prompt), texts, strict=True):
-        problem = _wrong_text(challenge, start, 1, text, truth, tolerance)
-        if problem:
-            return problem
-    if evidence["one_held"] != P:
-        return failed(
-            f"A prompt of {P} tokens, n_new = 1 and a cache of {P} places: it holds "
-            f"{evidence['one_held']} tokens afterwards, wanted are {P}. Which token is never fed?"
-        )
+def _wrong_work(case: str, rows: list[list[int]], B: int, P: int, g: int) -> Verdict | None:
+    """Judge how many rows went through each layer, pass by pass. What NumPy computed was not seen."""
+    wanted = [B * P] + [B] * (g - 1)
+    for layer, calls in enumerate(rows if any(rows) else []):
+        if sum(calls) != sum(wanted):
+            return failed(
+                f"{case}: layer {layer} computed {sum(calls)} rows of keys ({B} texts; rows of each "
+                f"pass: {calls}), needed are {sum(wanted)}. {_ask_about_calls(calls, wanted)}"
+            )
+        if calls != wanted:
+            return failed(
+                f"{case}: layer {layer} computed keys for {calls} rows, pass by pass; wanted are "
+                f"{wanted}. How many passes does the prompt take?"
+            )
     return None
 
 
-def _wrong_refusal(evidence: Evidence) -> Verdict | None:
-    for came in (evidence["negative"], evidence["negative_in_a_cache"]):
-        if came != "ValueError":
-            return failed(f"n_new = -1: {came}, wanted is ValueError.")
-    return None
-
-
-def _wrong_work(case: str, evidence: Evidence, B: int, P: int, g: int) -> Verdict | None:
-    rows, calls = evidence["rows"], [n // B for n in evidence["per_call"]]
-    if rows != B * (P + g - 1):
-        return failed(
-            f"{case}: {rows} rows of keys were computed ({B} texts; tokens a call: {calls}), needed "
-            f"are {B * (P + g - 1)}. Which of these were computed before, or are never read?"
-        )
-    if evidence["held"] != P + g - 1 or evidence["continued"] != P + 2 * g - 1:
-        return failed(
-            f"{case}, with a cache given: it holds {evidence['held']} tokens afterwards and "
-            f"{evidence['continued']} after {g} more, wanted are {P + g - 1} and {P + 2 * g - 1}. "
-            f"Is the cache that was given the one that is used?"
-        )
-    if evidence["small"] != "CacheFull" or evidence["small_held"] != 0:
-        return failed(
-            f"{case}, with an empty cache of {P + g - 2} places: {evidence['small']}, and then it "
-            f"holds {evidence['small_held']}. Wanted is CacheFull and 0: can you know before the "
-            f"first forward pass?"
-        )
-    return None
+def _ask_about_calls(calls: list[int], wanted: list[int]) -> str:
+    if calls == [*wanted, wanted[-1]]:
+        return "The last pass is over the last new token. Who reads its logits?"
+    if sum(calls) < sum(wanted):
+        return "Does every layer see every token once?"
+    return "Which of these were computed before, or are never read?"
 
 
 no_row_is_computed_twice = Check(

@@ -11,49 +11,95 @@ from course.cache import CacheFull
 from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
 from course.checks.comparing import outcome
 from course.checks.drawing import draw_split
-from course.checks.kv_cache.container import feed, new_cache
+from course.checks.kv_cache.container import USED_AGAIN, feed, new_cache
+from course.checks.recorder import given
 from course.config import GPTConfig
+from course.measure.allocations import watch_new_tensors
 
 
 def draw_blocks(seed: int) -> Challenge:
-    """Draw keys and values, (2, L, B, G, 9, D), for a cache of 9 places, and a split of them."""
+    """Draw keys and values, (2, L, B, G, 9, D), for a cache of 9 places, and a split of them; and the
+    length of a long text."""
     rng = np.random.default_rng(seed)
-    config = GPTConfig(30, 3, 24, 4, 2, 40, max_seq_len=32)
+    config = GPTConfig(30, 3, 24, 4, 2, 40, max_seq_len=8192)
     blocks = rng.normal(size=(2, 3, 3, 2, 9, 6)).astype(np.float32)
     return {
         "config": config.to_dict(),
         "blocks": blocks,
         "split": draw_split(rng, 9),
         "keep": int(rng.choice([2, 4])),  # of 6: keeping 3 would look like dropping 3
-        "dtype": ["float32", "float64", "float16"][seed % 3],
+        "dtypes": ["float32", ["float16", "float64"][seed % 2]],
+        "long": int(rng.integers(4100, 4400)),
     }
 
 
 def probe_returns(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Append block after block, until one is refused."""
-    dtype = getattr(torch, challenge["dtype"])
-    cache = new_cache(student, challenge, 9, dtype=dtype)
-    at_first, blocks, done, refusal = len(cache), [], 0, ""
+    """Append block after block, of each dtype, until one is refused; then a long text."""
+    series = [_feed_in_turns(student, challenge, dtype) for dtype in challenge["dtypes"]]
+    return {"series": series, **_feed_long(student, challenge)}
+
+
+def _feed_in_turns(student: SimpleNamespace, challenge: Challenge, dtype: str) -> Evidence:
+    """Append block after block, and after each its negative to another cache of the same sizes."""
+    caches = [new_cache(student, challenge, 9, dtype=getattr(torch, dtype)) for _ in range(2)]
+    at_first, blocks, done, refusal = len(caches[0]), [], 0, ""
     for n in challenge["split"]:
+        block = challenge["blocks"][..., done : done + n, :]
         try:
-            returned = feed(cache, challenge["blocks"][..., done : done + n, :], dtype)
+            returned = feed(caches[0], block, getattr(torch, dtype))
+            feed(caches[1], -block, getattr(torch, dtype))
         except CacheFull as error:
             refusal = str(error)
             break
-        blocks.append({"returned": returned, "length": len(cache)})
+        blocks.append({"returned": returned, "length": len(caches[0])})
         done += n
     return {"length": at_first, "blocks": blocks, "refusal": refusal}
+
+
+def long_blocks(challenge: Challenge) -> np.ndarray:
+    """Count up keys and values of one layer and row, (2, 1, 1, 2, S, 8): no two are equal."""
+    n = challenge["long"]
+    keys = np.arange(16 * n, dtype=np.float32).reshape(1, 1, 2, n, 8)
+    return np.stack([keys, -keys - 1])
+
+
+def _feed_long(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Append nearly all of a long text, then token by token; count what the last append writes into new
+    memory. Places are left, so that what is held is a part of the storage."""
+    blocks, n = long_blocks(challenge), challenge["long"]
+    cache = student.KVCache(GPTConfig(30, 1, 16, 2, 2, 40, max_seq_len=8192), 1, n + 9)
+    try:
+        feed(cache, blocks[..., : n - 2, :])
+        feed(cache, blocks[..., n - 2 : n - 1, :])
+    except CacheFull as error:
+        return {"long": f"CacheFull: {error}", "written": 0}
+    k, v = given(blocks[:, 0, ..., n - 1 :, :])
+    with watch_new_tensors(k, v) as made:
+        returned = cache.append(0, k, v)
+    written = sum(new.numbers for new in made.tensors if new.made_by != "elsewhere")
+    return {"long": torch.stack(returned).numpy(), "written": written}
 
 
 def returns_form(challenge: Challenge) -> Evidence:
     n_layers = challenge["blocks"].shape[1]
     block = {"returned": [np.ndarray] * n_layers, "length": int}
-    return {"length": int, "blocks": Each(block), "refusal": str}
+    series = {"length": int, "blocks": Each(block), "refusal": str}
+    return {"series": [series] * 2, "long": (np.ndarray, str), "written": int}
 
 
 def judge_returns(challenge: Challenge, evidence: Evidence) -> Verdict:
+    for dtype, series in zip(challenge["dtypes"], evidence["series"], strict=True):
+        if wrong := _judge_series(challenge, dtype, series):
+            return wrong
+    return _judge_long(challenge, evidence) or passed(
+        f"Blocks of {challenge['split']} tokens come back whole and in order, in every layer, and no "
+        f"older row is copied."
+    )
+
+
+def _judge_series(challenge: Challenge, dtype: str, evidence: Evidence) -> Verdict | None:
     split, done = challenge["split"], 0
-    stored = challenge["blocks"].astype(challenge["dtype"])
+    stored = challenge["blocks"].astype(dtype)
     if evidence["length"] != 0:
         return failed(f"A new cache holds {evidence['length']} tokens. What was put into it?")
     for call, n in enumerate(split):
@@ -74,7 +120,25 @@ def judge_returns(challenge: Challenge, evidence: Evidence) -> Verdict:
                 f"len(cache) is {block['length']}, not {done}. "
                 f"Which method counts, and how often is it called?"
             )
-    return passed(f"Blocks of {split} tokens come back whole and in order, in every layer.")
+    return None
+
+
+def _judge_long(challenge: Challenge, evidence: Evidence) -> Verdict | None:
+    n, got, wanted = challenge["long"], evidence["long"], long_blocks(challenge)[:, 0]
+    case = f"A cache of {n + 9:,} places, and 1 token appended to {n - 1:,}"
+    if isinstance(got, str):
+        return failed(f"{case}: {got}. They fit. Which number in your code is the limit?")
+    if got.shape != wanted.shape or (got != wanted).any():
+        return failed(
+            f"{case}: keys and values of shape {got.shape[1:]} came back, and not those that were "
+            f"stored, {wanted.shape[1:]}. Where does your cache end?"
+        )
+    if evidence["written"] > wanted.size // 4:
+        return failed(
+            f"{case}: {evidence['written']:,} numbers were written into new memory, and the keys and "
+            f"values of 1 token are {wanted.size // n}. Which of your lines copies older rows?"
+        )
+    return None
 
 
 def _compare_block(
@@ -87,18 +151,37 @@ def _compare_block(
             f"{wanted.shape[1:]}. How many tokens are held or new?"
         )
     if got.dtype != wanted.dtype:
-        return failed(f"{case} returned {got.dtype} from a {wanted.dtype} cache.")
+        return failed(
+            f"{case} returned {got.dtype} from a {wanted.dtype} cache. What is its storage made of?"
+        )
     wrong = np.argwhere(got != wanted)
     if not len(wrong):
         return None
-    kind, row, head, token, _ = wrong[np.lexsort(wrong.T[::-1])[0]]
+    first = wrong[np.lexsort(wrong.T[::-1])[0]]
+    kind, row, head, token, _ = first
     tokens = sorted(set(wrong[:, 3].tolist()))
     return failed(
         f"{case} returned other {['keys', 'values'][kind]} than were stored: first at batch row "
         f"{row}, KV head {head}, token {token} (wrong tokens: {tokens} of {wanted.shape[3]}; "
-        f"got {got[tuple(wrong[0])]:.3g}, stored {wanted[tuple(wrong[0])]:.3g}). "
-        f"Which place, and which layer's storage, does this block belong to?"
+        f"got {got[tuple(first)]:.3g}, stored {wanted[tuple(first)]:.3g}). "
+        f"{_ask_about_rows(got, wanted)}"
     )
+
+
+def _ask_about_rows(got: np.ndarray, wanted: np.ndarray) -> str:
+    other = got[got != wanted]
+    if (other == USED_AGAIN).any():
+        return (
+            f"After advance the caller wrote {USED_AGAIN:g} over its own k and v. Is what you keep a "
+            f"copy?"
+        )
+    if (got[0] == wanted[1]).all():
+        return "These are the values where keys were asked for, or the other way round."
+    if (other == -wanted[got != wanted]).all():
+        return "Another cache was given those. What do two caches share?"
+    if (other == 0).all():
+        return "Nothing was written there. Which places does a block of several tokens take?"
+    return "Which place, and which layer's storage, does this block belong to?"
 
 
 cache_returns_what_it_was_given = Check(
@@ -116,12 +199,13 @@ def probe_full(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     blocks = challenge["blocks"]
     cache = new_cache(student, challenge, 9)
     feed(cache, blocks[..., :7, :])
-    k, v = torch.from_numpy(blocks[:, 0] + 1)
+    k, v = given(blocks[:, 0] + 1)
     evidence: Evidence = {
         "too_many": outcome(lambda: cache.append(0, k[:, :, :3], v[:, :, :3])),
         "length": len(cache),
         "filled": outcome(lambda: feed(cache, blocks[..., 7:, :])),
     }
+    evidence["smallest"] = fill_one_place(student, challenge)
     if evidence["filled"] != "returned":
         return {**evidence, "after_full": "", "full_length": len(cache), "held": []}
     evidence["after_full"] = outcome(lambda: cache.append(0, k[:, :, :1], v[:, :, :1]))
@@ -130,11 +214,18 @@ def probe_full(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {**evidence, "held": feed(cache, blocks[..., 8:, :])}
 
 
+def fill_one_place(student: SimpleNamespace, challenge: Challenge) -> list[str]:
+    """Append one token, then another, to a cache of one place for one row; say what each came to."""
+    cache, row = new_cache(student, challenge, 1, batch=1), challenge["blocks"][:, :, :1, :, :1]
+    return [outcome(lambda: feed(cache, row)), outcome(lambda: feed(cache, row))]
+
+
 def full_form(challenge: Challenge) -> Evidence:
     return {
         "too_many": str,
         "length": int,
         "filled": str,
+        "smallest": [str] * 2,
         "after_full": str,
         "full_length": int,
         "held": Each(np.ndarray),
@@ -173,6 +264,14 @@ def judge_full(challenge: Challenge, evidence: Evidence) -> Verdict:
                 f"A refused append left other keys or values behind in layer {layer}. "
                 f"Was something written before the room was looked at?"
             )
+    for came, wanted, which in zip(
+        evidence["smallest"], ("returned", "CacheFull"), ("first", "second"), strict=True
+    ):
+        if came != wanted:
+            return failed(
+                f"A cache of 1 place, for 1 row: its {which} token came to {came}, wanted is {wanted}. "
+                f"What is the smallest cache?"
+            )
     return passed("A full cache refuses with CacheFull and holds exactly what it held.")
 
 
@@ -193,19 +292,23 @@ def probe_back(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     feed(cache, blocks[..., :6, :])
     refused = {str(n): outcome(lambda n=n: cache.truncate(n)) for n in (7, -1)}
     lengths = [len(cache)]
+    cache.truncate(6)
+    lengths.append(len(cache))
     cache.truncate(keep)
     lengths.append(len(cache))
     again = feed(cache, blocks[..., 6:, :]) if len(cache) == keep else []
     cache.reset()
     lengths.append(len(cache))
     fresh = feed(cache, blocks[..., 3:, :]) if len(cache) == 0 else []
+    cache.truncate(0)
+    lengths.append(len(cache))
     return {"refused": refused, "lengths": lengths, "again": again, "fresh": fresh}
 
 
 def back_form(challenge: Challenge) -> Evidence:
     return {
         "refused": {"7": str, "-1": str},
-        "lengths": [int] * 3,
+        "lengths": [int] * 5,
         "again": Each(np.ndarray),
         "fresh": Each(np.ndarray),
     }
@@ -217,13 +320,21 @@ def judge_back(challenge: Challenge, evidence: Evidence) -> Verdict:
         if came != "ValueError":
             return failed(f"A cache of 6 tokens, truncate({n}): {came}, wanted is ValueError.")
     for case, got, wanted in zip(
-        ("two refused truncates", f"truncate({keep})", "reset()"),
+        (
+            "two refused truncates",
+            "truncate(6) of 6",
+            f"truncate({keep})",
+            "reset()",
+            "truncate(0)",
+        ),
         evidence["lengths"],
-        (6, keep, 0),
+        (6, 6, keep, 0, 0),
         strict=True,
     ):
         if got != wanted:
-            return failed(f"After {case}, len(cache) is {got}, not {wanted}.")
+            return failed(
+                f"After {case}, len(cache) is {got}, not {wanted}. Which tokens are still held?"
+            )
     rewritten = np.concatenate([blocks[..., :keep, :], blocks[..., 6:, :]], axis=-2)
     for case, layers, wanted in (
         (f"6 tokens, truncate({keep}), 3 others", evidence["again"], rewritten),

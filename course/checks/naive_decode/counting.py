@@ -5,9 +5,25 @@ from __future__ import annotations
 from course.checks.check import Check
 from course.checks.counts import Sizes, count_check
 
-NAIVE_ROWS = {(5, 1): 5, (2, 3): 9, (3, 4): 18, (1, 8): 36, (100, 50): 6_225, (4, 0): 0}
-NEEDED_ROWS = {(5, 1): 5, (2, 3): 4, (3, 4): 6, (1, 8): 8, (4, 0): 0}
-VISITS = {(7, 1): 7, (2, 2): 5, (1, 8): 36, (1, 16): 136, (2_000, 200): 419_900, (4, 0): 0}
+NAIVE_ROWS = {(1, 1): 1, (5, 1): 5, (2, 3): 9, (3, 4): 18, (1, 8): 36, (100, 50): 6_225, (4, 0): 0}
+NEEDED_ROWS = {
+    (1, 1): 1,
+    (5, 1): 5,
+    (2, 3): 4,
+    (3, 4): 6,
+    (1, 8): 8,
+    (2_000, 200): 2_199,
+    (4, 0): 0,
+}
+VISITS = {
+    (1, 1): 1,
+    (7, 1): 7,
+    (2, 2): 5,
+    (1, 8): 36,
+    (1, 16): 136,
+    (2_000, 200): 419_900,
+    (4, 0): 0,
+}
 
 
 def ask_about_naive_rows(sizes: Sizes, got: float, right: int) -> str:
@@ -20,6 +36,8 @@ def ask_about_naive_rows(sizes: Sizes, got: float, right: int) -> str:
         return "What is 0 + 1 + … + (g-1) exactly?"
     if p > 1 and got in (g * (g + 1) / 2, g * (g - 1) / 2):
         return "Does the prompt pass through the model only once?"
+    if g == 1:
+        return f"There is one step, and it reads the prompt. How many rows is that for {p} tokens?"
     return f"The first step reads {p} tokens. How many does the last of the {g} steps read?"
 
 
@@ -40,6 +58,8 @@ def ask_about_visits(sizes: Sizes, got: float, right: int) -> str:
         return "How many positions are there to look at when the first new token is chosen?"
     if P > 1 and got in (T * (T + 1) / 2, T * (T - 1) / 2):
         return "Do later steps no longer look at the prompt?"
+    if T == 1:
+        return "There is one step. Its last token looks at everything before it, and at what else?"
     return f"Step 1 looks at {P} positions. At how many does step {T} look?"
 
 

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
-from course.checks.comparing import Truth, first_wrong_choice, uncached
-from course.checks.drawing import TOLERANCE, build_model, draw_model, draw_tokens
+from course.checks.comparing import Truth, WrongChoice, first_wrong_choice, uncached
+from course.checks.drawing import (
+    TOLERANCE,
+    build_model,
+    draw_model,
+    draw_rows,
+    draw_tokens,
+    with_end_next,
+)
+from course.checks.recorded import Recorded
+from course.checks.recorder import given
 from course.measure.counting import count_kv_rows
+from course.world.tokenizer import END, PAD
 
 NEEDS = ("generate_naive",)
 GENERATED = {"kind": str, "tokens": (np.ndarray, type(None))}
@@ -21,12 +30,16 @@ GENERATED = {"kind": str, "tokens": (np.ndarray, type(None))}
 
 
 def draw_request(seed: int) -> Challenge:
-    """Draw a model, three different prompts of one length, and how many tokens are wanted."""
+    """Draw a model, four prompts of one length, some of them alike, and how many tokens are wanted; and a
+    long prompt, with which the longest text is just full. The first prompt is continued by `<end>`."""
     rng = np.random.default_rng(seed)
-    length = int(rng.integers(4, 8))
-    model = draw_model(rng)
-    prompt = draw_tokens(rng, 3, length, model["config"]["vocab_size"])
-    return {**model, "prompt": prompt, "n_new": int(rng.integers(4, 7))}
+    length, longest = int(rng.integers(4, 8)), int(rng.integers(135, 150))
+    model = draw_model(rng, max_seq_len=longest)
+    V = model["config"]["vocab_size"]
+    prompt = draw_rows(rng, length, V)
+    n_new = int(rng.integers(4, 7))
+    long = draw_tokens(rng, 2, longest - 3, V)
+    return {**with_end_next(model, prompt), "prompt": prompt, "n_new": n_new, "long": long}
 
 
 def record(value: Any) -> dict[str, Any]:
@@ -40,15 +53,21 @@ def record(value: Any) -> dict[str, Any]:
 
 
 def requests_for_results(challenge: Challenge) -> list[tuple[np.ndarray, int]]:
-    """List prompts and numbers of new tokens: as drawn, the smallest one, and none."""
+    """List prompts and numbers of new tokens: as drawn, the smallest ones, none, and just full."""
     prompt = challenge["prompt"]
-    return [(prompt, challenge["n_new"]), (prompt[:1], 1), (prompt, 0)]
+    return [
+        (prompt, challenge["n_new"]),
+        (prompt[:1], 1),
+        (prompt[:, :1], 1),
+        (prompt, 0),
+        (challenge["long"], 3),
+    ]
 
 
 def probe_results(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     model = build_model(challenge)
     results = [
-        record(student.generate_naive(model, torch.tensor(prompt), n_new))
+        record(student.generate_naive(model, given(prompt), n_new))
         for prompt, n_new in requests_for_results(challenge)
     ]
     return {"results": results}
@@ -77,7 +96,7 @@ def _judge_shape(
     if tokens.shape != (B, P + n_new):
         return failed(
             f"{case} gave shape {tokens.shape}, wanted is ({B}, {P + n_new}). "
-            f"{_ask_about_shape(tokens.shape, n_new)}"
+            f"{_ask_about_shape(tokens.shape, (B, P + n_new), n_new)}"
         )
     if (tokens[:, :P] != prompt).any():
         row, t = np.argwhere(tokens[:, :P] != prompt)[0]
@@ -94,11 +113,15 @@ def _judge_shape(
     return None
 
 
-def _ask_about_shape(shape: tuple[int, ...], n_new: int) -> str:
+def _ask_about_shape(shape: tuple[int, ...], wanted: tuple[int, int], n_new: int) -> str:
     if len(shape) != 2:
         return "What became of the batch's axis?"
+    if shape[0] != wanted[0]:
+        return "Does every row get tokens of its own, and along which axis are they put behind it?"
     if shape[1] == n_new:
         return "What is in the result besides the new tokens?"
+    if shape[1] < wanted[1]:
+        return "When does your loop end? A text goes on after `<end>`, in every row."
     return "How often does your loop turn, and how many tokens does each turn add?"
 
 
@@ -108,39 +131,72 @@ result_starts_with_the_prompt = Check(
     draw_request,
     probe_results,
     judge_results,
-    evidence=lambda challenge: {"results": [GENERATED] * 3},
+    evidence=lambda challenge: {"results": [GENERATED] * 5},
 )
 
 # --- the tokens ----------------------------------------------------------------------------------
 
 
+def another_model(challenge: Challenge) -> Challenge:
+    """The challenge with the model's next words turned round: what was likeliest is it no more."""
+    state = challenge["state"]
+    return {**challenge, "state": {**state, "lm_head.weight": -state["lm_head.weight"]}}
+
+
+def texts_to_write(challenge: Challenge) -> list[tuple[Challenge, np.ndarray, int, str]]:
+    """List model, prompt and number of new tokens, smallest first; each with how a message begins."""
+    prompt, n_new = challenge["prompt"], challenge["n_new"]
+    other = "The same prompt, and another model than before. "
+    return [
+        (challenge, prompt[:1], n_new, "A batch of one row. "),
+        (challenge, prompt[:, :1], 2, "Prompts of one token. "),
+        (challenge, prompt, n_new, ""),
+        (another_model(challenge), prompt, n_new, other),
+        (challenge, challenge["long"], 3, "A long prompt. "),
+    ]
+
+
 def probe_tokens(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    prompt = torch.tensor(challenge["prompt"])
-    return record(student.generate_naive(build_model(challenge), prompt, challenge["n_new"]))
+    results = [
+        record(student.generate_naive(build_model(model), given(prompt), n_new))
+        for model, prompt, n_new, _ in texts_to_write(challenge)
+    ]
+    return {"results": results}
 
 
 def judge_tokens(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Judge whether every new token has the highest logit after all that stands before it."""
-    prompt, n_new, tokens = challenge["prompt"], challenge["n_new"], evidence["tokens"]
-    if wrong := _judge_shape(challenge, prompt, n_new, evidence):
-        return wrong
-    P = prompt.shape[1]
-    if wrong := first_wrong_choice(truth(challenge, tokens), tokens, P, tolerance):
-        row, step = wrong.row, wrong.step
-        return failed(
-            f"Row {row}, new token {step + 1} of {n_new}: you chose {tokens[row, P + step]}, but "
-            f"after {tokens[row, : P + step].tolist()} the likeliest is {wrong.likeliest}; its logit "
-            f"is {wrong.lead:.2f} higher (tolerance {tolerance:g}). "
-            f"{_ask_about_choice(tokens[:, P:], row, step)}"
-        )
+    texts = texts_to_write(challenge)
+    for (model, prompt, n_new, case), result in zip(texts, evidence["results"], strict=True):
+        if wrong := _judge_shape(challenge, prompt, n_new, result):
+            return wrong
+        tokens, P = result["tokens"], prompt.shape[1]
+        if wrong := first_wrong_choice(truth(model, tokens), tokens, P, tolerance):
+            row, step = wrong.row, wrong.step
+            before = [*["…"] * (P + step > 12), *tokens[row, : P + step].tolist()[-12:]]
+            return failed(
+                f"{case}Row {row}, new token {step + 1} of {n_new}: you chose "
+                f"{tokens[row, P + step]}, but after {' '.join(map(str, before))} the likeliest is "
+                f"{wrong.likeliest}; its logit is {wrong.lead:.2g} higher (tolerance {tolerance:g}). "
+                f"{_ask_about_choice(case, prompt, tokens[:, P:], wrong)}"
+            )
     return passed("In every row, each new token is the likeliest after all before it.")
 
 
-def _ask_about_choice(new: np.ndarray, row: int, step: int) -> str:
-    if row > 0 and (new[row] == new[0]).all():
+def _ask_about_choice(case: str, prompt: np.ndarray, new: np.ndarray, wrong: WrongChoice) -> str:
+    row, step = wrong.row, wrong.step
+    if "another model" in case:
+        return "What does your function remember from one call to the next?"
+    if END in new[row, :step]:
+        return "`<end>` was written before it. Is that a reason to choose otherwise?"
+    if wrong.likeliest in (PAD, END):
+        return "It is an id like any other. Are all of them in your choice?"
+    if row > 0 and (new[row] == new[0]).all() and (prompt[row] != prompt[0]).any():
         return "Row 0 is right, and this row repeats it. Whose logits does each row need?"
+    if "long" in case:
+        return "Short texts are right. How much of the text does a forward pass read?"
     if step > 0:
         return "The first new token is right. What must the model read to choose this one?"
     return "Which position's logits say what comes next, and over which axis is the argmax?"
@@ -152,7 +208,7 @@ every_new_token_is_the_likeliest = Check(
     draw_request,
     probe_tokens,
     judge_tokens,
-    evidence=lambda challenge: GENERATED,
+    evidence=lambda challenge: {"results": [GENERATED] * 5},
     truth=uncached,
     tolerance=TOLERANCE,
 )
@@ -161,40 +217,34 @@ every_new_token_is_the_likeliest = Check(
 
 
 def probe_prompt(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Record the caller's prompt after a call, and whether the result shares its memory."""
+    """Record for some requests whether prompt and result share memory. (That the prompt is not changed is
+    recorded at every call of every check.)"""
     model, calls = build_model(challenge), []
     for n_new in (challenge["n_new"], 0):
-        prompt = torch.tensor(challenge["prompt"])
+        prompt = given(challenge["prompt"])
         before = prompt.untyped_storage().data_ptr()
         result = student.generate_naive(model, prompt, n_new)
         shared = isinstance(result, Tensor) and result.untyped_storage().data_ptr() in (
             before,
             prompt.untyped_storage().data_ptr(),
         )
-        calls.append({"prompt": prompt.numpy().copy(), "shared": shared})
+        calls.append({"shape": tuple(prompt.shape), "shared": shared})
     return {"calls": calls}
 
 
 def judge_prompt(challenge: Challenge, evidence: Evidence) -> Verdict:
-    """Judge whether the prompt kept its shape and ids, and belongs to the caller alone."""
+    """Judge whether the prompt kept its shape, and belongs to the caller alone."""
     prompt = challenge["prompt"]
     for n_new, call in zip((challenge["n_new"], 0), evidence["calls"], strict=True):
-        case, after = f"n_new={n_new}", call["prompt"]
-        if after.shape != prompt.shape:
+        if tuple(call["shape"]) != prompt.shape:
             return failed(
-                f"{case}: the prompt had shape {prompt.shape} before the call and has {after.shape} "
-                f"after it. Whose tensor is it?"
-            )
-        if (after != prompt).any():
-            row, t = np.argwhere(after != prompt)[0]
-            return failed(
-                f"{case}: token {t} of row {row} of the prompt was {prompt[row, t]} and is "
-                f"{after[row, t]} after the call. Which line writes into it?"
+                f"n_new={n_new}: the prompt had shape {prompt.shape} before the call and has "
+                f"{tuple(call['shape'])} after it. Whose tensor is it?"
             )
         if call["shared"]:
             return failed(
-                f"{case}: your result and the caller's prompt are one tensor: whoever writes into "
-                f"one changes the other. What do you return when the loop never turns?"
+                f"n_new={n_new}: your result and the caller's prompt are one tensor: whoever writes "
+                f"into one changes the other. What do you return when the loop never turns?"
             )
     return passed("The caller's prompt stays as it was, and the result is a tensor of its own.")
 
@@ -205,7 +255,7 @@ prompt_is_left_alone = Check(
     draw_request,
     probe_prompt,
     judge_prompt,
-    evidence=lambda challenge: {"calls": [{"prompt": np.ndarray, "shared": bool}] * 2},
+    evidence=lambda challenge: {"calls": [{"shape": [int, int], "shared": bool}] * 2},
 )
 
 # --- the work ------------------------------------------------------------------------------------
@@ -215,30 +265,38 @@ def probe_work(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Count the rows of keys of each layer and pass: for no new token, for one, for as many as drawn."""
     model, counts = build_model(challenge), []
     for n_new in (0, 1, challenge["n_new"]):
-        prompt = torch.tensor(challenge["prompt"])
+        prompt = given(challenge["prompt"])
         with count_kv_rows(model) as count:
             student.generate_naive(model, prompt, n_new)
         counts.append([list(calls) for calls in count.by_layer])
     return {"counts": counts}
 
 
-def judge_work(challenge: Challenge, evidence: Evidence) -> Verdict:
-    """Compare the rows of each layer with those of one pass over everything for each new token."""
+def judge_work(
+    challenge: Challenge, evidence: Evidence, truth: Callable[[int, int, int], list[int]]
+) -> Verdict:
+    """Compare the rows of each layer with those of one pass over everything for each new token.
+
+    Args:
+        truth: of the batch, the prompt's length and n_new: the rows of each pass.
+    """
     B, P = challenge["prompt"].shape
     for n_new, by_layer in zip((0, 1, challenge["n_new"]), evidence["counts"], strict=True):
-        case = f"{B} rows, a prompt of {P} tokens, n_new={n_new}"
-        wanted = [B * (P + step) for step in range(n_new)]
+        wanted = truth(B, P, n_new)
         for layer, calls in enumerate(by_layer):
             if sum(calls) != sum(wanted):
                 return failed(
-                    f"{case}: layer {layer} computed keys for {sum(calls)} rows in {len(calls)} "
-                    f"forward passes; one pass over everything so far for each new token makes "
-                    f"{sum(wanted)} in {len(wanted)}. {_ask_about_work(calls, wanted)}"
+                    f"{B} rows, a prompt of {P} tokens, n_new={n_new}: layer {layer} computed keys "
+                    f"for {sum(calls)} rows in {len(calls)} forward passes; one pass over everything "
+                    f"so far for each new token makes {sum(wanted)} in {len(wanted)}. "
+                    f"{_ask_about_work(calls, wanted)}"
                 )
     return passed("One forward pass over everything so far for each new token, and no other.")
 
 
 def _ask_about_work(calls: list[int], wanted: list[int]) -> str:
+    if not calls:
+        return "Where do the tokens come from, if not from a forward pass of this call?"
     if len(calls) > len(wanted):
         return "Which of your forward passes chooses no token?"
     if sum(calls) > sum(wanted):
@@ -258,4 +316,5 @@ each_step_reads_everything = Check(
     probe_work,
     judge_work,
     evidence=work_form,
+    truth=Recorded("naive_decode", "each_step_reads_everything"),
 )

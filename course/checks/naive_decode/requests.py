@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import numpy as np
-import torch
 
 from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
 from course.checks.drawing import build_model, draw_model, draw_tokens
+from course.checks.recorder import given
 from course.measure.counting import count_kv_rows
 
 
@@ -47,7 +47,7 @@ def probe_bad_requests(student: SimpleNamespace, challenge: Challenge) -> Eviden
     """Record what each request came to, and the rows of keys that it cost in one layer."""
     model, outcomes = build_model(challenge), []
     for request in challenge["requests"]:
-        prompt = torch.tensor(challenge["prompt"][:, : request["length"]])
+        prompt = given(challenge["prompt"][:, : request["length"]])
         outcome, message = "returned", ""
         with count_kv_rows(model) as count:
             try:
