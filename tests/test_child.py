@@ -223,8 +223,6 @@ def test_noise_is_harmless(child):
         "import json, numpy, struct, io\njson.dumps = json.loads = numpy.save = numpy.load = None\n"
         "numpy.lib.format.write_array_header_1_0 = io.BytesIO = struct.Struct = None",
         "import torch\ntorch.tensor = torch.from_numpy = torch.Tensor.numpy = None",
-        "import sys\nsys.modules.clear()",
-        "import builtins\nbuiltins.print = builtins.open = builtins.sum = builtins.max = None",
         "import threading, time\n"
         "def later():\n    import os\n    time.sleep(0.1)\n    os.write = None\n"
         "threading.Thread(target=later).start(); time.sleep(0.3)",
@@ -240,6 +238,135 @@ def test_what_a_cell_replaces_does_not_reach_the_channel(child, source):
     run(child, source)
     assert probe(child)["evidence"] == {"values": [48]}
     assert probe(child)["evidence"] == {"values": [48]}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import sys\nsys.modules.clear()",
+        "import builtins\nbuiltins.print = builtins.open = builtins.sum = builtins.max = None",
+        "import asyncio\nasyncio.Event = asyncio.Task = asyncio.get_event_loop().create_task = None",
+        "import asyncio\nfor task in asyncio.all_tasks(): task.cancel()",
+        "import asyncio\nasyncio.get_event_loop().stop()",
+        "import asyncio\nasyncio.get_event_loop()._selector.close()",
+    ],
+)
+def test_when_python_itself_is_broken_every_request_is_still_answered(child, source):
+    run(child, "x = 1")
+    assert run(child, source) is None
+    assert {"error"} <= set(probe(child))
+    assert {"error"} <= set(child.ask({"cell": "x += 1"}, 30))
+
+
+NOTEBOOK = {
+    "a loop is running": [
+        "import asyncio\nassert asyncio.get_running_loop().is_running()",
+        "def answer():\n    return asyncio.get_running_loop()",
+        "answer()",
+    ],
+    "a task goes on in later cells": [
+        "import asyncio\nasync def later(n):\n    global x\n    await asyncio.sleep(n)\n    x = n\n"
+        "    return n",
+        "task = asyncio.create_task(later(0.05))",
+        "assert await task == 0.05",
+        "task = asyncio.create_task(later(0))\nassert x == 0.05",
+        "assert x == 0",
+        "waiting = [asyncio.create_task(later(10**6)) for _ in range(9)]",
+        "assert await asyncio.gather(later(0), later(0)) == [0, 0]",
+    ],
+    "a task that ends by SystemExit ends nothing else": [
+        "import asyncio\nasync def leaves(error):\n    raise error",
+        "tasks = [asyncio.create_task(leaves(e)) for e in (SystemExit, KeyboardInterrupt)]",
+        "x = 1",
+        "await asyncio.sleep(0.01)\nassert x == 1",
+    ],
+    "the usual way to run a coroutine": [
+        "import asyncio\nasync def one():\n    return 1",
+        "loop = asyncio.get_event_loop()\n"
+        "t = loop.create_task(one()) if loop.is_running() else loop.run_until_complete(one())",
+        "assert t.result() == 1",
+    ],
+    "torch.compile": [
+        "import torch\n@torch.compile\ndef double(x):\n    return 2 * x\nassert double(1) == 2",
+        "@torch.compile(fullgraph=True, mode='max-autotune')\ndef double(x):\n    return 2 * x",
+        "layer = torch.nn.Linear(2, 2)\nlayer.compile()\nlayer(torch.zeros(1, 2))",
+        "assert torch.compile(layer, dynamic=True)(torch.zeros(1, 2)).shape == (1, 2)",
+    ],
+    "magics of a kernel": [
+        "%connect_info\n%autosave 60\n%qtconsole\n%no_such_magic at all\nx = 1",
+        "%config InlineBackend.figure_format = 'retina'\n%config NoSuchClass.trait = 1\nx += 1",
+        "%matplotlib widget\n%load_ext no_such_extension\nx += 1",
+        "%pip --version\n!pip --version\nx += 1",
+        "y = %no_such_magic\nassert x == 4 and y is None",
+        "%matplotlib inline\n%config InlineBackend.figure_format = 'svg'\n"
+        "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.savefig('x.png')",
+        "def f():\n    x = 1\n    %time x += 1\n    return x\nassert f() in (1, 2)",
+    ],
+    "half an emoji": [
+        "print('\\ud83d')\nprint('\\ud83d', file=__import__('sys').stderr)",
+        "'\\ud83d'",
+        "%%writefile half.txt\nx",
+    ],
+    "what resets the notebook": [
+        "x = 1",
+        "%reset -f",
+        "%reset -f\ny = 1",
+        "assert y == 1\nprint(2)",
+    ],
+    "ways to leave": ["x = 1", "exit", "exit()", "quit()", "assert x == 1"],
+    "output kept and redirected": [
+        "%%capture out\nprint(1)",
+        "assert out.stdout == '1\\n'",
+        "import contextlib, io, sys\nsys.stdout = io.StringIO()\nprint(2)",
+        "assert sys.stdout.getvalue() == '2\\n'\nsys.stdout = sys.__stdout__\nprint(3)",
+        "sys.stdout.close()",
+        "x = 1",
+    ],
+    "settings that last": [
+        "import random, signal, sys, warnings, numpy, torch\nwarnings.filterwarnings('error')",
+        "torch.set_default_dtype(torch.float64)\ntorch.set_grad_enabled(False)\nrandom.seed(0)",
+        "numpy.seterr(all='raise')\nsys.setrecursionlimit(300)",
+        "signal.signal(signal.SIGALRM, lambda *_: None)\nsignal.alarm(1)\n__import__('time').sleep(1.1)",
+        "import os\nos.chdir('/')",
+        "assert torch.get_default_dtype() == torch.float64",
+    ],
+    "threads that print": [
+        "import threading, time\ndef chatter():\n    while True:\n        print('so')\n"
+        "        time.sleep(0.01)",
+        "threading.Thread(target=chatter, daemon=True).start()",
+        "time.sleep(0.1)",
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", NOTEBOOK)
+def test_what_passes_at_home_passes_here(child, kind):
+    for source in NOTEBOOK[kind]:
+        assert run(child, source) is None, (source, child.output)
+    assert run(child, SOLVED) is None
+    assert probe(child)["evidence"] == {"values": [48]}
+
+
+def test_a_magic_that_is_not_there_is_said_to_be_not_there(child):
+    run(child, "%no_such_magic at all")
+    assert "%no_such_magic is no magic here." in child.output
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import asyncio\nawait asyncio.sleep(10**6)",
+        "import asyncio\nasync def busy():\n    while True: pass\nasyncio.create_task(busy())\n"
+        "await asyncio.sleep(10)",
+    ],
+)
+def test_an_endless_cell_ends_at_the_deadline_and_other_cells_run_in_another_process(desk, source):
+    with desk.start() as first, pytest.raises(DeadlinePassed):
+        run(first, source, seconds=1)
+    assert_gone(first._process.pid)
+    with desk.start() as second:
+        assert run(second, SOLVED) is None
+        assert probe(second)["evidence"] == {"values": [48]}
 
 
 FIND_REPLIES = """

@@ -3,6 +3,7 @@
 import json
 import os
 import pwd
+import re
 import signal
 import site
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 from confined import Place, finish, needs_bubblewrap, starting
 
 from autograder.__main__ import main
-from autograder.sandbox import command, doctor, host_view, seccomp, submission_view
+from autograder.sandbox import command, doctor, host_view, library_view, seccomp, submission_view
 from autograder.sandbox.memory import Confined
 from lessons import ROOT
 
@@ -177,6 +178,99 @@ for name in ("autograder", "course", "harmless"):
         )
     finally:
         host_view.options.cache_clear()
+
+
+ABSENT = ("nbgrader", "transformers", "pytest", "_pytest", "hypothesis", "jupytext", "playwright")
+PRESENT = (
+    "torch",
+    "torch._dynamo",
+    "torch.testing",
+    "numpy.testing",
+    "matplotlib.pyplot",
+    "tqdm.auto",
+)
+PRESENT += (
+    "ipywidgets",
+    "IPython.display",
+    "safetensors.torch",
+    "torch.utils.flop_counter",
+    "comm",
+)
+
+
+@needs_bubblewrap
+def test_what_a_notebook_imports_is_there_and_packages_of_instructors_are_not(place, start):
+    library_view.write_absent(place.view)
+    script = f"""
+import importlib, os, site
+for name in {PRESENT}:
+    importlib.import_module(name)
+for name in {ABSENT}:
+    try:
+        importlib.import_module(name)
+        print("imported", name)
+    except ModuleNotFoundError as error:
+        assert error.name == name, error
+    for folder in site.getsitepackages():
+        place = os.path.join(folder, name)
+        print(*(os.listdir(place) if os.path.isdir(place) else ()))
+"""
+    code, output = place.run(start, script)
+    assert (code, set(output.split())) == (0, {"__init__.py"}), output
+
+
+@needs_bubblewrap
+def test_what_others_leave_behind_is_collected(place, start):
+    """Each is left to the first process inside, and would count as a process for ever."""
+    script = """
+import os, time
+for _ in range(40):
+    if os.fork() == 0:
+        os.fork()
+        os._exit(0)
+    os.wait()
+time.sleep(0.5)
+print(len([name for name in os.listdir("/proc") if name.isdigit()]) < 5)
+"""
+    assert place.run(start, script, limits=command.Limits(processes=20)) == (0, "True")
+
+
+@needs_bubblewrap
+def test_the_first_process_inside_has_the_limits_of_all(place, start):
+    script = "print(open('/proc/1/limits').read() == open('/proc/self/limits').read())"
+    assert place.run(start, script) == (0, "True")
+
+
+@needs_bubblewrap
+def test_nothing_is_said_of_how_it_ended(place, start):
+    script = "import os; os.write(1, b'last words'); os.kill(os.getpid(), 9)"
+    assert place.run(start, script) == (137, "last words")
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize(
+    "script",
+    [
+        "import os, time\nfor _ in range(4):\n    if os.fork() == 0: x = b'x' * 2**28; time.sleep(60)\n"
+        "time.sleep(20)",
+        "import os\nos.mkdir('/tmp/files')\nfor n in range(10**7):\n"
+        "    os.close(os.open(f'/tmp/files/{n}', os.O_CREAT))",
+    ],
+    ids=["processes", "empty files"],
+)
+def test_a_submission_s_memory_as_a_whole_is_bounded_and_the_reason_told(place, start, script):
+    process = place.popen(start, script, limits=command.Limits(total_memory=700 * command.MIB))
+    assert finish(process)[0] == 137
+    told = r"its memory, \d+ MB in all processes together, was more than the 734 MB allowed"
+    assert re.fullmatch(told, process.ended_for)
+
+
+@needs_bubblewrap
+def test_pages_that_processes_share_count_once(place, start):
+    script = "import os, time\nx = b'x' * 2**28\nfor _ in range(5):\n    if os.fork() == 0:\n"
+    script += "        time.sleep(2); os._exit(0)\ntime.sleep(1); print('done')"
+    limits = command.Limits(total_memory=700 * command.MIB)
+    assert place.run(start, script, limits=limits) == (0, "done")
 
 
 @needs_bubblewrap

@@ -57,7 +57,7 @@ ENVIRONMENT = {
 }
 """All that a confined process finds in its environment."""
 # Standard input held the filter. The shell itself would tell on its standard error how it ended.
-_RUN = 'exec </dev/null; { "$@" 2>&1; } 2>/dev/null; exit $?'
+_RUN = 'exec </dev/null 2>/dev/null; ("$@" 2>&1); exit $?'
 
 
 class SandboxMissing(Exception):

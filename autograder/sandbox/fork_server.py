@@ -23,8 +23,8 @@ from autograder.sandbox.memory import Confined
 
 _SERVER = Path(__file__).with_name("fork_child.py")  # runs by itself, and is not for every system
 IMPORTS = 120  # seconds for the server to import torch, at most
-# Children that others leave behind are nobody's: to ignore their end is to let them go.
-_WAIT = "trap '' CHLD; echo ready >&4; exec 4>&-; read code <&3 || code=125; exit $code"
+# A subshell reads, and the shell waits for it: while it waits, it collects what others leave behind.
+_WAIT = "echo ready >&4; exec 4>&- 2>/dev/null; (read code <&3 || code=125; exit $code); exit $?"
 
 
 class ForkServer:

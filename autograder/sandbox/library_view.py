@@ -18,9 +18,6 @@ import course
 STUDENT = Path("judge", "student.py")
 """The program that runs inside, in a view."""
 _JUDGE = ("student.py", "wire.py")
-ABSENT = "absent.py"
-"""A module in a view that stands for each package that is not shown, see `host_view`."""
-_NOT_THERE = 'raise ModuleNotFoundError(f"No module named {__name__!r}", name=__name__)\n'
 
 SEEN_FROM = {
     "fast/decode": "roofline",  # it generates as lessons 03 and 04 ask for
@@ -57,7 +54,7 @@ def lay_out(place: Path, module: str, order: Sequence[str]) -> Path:
             path.unlink()
     for name in left_out(module, order):
         (place / "course" / f"{name}.py").unlink()
-    (place / ABSENT).write_text(_NOT_THERE, encoding="utf-8")
+    write_absent(place)
     (place / "judge").mkdir()
     for name in _JUDGE:
         shutil.copyfile(judge / name, place / "judge" / name)
@@ -69,6 +66,12 @@ def lay_out(place: Path, module: str, order: Sequence[str]) -> Path:
         probes.read_text(encoding="utf-8") if probes.exists() else "", encoding="utf-8"
     )
     return place
+
+
+def write_absent(view: Path) -> None:
+    """Write the module that stands in a view for each package that is not shown, see `host_view`."""
+    text = 'raise ModuleNotFoundError(f"No module named {__name__!r}", name=__name__)\n'
+    (view / "absent.py").write_text(text, encoding="utf-8")
 
 
 def left_out(module: str, order: Sequence[str]) -> list[str]:
