@@ -41,10 +41,11 @@ def scored(name: str, answer: Mapping[str, Any], seed: int) -> Score:
     """The score of an answer at a check, as a function of the tolerance in multiples of its own."""
     lesson, check = name.split(".")[0], find(name)
     challenge = check.challenge(seed)
-    evidence, _ = observe(check.probe, assemble(lesson, answer), check.needs, challenge)
+    evidence, broken = observe(check.probe, assemble(lesson, answer), check.needs, challenge)
 
     def score(times: float) -> float:
-        return replace(check, tolerance=times * check.tolerance).decide(challenge, evidence).score
+        wider = replace(check, tolerance=times * check.tolerance)
+        return wider.decide(challenge, evidence, broken).score
 
     return score
 
