@@ -51,7 +51,7 @@ def draw_masked(seed: int) -> Challenge:
         for sizes, name in drawn
     ]
     cases = [{**cases[0], "mask": None, "name": "none"}, *cases]
-    cases.append({**cases[2], "q": 8 * cases[2]["q"]})
+    cases.append(with_sharp_scores(rng, draw_case(rng, (2, 4, 2, T, S), D=WIDTH)))
     for dtype in ("float16", "bfloat16", "float64"):
         case = draw_case(rng, (1, 4, 2, T, 6), draw_pairs(rng, T), WIDTH)
         cases.append({**level(rng, case, dtype), "name": "(T, S)"})
@@ -67,6 +67,13 @@ def draw_mask(rng: np.random.Generator, sizes: tuple[int, ...], name: str) -> np
     np.put_along_axis(mask, keys, True, axis=-1)
     np.put_along_axis(mask, (keys + 1) % S, False, axis=-1)
     return mask.reshape(shape[-1 - name.count(",") :])
+
+
+def with_sharp_scores(rng: np.random.Generator, case: Challenge) -> Challenge:
+    """Show each query one key, among scores so far apart that the hidden ones are often far higher."""
+    (B, _, T, _), S = case["q"].shape, case["k"].shape[2]
+    mask = rng.integers(0, S, (B, 1, T, 1)) == np.arange(S)
+    return {**case, "q": 8 * case["q"], "mask": mask, "name": "(B, 1, T, S)"}
 
 
 def draw_pairs(rng: np.random.Generator, T: int) -> np.ndarray:
