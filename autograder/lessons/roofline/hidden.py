@@ -98,11 +98,15 @@ def changed(all_of_them: list[Product], names: str, **values: int) -> list[Produ
     return [part._replace(**values) if part.name in names.split() else part for part in all_of_them]
 
 
-def misread_products(sizes: Sizes, call: Call) -> Iterator[tuple[str, list[Product]]]:
-    """Name lists of products that students take for the right one."""
+Misread = Iterator[tuple[str, list[Product]]]
+"""Lists of products that students take for the right one, by name."""
+LAYERS = "wq wk wv wo gate up down"
+
+
+def misread_shapes(sizes: Sizes, call: Call) -> Misread:
+    """Name lists with other matrices."""
     parts, c = products(sizes, call), GPTConfig(**sizes)
     C, rows = c.d_model, call.batch * call.n_new
-    layers = "wq wk wv wo gate up down"
     yield "no head", changed(parts, "lm_head", times=0)
     yield "no head where tied", changed(parts, "lm_head", times=int(not c.tie_embeddings))
     yield "embedding too", [*parts, Product("embed", 1, rows, c.vocab_size, C)]
@@ -111,12 +115,7 @@ def misread_products(sizes: Sizes, call: Call) -> Iterator[tuple[str, list[Produ
         [*parts, Product("embed", int(not c.tie_embeddings), rows, c.vocab_size, C)],
     )
     yield "head in every layer", changed(parts, "lm_head", times=c.n_layers)
-    yield "all logits", changed(parts, "lm_head", rows=rows)
-    yield "logits of one row", changed(parts, "lm_head", rows=1)
-    yield "one row", changed(changed(parts, layers, rows=1), "lm_head", rows=1)
-    yield "no batch", changed(parts, layers, rows=call.n_new)
-    yield "no batch at all", changed(changed(parts, layers, rows=call.n_new), "lm_head", rows=1)
-    yield "one layer", changed(parts, layers, times=1)
+    yield "one layer", changed(parts, LAYERS, times=1)
     yield "no wo", changed(parts, "wo", times=0)
     yield "two in the mlp", changed(parts, "gate", times=0)
     yield "wide keys", changed(parts, "wk wv", n=C)
@@ -125,19 +124,36 @@ def misread_products(sizes: Sizes, call: Call) -> Iterator[tuple[str, list[Produ
     yield "wide mlp", changed(changed(parts, "gate up", n=4 * C), "down", k=4 * C)
 
 
-def bill(sizes: Sizes, call: Call, telling: bool, count: Callable[[Product], int]) -> Answer:
+def misread_rows(sizes: Sizes, call: Call) -> Misread:
+    """Name lists of the right matrices with other rows."""
+    parts = products(sizes, call)
+    yield "all logits", changed(parts, "lm_head", rows=call.batch * call.n_new)
+    yield "logits of one row", changed(parts, "lm_head", rows=1)
+    yield "one row", changed(changed(parts, LAYERS, rows=1), "lm_head", rows=1)
+    yield "no batch", changed(parts, LAYERS, rows=call.n_new)
+    yield "no batch at all", changed(changed(parts, LAYERS, rows=call.n_new), "lm_head", rows=1)
+
+
+def bill(
+    sizes: Sizes,
+    call: Call,
+    telling: bool,
+    count: Callable[[Product], int],
+    *misread: Callable[[Sizes, Call], Misread],
+) -> Answer:
     """Count all products, and what students take for them.
 
     Args:
         count: counts what one product costs, once.
+        misread: name what is taken for them.
     """
 
     def total(parts: list[Product]) -> int:
         return sum(part.times * count(part) for part in parts)
 
-    wrong = misread_products(sizes, call) if telling else ()
-    misread = {name: total(parts) for name, parts in wrong}
-    return answer(total(products(sizes, call)), misread)
+    wrong = [pair for name_them in misread for pair in name_them(sizes, call)] if telling else []
+    right = total(products(sizes, call))
+    return answer(right, {name: total(parts) for name, parts in wrong})
 
 
 def in_bytes(numbers: Answer, size: int) -> Answer:
@@ -152,7 +168,8 @@ def in_bytes(numbers: Answer, size: int) -> Answer:
 
 def matrices(sizes: Sizes, call: Call, telling: bool) -> dict[str, Answer]:
     """Count the operations of all products."""
-    counted = bill(sizes, call, telling, lambda part: 2 * part.rows * part.k * part.n)
+    both = misread_shapes, misread_rows
+    counted = bill(sizes, call, telling, lambda part: 2 * part.rows * part.k * part.n, *both)
     if telling:
         counted["misread"]["multiply-add as one"] = counted["right"] // 2
     return {"matrix_flops": counted}
@@ -160,7 +177,7 @@ def matrices(sizes: Sizes, call: Call, telling: bool) -> dict[str, Answer]:
 
 def weights(sizes: Sizes, call: Call, telling: bool) -> dict[str, Answer]:
     """Count the numbers of all matrices, each once."""
-    counted = bill(sizes, call, telling, lambda part: part.k * part.n)
+    counted = bill(sizes, call, telling, lambda part: part.k * part.n, misread_shapes)
     if telling:
         right = counted["right"]
         counted["misread"] |= {
@@ -173,7 +190,8 @@ def weights(sizes: Sizes, call: Call, telling: bool) -> dict[str, Answer]:
 
 def activations(sizes: Sizes, call: Call, telling: bool) -> dict[str, Answer]:
     """Count the numbers that go into all products and come out of them."""
-    counted = bill(sizes, call, telling, lambda part: part.rows * (part.k + part.n))
+    both = misread_shapes, misread_rows
+    counted = bill(sizes, call, telling, lambda part: part.rows * (part.k + part.n), *both)
     if telling:
         parts = products(sizes, call)
         read = {part.name: part.times * part.rows * part.k for part in parts}

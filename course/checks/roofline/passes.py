@@ -71,7 +71,7 @@ def lay_out(rng: np.random.Generator, n_new: int, n_past: int, batch: int) -> Ch
     kinds = ((2, False), (6, True), (1, bool(rng.integers(2))))
     grouped, tied, shared = (draw_config(rng, *kind) for kind in kinds)
     T, P, B = n_new, n_past, batch
-    many, past, rows = (int(n) for n in rng.integers((4100, 70_000, 1030), (5000, 90_000, 1100)))
+    many, past, rows = (int(n) for n in rng.integers((4100, 4100, 1030), (5000, 5000, 1100)))
     drawn = [(model, (1, 0, 1, 4), False) for model in (grouped, tied)]
     drawn += [(grouped, (T, 0, 1, 4), True)]
     drawn += [(model, (T, P, 1, 1), False) for model in (grouped, shared)]

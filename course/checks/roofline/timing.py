@@ -194,13 +194,13 @@ class Seen(NamedTuple):
 def play(device: FakeDevice, log: str) -> list[list[Stop]]:
     """Do on a device what a log says; return what the clock showed between the calls."""
     stops: list[list[Stop]] = [[]]
+    moves = {LAUNCH: device.launch, WAIT: device.synchronize}
     for did in log:
+        if did in moves:
+            moves[did]()
         if did == LAUNCH:
-            device.launch()
             stops.append([])
-        elif did == WAIT:
-            device.synchronize()
-        elif did == READ:
+        if did == READ:
             stops[-1].append(Stop(device.now(), device.idle))
     return stops
 

@@ -91,7 +91,7 @@ patch(
     "formula",
     "a bill in which keys are as wide as one head",
     "D columns in place of G·D.",
-    ("config.n_kv_heads * config.head_dim", "config.head_dim"),
+    (LAYER, LAYER.replace("(C, GD)", "(C, config.head_dim)")),
 )
 patch(
     "keys_as_wide_as_a_group",
@@ -108,11 +108,11 @@ patch(
     (LAYER, LAYER.replace("(C, C), ", "")),
 )
 patch(
-    "matrices_of_one_layer",
+    "products_of_one_layer",
     "formula",
-    "a bill for the matrices of one layer",
-    "Adds seven matrices up, and forgets how many layers have them.",
-    ("weights = L * sum", "weights = sum"),
+    "a bill for the products of one layer",
+    "Adds seven products up, and forgets how many layers have them.",
+    ("rows * weights", "rows * weights // L"),
 )
 patch(
     "norms_are_matrices",
@@ -166,6 +166,14 @@ patch(
     "a bill in which a batch is calculated like one row",
     "A batch shares the weights, but not the arithmetic.",
     ("rows * weights + batch * C * V", "n_new * weights + C * V"),
+    kind="batch",
+)
+patch(
+    "layers_see_one_row",
+    "formula",
+    "a bill in which one row of a batch goes through the layers",
+    "T rows in place of B · T; the logits are counted rightly.",
+    ("rows * weights", "n_new * weights"),
     kind="batch",
 )
 patch(
@@ -239,6 +247,13 @@ patch(
     "a bill in which every layer has a head",
     "lm_head stands in the list of a layer's matrices.",
     (HEAD, "(weights + L * C * V)"),
+)
+patch(
+    "weights_of_one_layer",
+    "formula",
+    "a bill for the weights of one layer",
+    "Adds seven matrices up, and forgets how many layers have them.",
+    (HEAD, "(weights // L + C * V)"),
 )
 patch(
     "weights_in_numbers",

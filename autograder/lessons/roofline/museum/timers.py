@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import statistics
 import time
 from types import SimpleNamespace
 
 import torch
 
 from autograder.lessons.roofline.museum.collection import MUSEUM
+from course.bounds import check_between
 from course.minigpt import roofline as right
 
 WARM_UP = "    for _ in range(warmup):\n        fn()\n"
@@ -29,6 +32,14 @@ patch(
     "timing",
     "a clock that never waits for the work",
     "No synchronize around the repeats: microseconds for anything.",
+    (WAIT + START, START),
+    (WAIT + STOP, STOP),
+)
+patch(
+    "waits_before_all_repeats",
+    "timing",
+    "a clock that waits for what was queued before, and not for the work",
+    "One synchronize between the warm-up and the repeats, and none in the loop.",
     (WAIT + START, START),
     (WAIT + STOP, STOP),
     ("    seconds = []", "    device.synchronize()\n    seconds = []"),
@@ -74,27 +85,45 @@ def waits_once_and_does_not_divide(fn, device, warmup=2, repeats=5):
 
 def all_in_one(fn, device, warmup, repeats):
     """Read the clock before all repeats, and after all of them."""
-    for _ in range(warmup):
-        fn()
-    device.synchronize()
+    start_of_repeats(fn, device, warmup, repeats)
     start = device.now()
     for _ in range(repeats):
         fn()
     device.synchronize()
     return device.now() - start
+
+
+def start_of_repeats(fn, device, warmup, repeats):
+    """Check the numbers, warm up and wait, as is right."""
+    check_between("warmup", warmup, 0, 2**31)
+    check_between("repeats", repeats, 1, 2**31)
+    for _ in range(warmup):
+        fn()
+    device.synchronize()
 
 
 @bug("timing", "the time of all repeats together")
 def all_repeats_together(fn, device, warmup=2, repeats=5):
     """Forgets to divide: the time of all calls."""
-    for _ in range(warmup):
-        fn()
-    device.synchronize()
+    start_of_repeats(fn, device, warmup, repeats)
     start = device.now()
     for _ in range(repeats):
         fn()
         device.synchronize()
     return device.now() - start
+
+
+@bug("timing", "a clock that is stopped before the work of the last repeat is waited for")
+def last_repeat_is_not_waited_for(fn, device, warmup=2, repeats=5):
+    """Reads the clock at each start and takes the next start for an end: the last end is read at once."""
+    start_of_repeats(fn, device, warmup, repeats)
+    stamps = []
+    for _ in range(repeats):
+        device.synchronize()
+        stamps.append(device.now())
+        fn()
+    stamps.append(device.now())
+    return statistics.median(end - start for start, end in itertools.pairwise(stamps))
 
 
 @bug("timing", "a clock that is not the device's")
@@ -111,16 +140,14 @@ def looks_inside_the_device(fn, device, warmup=2, repeats=5):
     def look():
         return max(n for n in vars(device).values() if isinstance(n, float))
 
-    for _ in range(warmup):
-        fn()
+    start_of_repeats(fn, device, warmup, repeats)
     seconds = []
     for _ in range(repeats):
-        device.synchronize()
         start = look()
         fn()
         device.synchronize()
         seconds.append(look() - start)
-    return sorted(seconds)[repeats // 2]
+    return statistics.median(seconds)
 
 
 patch(
@@ -289,7 +316,6 @@ patch(
     "a timer that does not check how often it is to call",
     "The whole function was written anew, without the given lines.",
     (BOUNDS, ""),
-    ("return statistics", "return seconds and statistics"),
     kind="refusals",
 )
 patch(
@@ -320,6 +346,12 @@ for name, mistake, story, instead in (
         "a mean in the place of a median",
         "One disturbed call drags the mean along.",
         "statistics.mean(seconds)",
+    ),
+    (
+        "takes_the_sum",
+        "the sum of all repeats",
+        "Adds the repeats up, and does not divide.",
+        "sum(seconds)",
     ),
     ("takes_the_best", "the shortest of all repeats", "The luckiest call.", "min(seconds)"),
     ("takes_the_worst", "the longest of all repeats", "The unluckiest call.", "max(seconds)"),
