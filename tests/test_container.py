@@ -166,7 +166,7 @@ def test_a_cache_that_keeps_the_given_tensor_holds_other_numbers_afterwards():
     class Keeps(KVCache):
         def append(self, layer, k, v):
             if self.length == 0:
-                self.given = getattr(self, "given", []) + [(k, v)]
+                self.given = [*getattr(self, "given", []), (k, v)]
                 return k, v
             old = self.given[layer]
             return torch.cat([old[0], k], dim=2), torch.cat([old[1], v], dim=2)

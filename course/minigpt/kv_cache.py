@@ -146,7 +146,7 @@ def forward_cached(model: MiniGPT, tokens: Tensor, cache: KVCacheLike) -> Tensor
     """
     model.check_tokens(tokens)
     past, T = len(cache), tokens.shape[1]
-    if past + T > cache.max_len:  # rotate() may have no such positions: before append would refuse
+    if past + T > cache.max_len:  # rotate() may have no such positions, before append refuses
         raise CacheFull(f"{past} of {cache.max_len} places are taken, {T} more do not fit")
     positions = torch.arange(past, past + T, device=tokens.device)
     x = model.embed(tokens)  # (B, T, C)

@@ -67,7 +67,7 @@ def by_recursion(model, prompt, n_new):
 
 def in_numpy(model, prompt, n_new):
     check(model, prompt, n_new)
-    text = prompt.numpy()
+    text = np.array(prompt.tolist())
     for _ in range(n_new):
         logits = model(torch.from_numpy(text))[:, -1].numpy()
         text = np.concatenate([text, logits.argmax(axis=-1)[:, None]], axis=1)

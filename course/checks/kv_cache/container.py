@@ -96,7 +96,11 @@ def stored_bytes(holder: Any) -> int:
             todo += [value.__closure__, value.__defaults__, value.__kwdefaults__]
         else:
             todo += gc.get_referents(value)
-    return sum(memories.values())
+    total, end = 0, 0
+    for start, n_bytes in sorted(memories.items()):  # a tensor may lie in the memory of an array
+        total += max(0, start + n_bytes - max(start, end))
+        end = max(end, start + n_bytes)
+    return total
 
 
 _NOT_FOLLOWED = (type, ModuleType, CodeType, GPTConfig, MiniGPT, str, int, float, torch.dtype)

@@ -216,12 +216,18 @@ every_new_token_is_the_likeliest = Check(
 # --- the prompt ----------------------------------------------------------------------------------
 
 
+def prompts_to_keep(challenge: Challenge) -> list[tuple[np.ndarray, int]]:
+    """List prompts and numbers of new tokens; another text is written after the first."""
+    prompt, n_new = challenge["prompt"], challenge["n_new"]
+    return [(prompt, n_new), (prompt[::-1], n_new), (prompt, 0)]
+
+
 def probe_prompt(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Record for some requests whether prompt and result share memory. (That the prompt is not changed is
-    recorded at every call of every check.)"""
+    """Record whether prompts and results share memory. (That prompts are not changed, nor results by later
+    calls, is recorded in every check.)"""
     model, calls = build_model(challenge), []
-    for n_new in (challenge["n_new"], 0):
-        prompt = given(challenge["prompt"])
+    for array, n_new in prompts_to_keep(challenge):
+        prompt = given(array.copy())
         before = prompt.untyped_storage().data_ptr()
         result = student.generate_naive(model, prompt, n_new)
         shared = isinstance(result, Tensor) and result.untyped_storage().data_ptr() in (
@@ -233,9 +239,8 @@ def probe_prompt(student: SimpleNamespace, challenge: Challenge) -> Evidence:
 
 
 def judge_prompt(challenge: Challenge, evidence: Evidence) -> Verdict:
-    """Judge whether the prompt kept its shape, and belongs to the caller alone."""
-    prompt = challenge["prompt"]
-    for n_new, call in zip((challenge["n_new"], 0), evidence["calls"], strict=True):
+    """Judge whether prompts kept their shape, and belong to the caller alone."""
+    for (prompt, n_new), call in zip(prompts_to_keep(challenge), evidence["calls"], strict=True):
         if tuple(call["shape"]) != prompt.shape:
             return failed(
                 f"n_new={n_new}: the prompt had shape {prompt.shape} before the call and has "
@@ -255,7 +260,7 @@ prompt_is_left_alone = Check(
     draw_request,
     probe_prompt,
     judge_prompt,
-    evidence=lambda challenge: {"calls": [{"shape": [int, int], "shared": bool}] * 2},
+    evidence=lambda challenge: {"calls": [{"shape": [int, int], "shared": bool}] * 3},
 )
 
 # --- the work ------------------------------------------------------------------------------------
