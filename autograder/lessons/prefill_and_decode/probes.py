@@ -72,12 +72,14 @@ def no_step_before_it_is_asked_for(student: SimpleNamespace, challenge: Challeng
     (P, n_new), turns = (prompt.shape[1], challenge["n_new"]), challenge["turns"]
     cache = new_cache(challenge, P + n_new + 2)
     with Meanings(model) as meanings:
+        meanings.begin(turns[-1])  # for what is computed before a token is asked for
+        tokens = start(student, model, prompt, n_new, cache, chunk_size=P)
         meanings.begin(turns[0])
-        first = Reader(islice(start(student, model, prompt, n_new, cache, chunk_size=P), n_new + 1))
+        first = Reader(islice(tokens, n_new + 1))
         for _ in first:
             meanings.begin(turns[min(len(first.kinds), n_new)])
         exchanged = [first.read()]
-        if (tokens := exchanged[0]["tokens"]).size:
-            last = given(tokens[:, -1:])
+        if (ids := exchanged[0]["tokens"]).size:
+            last = given(ids[:, -1:])
             exchanged.append(record(islice(start(student, model, last, 1, cache, chunk_size=P), 2)))
     return {**evidence, "exchanged": exchanged}
