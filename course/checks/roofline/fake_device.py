@@ -37,7 +37,7 @@ class Pace(NamedTuple):
 
     def seconds(self, call: int) -> tuple[float, float]:
         """Draw how long it takes to queue a call, from 0, and how long its work then takes."""
-        rng = random.Random(f"{self.seed}, {0 if self.even else call}")
+        rng = random.Random(2**20 * self.seed + (0 if self.even else call))
         queueing, work, much = rng.uniform(0.1, 0.3), rng.uniform(1, 2), rng.uniform(10, 30)
         held_up = call < self.slow or call == self.disturbed
         return self.unit * queueing, self.unit * work * (much if held_up else 1)

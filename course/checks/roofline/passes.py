@@ -73,9 +73,8 @@ def lay_out(rng: np.random.Generator, n_new: int, n_past: int, batch: int) -> Ch
     T, P, B = n_new, n_past, batch
     many, past, rows = (int(n) for n in rng.integers((4100, 4100, 1030), (5000, 5000, 1100)))
     drawn = [(model, (1, 0, 1, 4), False) for model in (grouped, tied)]
-    drawn += [(grouped, (T, 0, 1, 4), True)]
-    drawn += [(model, (T, P, 1, 1), False) for model in (grouped, shared)]
-    drawn += [(model, (1, P, B, 8), False) for model in (tied, shared)]
+    drawn += [(grouped, (T, 0, 1, 4), True), (grouped, (T, P, 1, 1), False)]
+    drawn += [(shared, (1, P, B, 8), False)]
     drawn += [(model, (T, P + T + 64, B, 2), True) for model in (grouped, tied, shared)]
     drawn += [(grouped, (many, 0, 1, 4), False), (shared, (1, past, rows, 2), False)]
     drawn += [(draw_large_config(rng), (T, P, B, 2), False), drawn[0]]
@@ -95,7 +94,7 @@ def cases(challenge: Challenge) -> list[Case]:
     ]
 
 
-CHUNK, LONG = 3, 10
+CHUNK, LONG = 3, 8
 """The numbers of the case with a chunk after cached tokens, and of the first long case."""
 
 

@@ -62,7 +62,7 @@ def draw_slow_start(seed: int) -> Challenge:
     neither warmup nor repeats is given."""
     rng = np.random.default_rng(seed)
     drawn = [lay_out(0, 1, seed=draw_seed(rng), queued_before=float(rng.uniform(12, 36)))]
-    for warmup, repeats in ((1, 1), (3, 1), (int(rng.integers(65, 130)), 1), (4, 3), BY_DEFAULT):
+    for warmup, repeats in ((1, 1), (3, 1), (int(rng.integers(21, 30)), 1), (4, 3), BY_DEFAULT):
         drawn.append(lay_out(warmup, repeats, seed=draw_seed(rng), slow=warmup))
     drawn[-1]["by_default"] = True
     return {"cases": drawn}
@@ -72,7 +72,7 @@ def draw_outlier(seed: int) -> Challenge:
     """Draw repeats that differ, one of which was disturbed: an odd number, an even one, and many."""
     rng = np.random.default_rng(seed)
     drawn = []
-    for repeats in (5, 6, 7, int(rng.integers(65, 130))):
+    for repeats in (5, 6, 7, int(rng.integers(21, 30))):
         while True:
             disturbed = int(rng.integers(1, repeats - 1))
             case = lay_out(0, repeats, seed=draw_seed(rng), even=False, disturbed=disturbed)
