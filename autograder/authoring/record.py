@@ -26,8 +26,16 @@ def recorded_text(lesson: Lesson) -> str | None:
         return None
     functions: dict[str, Any] = {"__name__": f"course.minigpt.{lesson.module}"}
     exec(compile(module_text(lesson), lesson.exported.name, "exec"), functions)
-    answers = {check.name: _record(lesson, check, functions) for check in looking_up}
-    return json.dumps(answers, indent=1, sort_keys=True) + "\n"
+    lines = [
+        f"{json.dumps(check.name)}: {{\n{_lines(_record(lesson, check, functions))}\n}}"
+        for check in sorted(looking_up, key=lambda check: check.name)
+    ]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _lines(answers: dict[str, Any]) -> str:
+    """Write one answer a line."""
+    return ",\n".join(f'"{key}": {json.dumps(answers[key])}' for key in sorted(answers))
 
 
 def _record(lesson: Lesson, check: Check, functions: dict[str, Any]) -> dict[str, Any]:

@@ -57,9 +57,10 @@ def key_of(arguments: tuple[Any, ...]) -> str:
 def to_json(value: Any) -> Any:
     """Write an answer as JSON: arrays as {"array": nested lists, "dtype": name}."""
     if isinstance(value, np.ndarray):
+        numbers = value.tolist()
         if value.dtype.kind == "f":  # seven digits are more than any tolerance sees
-            return {"array": value.astype(np.float32).tolist(), "dtype": str(value.dtype)}
-        return {"array": value.tolist(), "dtype": str(value.dtype)}
+            numbers = _shortened(numbers)
+        return {"array": numbers, "dtype": str(value.dtype)}
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, list | tuple):
@@ -67,6 +68,10 @@ def to_json(value: Any) -> Any:
     if isinstance(value, dict):
         return {"dict": {name: to_json(item) for name, item in value.items()}}
     return value
+
+
+def _shortened(numbers: Any) -> Any:
+    return list(map(_shortened, numbers)) if type(numbers) is list else float(f"{numbers:.7g}")
 
 
 def _from_json(value: Any) -> Any:
