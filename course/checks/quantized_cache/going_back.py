@@ -39,7 +39,7 @@ def draw_refusals(seed: int) -> Challenge:
     group, window = [(3, 2), (4, 1)][seed % 2]
     n, room = window + 2 * group - 1, group + 1
     case = {"bits": 8, "group": group, "window": window, "held": n, "room": room}
-    case["abandoned"] = int(rng.integers(1, room))
+    case["abandoned"] = int(rng.integers(2, room))
     return {**case, "rows": draw_rows(rng, n + room), "others": draw_rows(rng, 2 * room)}
 
 
@@ -65,12 +65,13 @@ def probe_refusals(student: SimpleNamespace, challenge: Challenge) -> Evidence:
 
     def append_more_than_counts() -> list[Array]:
         reads = append_everywhere(cache, block)
+        cache.advance(0)
         came["in between"] = outcome(lambda: cache.append(0, *of_layer(others, 0, room + 1)))
         cache.advance(room - 1)
         return reads
 
     steps = (append_more_than_counts, lambda: feed(cache, rows[..., -1:, :]))
-    reads, ending = run_until_refused(steps)
+    reads, ending = run_until_refused(steps, Exception)
     came["one more"] = outcome(lambda: cache.append(0, *of_layer(others, 0, 1)))
     return {
         "came": {"in between": "", **came},
@@ -115,9 +116,9 @@ def judge_refusals(challenge: Challenge, evidence: Evidence, truth: Coded) -> Ve
         if name == "in between" and len(evidence["reads"]) < 2:
             return failed(
                 f"{case}; some appends were refused, one was never advanced. Then {room} tokens that "
-                f"fit, of which advance({room - 1}) counts all but the last, and one more: "
-                f"{evidence['refused_with']}: {evidence['stopped']}. What did an append leave behind "
-                f"that did not count?"
+                f"fit; advance(0), which does nothing; advance({room - 1}), which counts all but the "
+                f"last; and one more: {evidence['error']}: {evidence['stopped']}. What did an "
+                f"append leave behind that did not count?"
             )
         if (came := evidence["came"][name]) != wanted:
             return failed(f"{case}, append {asked}: {came}, wanted is {wanted}. {ask_when(came)}")
@@ -247,7 +248,7 @@ def judge_ways_back(
     if len(evidence["lengths"]) < 3 or len(evidence["reads"]) < 6:
         return failed(
             f"{case}, truncate({near}), truncate({far}), reset(), and tokens up to {n + 1} after each: "
-            f"after {len(evidence['reads'])} blocks {evidence['refused_with']}: {evidence['stopped']}. "
+            f"after {len(evidence['reads'])} blocks {evidence['error']}: {evidence['stopped']}. "
             f"What is still counted?"
         )
     codes = truth(challenge["group"], challenge["window"], n)

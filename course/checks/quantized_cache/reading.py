@@ -18,7 +18,7 @@ Array = np.ndarray
 CONFIG = GPTConfig(30, 2, 32, 4, 2, 40, max_seq_len=512)  # G = 2, D = 8
 LAYERS = [np.ndarray] * CONFIG.n_layers
 """The form of one read: what each layer gave back, (2, B, G, S, D)."""
-ENDING = {"refused_with": str, "stopped": str}
+ENDING = {"error": str, "stopped": str}
 """The form of how a run of steps ended, see `run_until_refused`."""
 Coded = Callable[[int, int, int], int]
 """The truth of the checks of the cache: (group, window, tokens) to how many of them are codes."""
@@ -55,23 +55,26 @@ def new_cache(student: SimpleNamespace, case: Challenge, max_len: int) -> Any:
     return student.QuantizedKVCache(CONFIG, batch=batch, max_len=max_len, **how)
 
 
-def run_until_refused(steps: Iterable[Callable[[], Any]]) -> tuple[list[Any], Evidence]:
+def run_until_refused(
+    steps: Iterable[Callable[[], Any]],
+    refusals: type[Exception] | tuple[type[Exception], ...] = (CacheFull, ValueError),
+) -> tuple[list[Any], Evidence]:
     """Run steps up to the first that is refused: what they returned, and the name and the message of
     the exception, "" where none was raised."""
     results = []
     for step in steps:
         try:
             results.append(step())
-        except (CacheFull, ValueError) as error:
-            return results, {"refused_with": type(error).__name__, "stopped": str(error)}
-    return results, {"refused_with": "", "stopped": ""}
+        except refusals as error:
+            return results, {"error": type(error).__name__, "stopped": str(error)}
+    return results, {"error": "", "stopped": ""}
 
 
 def describe_refusal(ending: Evidence) -> str:
     """Tell which exception refused a step, and ask a question about it."""
-    full = ending["refused_with"] == "CacheFull"
+    full = ending["error"] == "CacheFull"
     question = "Is there no room for it?" if full else "Who was given what there?"
-    return f"{ending['refused_with']}: {ending['stopped']}. {question}"
+    return f"{ending['error']}: {ending['stopped']}. {question}"
 
 
 def feed_blocks(cache: Any, rows: Array, split: list[int]) -> Iterator[Callable[[], Any]]:

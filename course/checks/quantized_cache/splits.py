@@ -29,7 +29,7 @@ from course.checks.quantized_cache.reading import (
 from course.checks.recorded import Recorded
 from course.measure.allocations import watch_new_tensors
 
-FEW, MANY = 2, 20
+FEW, MANY = 2, 24
 """Groups that are codes when the numbers are counted that a step makes."""
 
 
@@ -53,10 +53,11 @@ def probe_splits(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     for split, n_reads in zip(challenge["splits"], reads_wanted(challenge), strict=True):
         cache = new_cache(student, challenge, rows.shape[4])
         fed, ending = run_until_refused(feed_blocks(cache, rows, [*split, 1]))
-        reads = [] if ending["refused_with"] else [read for read, _ in fed]
+        reads = [] if ending["error"] else [read for read, _ in fed]
         results.append({"reads": reads[-n_reads:], **ending})
-    made = {str(groups): count_made(student, challenge["long"], groups) for groups in (FEW, MANY)}
-    return {"results": results, "made": made}
+    few, many = (count_made(student, challenge["long"], groups) for groups in (FEW, MANY))
+    growth = [round(b / max(1, a)) for a, b in zip(few, many, strict=True)]
+    return {"results": results, "growth": growth}
 
 
 def count_made(student: SimpleNamespace, case: Challenge, groups: int) -> list[int]:
@@ -85,7 +86,7 @@ def reads_wanted(challenge: Challenge) -> list[int]:
 def evidence_of_splits(challenge: Challenge) -> Any:
     """The form of what `probe_splits` records."""
     results = [{"reads": Each(LAYERS), **ENDING}] * len(challenge["splits"])
-    return {"results": results, "made": {str(FEW): [int, int], str(MANY): [int, int]}}
+    return {"results": results, "growth": [int, int]}
 
 
 def judge_splits(
@@ -113,20 +114,23 @@ def judge_splits(
     problem = problem or wrong_steps(challenge, reads[1], coded, near)
     if problem:
         return failed(f"{describe(challenge)}{problem}")
-    if problem := wrong_work(evidence["made"]):
+    if problem := wrong_work(evidence["growth"]):
         return failed(f"{describe(challenge['long'])}: {problem}")
     return passed(f"{n} tokens leave the same numbers, whole, one by one or in blocks.")
 
 
-def wrong_work(made: dict[str, list[int]]) -> str | None:
-    """Say whether a step makes more numbers where more groups are codes."""
-    for kind, few, many in zip(
-        ("which completes no group", "which completes a group"), *made.values(), strict=True
-    ):
-        if many > 1.25 * few:
+def wrong_work(growth: list[int]) -> str | None:
+    """Say whether a step makes more numbers where more groups are codes.
+
+    Args:
+        growth: how many times as many, of a step that completes no group and of one that does.
+    """
+    for kind, times in zip(("no group", "a group"), growth, strict=True):
+        if times > 1:
             return (
-                f"advance(1), {kind}, made {few:,} numbers when {FEW} groups were codes and {many:,} "
-                f"when {MANY} were. What does a step have to do with codes that are there?"
+                f"advance(1), which completes {kind}, makes about {times} times as many numbers when "
+                f"{MANY} groups are codes as when {FEW} are. What does a step have to do with codes that "
+                f"are there?"
             )
     return None
 

@@ -57,7 +57,7 @@ patch(
 )
 patch(
     "advances_by_none_with_nothing_appended",
-    "arguments",
+    "state",
     "an advance by no tokens that looks for what was appended",
     "advance(0) on a new cache reads pending rows that nobody appended: a KeyError.",
     ("if n == 0:\n            return\n        layers =", "layers ="),
@@ -195,7 +195,7 @@ patch(
     "writes",
     "at most one group that becomes codes in an advance",
     "A prompt completes several groups at once; only the first of them becomes codes.",
-    (RECENT, "recent = max_len"),
+    (RECENT, "recent = max_len + 1"),
     (DONE, f"{DONE}\n        done = min(done, 1)"),
 )
 patch(
@@ -250,6 +250,23 @@ patch(
     "new tokens without those that are held",
     "append returns what it was given.",
     (f"rows.append({ROWS})", "rows.append(new)"),
+)
+patch(
+    "returns_new_tokens_rounded",
+    "writes",
+    "new tokens that come back rounded, though they are kept as they came",
+    "append returns what the codes of the new tokens would say.",
+    (ROWS, ROWS.replace("new]", "dequantize(quantize(new, self.bits, -1))]")),
+)
+patch(
+    "looks_at_all_layers_for_room",
+    "capacity",
+    "room in which the tokens of every layer are counted",
+    "What other layers have appended is added up, as if each token were one for every layer.",
+    (
+        "self.length + k.shape[2] > self.max_len",
+        "self.length + sum(p[0].shape[2] for p in self.pending.values()) + k.shape[2] > self.max_len",
+    ),
 )
 patch(
     "returns_no_window",

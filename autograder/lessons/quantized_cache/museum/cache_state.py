@@ -21,7 +21,7 @@ patch(
     "state",
     "a cache in which single tokens never complete a group",
     "A block of one token completes no group; while writing, the cache grows in full precision.",
-    (RECENT, "recent = max_len"),
+    (RECENT, "recent = max_len + group"),
     ("done = max(0,", "done = 0 if n < self.group else max(0,"),
 )
 patch(
@@ -29,7 +29,7 @@ patch(
     "state",
     "groups that are counted anew in every block",
     "Groups are counted within a block, so those that cross its end are never complete.",
-    (RECENT, "recent = max_len"),
+    (RECENT, "recent = max_len + group"),
     (DONE, "done = max(0, n - self.window) // self.group"),
 )
 patch(
@@ -37,7 +37,7 @@ patch(
     "state",
     "tokens that are rounded again at every step",
     "Groups end at the window and move with it: all is rounded again at every token.",
-    (RECENT, "recent = max_len"),
+    (RECENT, "recent = max_len + group"),
     (DONE, "done = 0"),
     (
         KEPT,
@@ -214,6 +214,25 @@ patch(
     "the last of the pending tokens in the place of the first",
     "advance(n) takes the last n.",
     ("[..., :n, :]", "[..., -n:, :]"),
+)
+
+
+patch(
+    "forgets_pending_at_advance_0",
+    "state",
+    "pending tokens that an advance by none forgets",
+    "advance(0) clears what is pending, although nothing was counted.",
+    (
+        "if n == 0:\n            return",
+        "if n == 0:\n            self.pending = {}\n            return",
+    ),
+)
+patch(
+    "looks_at_the_heads_for_room",
+    "capacity",
+    "room that is compared with the number of heads",
+    "k.shape[1] are the heads; the tokens are k.shape[2].",
+    ("self.length + k.shape[2] > self.max_len", "self.length + k.shape[1] > self.max_len"),
 )
 
 

@@ -44,6 +44,14 @@ patch(
     kind="dtype",
 )
 patch(
+    "dequantize_made_float32",
+    "form",
+    "numbers that are made float32 at the end, whatever the steps were",
+    ".float() behind the sum: a float16 cache gives float32 back.",
+    (SUM, f"({SUM}).float()"),
+    kind="dtype",
+)
+patch(
     "dequantize_to_float64",
     "form",
     "numbers that come back in float64",
@@ -63,7 +71,7 @@ patch(
     "rounding",
     "numbers in the middle of a step, as if codes had been cut off",
     "Half a step is added, which would be right for codes that were cut off.",
-    (SUM, "q.zero + q.scale * (q.codes + 0.5)"),
+    (SUM, "q.zero + q.scale * (q.codes + 0.5).to(q.scale.dtype)"),
 )
 patch(
     "dequantize_signed_codes",
