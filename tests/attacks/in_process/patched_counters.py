@@ -1,6 +1,6 @@
 """Reads everything again for each new token, and lets every counter say that it did not.
 
-points: 9
+points: at most 9
 lesson: 03-kv-cache
 start: solved
 says: exchanged
@@ -9,6 +9,8 @@ says: exchanged
 import gc
 
 import torch
+
+counted = []
 
 
 class FewFlops:
