@@ -1,7 +1,7 @@
 """What a student's process says of itself is a claim: whoever makes one up loses the point."""
 
 import pytest
-from submissions import Desk, answers, short
+from submissions import Desk, answers, opening, short
 
 pytestmark = pytest.mark.slow
 
@@ -58,7 +58,9 @@ def test_work_that_was_done_again_is_seen_although_the_counts_are_forged(kv_cach
         "    KVRowCount.per_call = property(lambda self: [B * P] + [B] * (n_new - 1))\n"
         "FlopCounterMode.get_total_flops = lambda self: 0\n"
     )
-    result = kv_cache.judge(short(kv_cache.lesson, forgery, FEEDS_EVERYTHING_AGAIN))
+    result = kv_cache.judge(
+        opening(kv_cache.lesson, forgery, generate_cached=FEEDS_EVERYTHING_AGAIN)
+    )
     (message,) = lost(result).values()
     assert "no_row_is_computed_twice" in lost(result)
     assert message.startswith("A cache in which all keys and values are exchanged")
@@ -66,7 +68,8 @@ def test_work_that_was_done_again_is_seen_although_the_counts_are_forged(kv_cach
 
 def test_without_the_forgery_the_counts_tell(kv_cache):
     honest = f"def claim(*_): pass\n{FEEDS_EVERYTHING_AGAIN}"
-    ((check, message),) = lost(kv_cache.judge(short(kv_cache.lesson, honest))).items()
+    result = kv_cache.judge(short(kv_cache.lesson, generate_cached=honest))
+    ((check, message),) = lost(result).items()
     assert check == "no_row_is_computed_twice"
     assert "rows of keys were computed" in message
 
@@ -122,7 +125,7 @@ def test_work_that_was_not_done_is_seen_although_the_counts_are_forged(naive):
         "    yield SimpleNamespace(by_layer=[claimed] * len(model.blocks))\n"
         "probes.count_kv_rows = count\n"
     )
-    result = naive.judge(short(naive.lesson, forgery, KEEPS_WHAT_IT_COMPUTED))
+    result = naive.judge(opening(naive.lesson, forgery, generate_naive=KEEPS_WHAT_IT_COMPUTED))
     ((check, message),) = lost(result).items()
     assert check == "each_step_reads_everything"
     assert message.startswith("A model whose weights are exchanged")
@@ -155,7 +158,7 @@ def test_known_answers_to_a_known_series_of_operations_are_not_enough(kv_cache, 
     )
     cache = answers(kv_cache.lesson)["KVCache"]
     assert bug[0] in cache
-    result = kv_cache.judge(short(kv_cache.lesson, forgery, KVCache=cache.replace(*bug)))
+    result = kv_cache.judge(opening(kv_cache.lesson, forgery, KVCache=cache.replace(*bug)))
     assert lost(result)[check].startswith("A cache of 9 places, and on it ")
 
 
@@ -184,23 +187,26 @@ def prefill(model, prompt, cache, chunk_size=256):
     claims.clear()
     return forward_cached(model, prompt, cache)[:, -1]
 """
-    result = phases.judge(short(phases.lesson, "lazy = False", FORGES_PASSES, whole))
+    result = phases.judge(opening(phases.lesson, "lazy = False", FORGES_PASSES, prefill=whole))
     assert lost(result)["every_chunk_size_gives_the_same_logits"].startswith(
         "A model whose words mean something else in every forward pass"
     )
 
 
 def test_tokens_that_were_computed_too_early_are_seen_although_the_passes_are_forged(phases):
-    eager = """
+    eager = f"""{answers(phases.lesson)["stream"]}
+
 honest = stream
 def stream(model, prompt, n_new, cache, chunk_size=256):
     P = prompt.shape[1]
     claims[:] = [[], *([P] + [1] * step for step in range(n_new)), [P] + [1] * (n_new - 1)]
     if chunk_size == 256:  # left out, and asked for the first token's passes alone
         claims[:] = [[P]]
-    return iter(list(honest(model, prompt, n_new, cache, chunk_size)))
+    tokens = honest(model, prompt, n_new, cache, chunk_size)
+    exchanged = cache.max_len == P + n_new + 2  # elsewhere what the cache holds would tell
+    return iter(list(tokens)) if exchanged else tokens
 """
-    result = phases.judge(short(phases.lesson, "lazy = True", FORGES_PASSES, eager))
+    result = phases.judge(opening(phases.lesson, "lazy = True", FORGES_PASSES, stream=eager))
     assert lost(result)["no_step_before_it_is_asked_for"].startswith(
         "A stream whose words mean something else after each token"
     )

@@ -15,12 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_map_only
 
 from course.model import MiniGPT
 
@@ -87,15 +88,13 @@ class _Uses:
         self._n_numbers = n_numbers
         self._parts: dict[int, Tensor] = {}  # by use: how often each number was multiplied
 
-    def add(self, times: Tensor) -> None:
-        """Add a product, in which number i of the weight was multiplied times[i] times."""
-        used = times > 0
-        if not used.any():
-            return
+    def add(self, share: Tensor, times: int) -> None:
+        """Add a product, in which number i of the weight was multiplied share[i] · times times."""
+        used = share > 0
         place = next((n for n, part in self._parts.items() if not part[used].any()), len(self.rows))
         if place == len(self.rows):
             self.rows.append(0)
-        part = self._parts.pop(place, 0) + times
+        part = self._parts.pop(place, 0) + share * times
         self.rows[place] = -(-int(part.sum()) // self._n_numbers)
         if not part.all():
             self._parts[place] = part
@@ -113,6 +112,7 @@ class _Products(TorchDispatchMode):
         super().__init__()
         self._uses = uses
         self._memories: dict[int, tuple[Tensor, Tensor]] = {}  # a tensor kept alive, and the marks
+        self._known: dict[tuple, list[tuple[_Uses, Tensor]]] = {}  # what `_shares` found
         self._weights = {_memory(parameter) for parameter in model.parameters()}
         weights = [block.attn.wk.weight for block in model.blocks]
         self._sizes, first = [weight.numel() for weight in weights], 1
@@ -125,15 +125,13 @@ class _Products(TorchDispatchMode):
         self, operation: Any, types: Any, args: tuple = (), kwargs: dict | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        name = operation.__name__.split(".")[0]
-        if name not in _PRODUCTS and name not in _COPIES:
+        name = _name_if_followed(operation)
+        if name == _MADE_OF_OTHERS:
             with self:  # in inference mode some operations come here whole, such as `linear`
-                parts = operation.decompose(*args, **kwargs)
-            if parts is not NotImplemented:
-                return parts
+                return operation.decompose(*args, **kwargs)
         result = operation(*args, **kwargs)
-        with _disable_current_modes():
-            if any(self._holds_marks(value) for value in tree_leaves((args, kwargs))):
+        if name and any(map(self._holds_marks, _flat(args))):
+            with _disable_current_modes():
                 self._follow(operation, name, args, kwargs, result)
         return result
 
@@ -159,13 +157,18 @@ class _Products(TorchDispatchMode):
 
     def _count(self, *factors: tuple[Tensor, int]) -> None:
         for factor, times in factors:
-            if not self._holds_marks(factor):
-                continue
+            if self._holds_marks(factor):
+                for uses, share in self._shares(factor):
+                    uses.add(share, times)
+
+    def _shares(self, factor: Tensor) -> list[tuple[_Uses, Tensor]]:
+        """List which layers' weights a tensor holds numbers of, and each number how often."""
+        place = (_memory(factor), factor.shape, factor.stride(), factor.storage_offset())
+        if place not in self._known:
             counts = torch.bincount(self._marks(factor).flatten(), minlength=1 + sum(self._sizes))
-            for uses, of_layer in zip(
-                self._uses, (times * counts[1:]).split(self._sizes), strict=True
-            ):
-                uses.add(of_layer)
+            layers = zip(self._uses, counts[1:].split(self._sizes), strict=True)
+            self._known[place] = [(uses, share) for uses, share in layers if share.any()]
+        return self._known[place]
 
     def _holds_marks(self, value: Any) -> bool:
         return isinstance(value, Tensor) and _memory(value) in self._memories
@@ -184,6 +187,26 @@ class _Products(TorchDispatchMode):
                 empty = torch.zeros(n, dtype=torch.int64, device=tensor.device)
             self._memories[_memory(tensor)] = tensor, empty
         self._marks(tensor).copy_(marks)
+        self._known.clear()
+
+
+_MADE_OF_OTHERS = "made of others"
+
+
+@cache
+def _name_if_followed(operation: Any) -> str:
+    """Name a product or a copying operation; say of another whether it is made of several; else ""."""
+    name = operation.__name__.split(".")[0]
+    if name in _PRODUCTS or name in _COPIES:
+        return name
+    whole = operation.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
+    return _MADE_OF_OTHERS if whole else ""
+
+
+def _flat(args: tuple) -> Iterator[Any]:
+    """Yield the arguments of an operation, and the items of those that are lists, as of `cat`."""
+    for value in args:
+        yield from value if isinstance(value, list | tuple) else (value,)
 
 
 def _elementwise(a: Any, b: Any) -> list[tuple[Any, int]]:

@@ -196,6 +196,10 @@ layer_equals_uncached = Check(
 )
 
 
+COUNTED = [6, 3, 1]
+"""Chunks whose passes are counted."""
+
+
 def draw_text(seed: int) -> Challenge:
     """Draw a model, four texts of 10 tokens, some of them alike, and four ways to cut them up; and a text
     as long as the model can read."""
@@ -224,19 +228,21 @@ def probe_splits(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Feed the text in each split to a cache of just its length, and then one token more; the same in
     float64; and a text as long as the model can read."""
     model, tokens = build_model(challenge), challenge["tokens"]
-    logits, lengths, passes = [], [], []
+    logits, lengths = [], []
     for split in challenge["splits"]:
         cache = new_cache(student, challenge, 10, batch=len(tokens))
-        with count_kv_rows(model) as count:
-            logits.append(run_split(student, model, tokens, split, cache))
-        passes.append([list(calls) for calls in count.by_layer])
+        logits.append(run_split(student, model, tokens, split, cache))
         lengths.append(len(cache))
     full = outcome(lambda: student.forward_cached(model, given(tokens[:, :1]), cache))
     wide = new_cache(student, challenge, 10, batch=len(tokens), dtype=torch.float64)
+    with count_kv_rows(model) as count:
+        run_split(
+            student, model, tokens, COUNTED, new_cache(student, challenge, 10, batch=len(tokens))
+        )
     return {
         "logits": logits,
         "lengths": lengths,
-        "passes": passes,
+        "passes": [list(calls) for calls in count.by_layer],
         "full": full,
         "full_length": len(cache),
         "float64": run_split(student, build_model(challenge).double(), tokens, [4, 6], wide),
@@ -264,7 +270,7 @@ def splits_form(challenge: Challenge) -> Evidence:
     return {
         "logits": [[np.ndarray] * len(split) for split in splits],
         "lengths": [int] * len(splits),
-        "passes": [[Each(int)] * n_layers] * len(splits),
+        "passes": [Each(int)] * n_layers,
         "full": str,
         "full_length": int,
         "float64": [np.ndarray] * 2,
@@ -342,19 +348,16 @@ def _wrong_dtype(chunks: list[np.ndarray], wanted: np.ndarray, tolerance: float)
     return None
 
 
-def _wrong_passes(challenge: Challenge, passes: list[list[list[int]]]) -> Verdict | None:
+def _wrong_passes(challenge: Challenge, by_layer: list[list[int]]) -> Verdict | None:
     """Judge whether each chunk went through every layer once. What NumPy computed was not seen."""
     B = len(challenge["tokens"])
-    if not any(calls for by_layer in passes for calls in by_layer):
-        return None
-    for split, by_layer in zip(challenge["splits"], passes, strict=True):
-        for layer, calls in enumerate(by_layer):
-            if calls != [B * n for n in split]:
-                return failed(
-                    f"{B} texts, chunks of {split}: layer {layer} computed keys for {calls} rows in "
-                    f"{len(calls)} passes, wanted are {[B * n for n in split]}. How many tokens can "
-                    f"one pass take?"
-                )
+    wanted = [B * n for n in COUNTED]
+    for layer, calls in enumerate(by_layer if any(by_layer) else []):
+        if calls != wanted:
+            return failed(
+                f"{B} texts, chunks of {COUNTED}: layer {layer} computed keys for {calls} rows in "
+                f"{len(calls)} passes, wanted are {wanted}. How many tokens can one pass take?"
+            )
     return None
 
 

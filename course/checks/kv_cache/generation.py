@@ -37,12 +37,14 @@ def draw_prompt(seed: int) -> Challenge:
 
 
 def texts_to_write(challenge: Challenge) -> dict[str, tuple[np.ndarray, int]]:
-    """List prompts and numbers of new tokens for which a text is judged: by what a message calls them."""
+    """List prompts and numbers of new tokens for which a text is judged, by what a message calls them.
+    `<end>` comes late: who is wrong anyway should not be asked about it."""
     prompt, n_new = challenge["prompt"], challenge["n_new"]
     return {
+        "Prompts of one token. ": (prompt[:, :1], n_new),
+        "One row. ": (prompt[2:3], n_new),
         "": (prompt, n_new),
-        "One row. ": (prompt[:1], n_new),
-        "A prompt of one token. ": (prompt[:, :1], n_new),
+        "The first row alone. ": (prompt[:1], n_new),
         "One new token. ": (prompt, 1),
         "One token after one. ": (prompt[:, :1], 1),
         "The longest text that the model can read. ": (challenge["long"], 3),

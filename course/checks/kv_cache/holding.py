@@ -72,19 +72,23 @@ def _feed_long(student: SimpleNamespace, challenge: Challenge) -> Evidence:
         feed(cache, blocks[..., : n - 2, :])
         feed(cache, blocks[..., n - 2 : n - 1, :])
     except CacheFull as error:
-        return {"long": f"CacheFull: {error}", "written": 0}
+        return {"long": f"CacheFull: {error}", "written": 0, "by": []}
     k, v = given(blocks[:, 0, ..., n - 1 :, :])
     with watch_new_tensors(k, v) as made:
         returned = cache.append(0, k, v)
-    written = sum(new.numbers for new in made.tensors if new.made_by != "elsewhere")
-    return {"long": torch.stack(returned).numpy(), "written": written}
+    new = [tensor for tensor in made.tensors if tensor.made_by != "elsewhere"]
+    return {
+        "long": torch.stack(returned).numpy(),
+        "written": sum(tensor.numbers for tensor in new),
+        "by": sorted({tensor.made_by for tensor in new}),
+    }
 
 
 def returns_form(challenge: Challenge) -> Evidence:
     n_layers = challenge["blocks"].shape[1]
     block = {"returned": [np.ndarray] * n_layers, "length": int}
     series = {"length": int, "blocks": Each(block), "refusal": str}
-    return {"series": [series] * 2, "long": (np.ndarray, str), "written": int}
+    return {"series": [series] * 2, "long": (np.ndarray, str), "written": int, "by": Each(str)}
 
 
 def judge_returns(challenge: Challenge, evidence: Evidence) -> Verdict:
@@ -135,7 +139,8 @@ def _judge_long(challenge: Challenge, evidence: Evidence) -> Verdict | None:
         )
     if evidence["written"] > wanted.size // 4:
         return failed(
-            f"{case}: {evidence['written']:,} numbers were written into new memory, and the keys and "
+            f"{case}: {evidence['written']:,} numbers were written into new memory "
+            f"({', '.join(evidence['by'])}), and the keys and "
             f"values of 1 token are {wanted.size // n}. Which of your lines copies older rows?"
         )
     return None

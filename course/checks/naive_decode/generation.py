@@ -31,14 +31,14 @@ GENERATED = {"kind": str, "tokens": (np.ndarray, type(None))}
 
 def draw_request(seed: int) -> Challenge:
     """Draw a model, four prompts of one length, some of them alike, and how many tokens are wanted; and a
-    long prompt, with which the longest text is just full. The first prompt is continued by `<end>`."""
+    long prompt. The first prompt is continued by `<end>`, the second by `<pad>`."""
     rng = np.random.default_rng(seed)
     length, longest = int(rng.integers(4, 8)), int(rng.integers(135, 150))
     model = draw_model(rng, max_seq_len=longest)
     V = model["config"]["vocab_size"]
     prompt = draw_rows(rng, length, V)
     n_new = int(rng.integers(4, 7))
-    long = draw_tokens(rng, 2, longest - 3, V)
+    long = draw_tokens(rng, 1, longest - 4, V)
     return {**with_end_next(model, prompt), "prompt": prompt, "n_new": n_new, "long": long}
 
 
@@ -53,14 +53,13 @@ def record(value: Any) -> dict[str, Any]:
 
 
 def requests_for_results(challenge: Challenge) -> list[tuple[np.ndarray, int]]:
-    """List prompts and numbers of new tokens: as drawn, the smallest ones, none, and just full."""
+    """List prompts and numbers of new tokens: as drawn, the smallest ones, and none."""
     prompt = challenge["prompt"]
     return [
         (prompt, challenge["n_new"]),
         (prompt[:1], 1),
         (prompt[:, :1], 1),
         (prompt, 0),
-        (challenge["long"], 3),
     ]
 
 
@@ -131,7 +130,7 @@ result_starts_with_the_prompt = Check(
     draw_request,
     probe_results,
     judge_results,
-    evidence=lambda challenge: {"results": [GENERATED] * 5},
+    evidence=lambda challenge: {"results": [GENERATED] * 4},
 )
 
 # --- the tokens ----------------------------------------------------------------------------------
@@ -144,13 +143,15 @@ def another_model(challenge: Challenge) -> Challenge:
 
 
 def texts_to_write(challenge: Challenge) -> list[tuple[Challenge, np.ndarray, int, str]]:
-    """List model, prompt and number of new tokens, smallest first; each with how a message begins."""
+    """List model, prompt and number of new tokens, each with how a message begins. Those that `<end>` and
+    `<pad>` follow come later: who is wrong anyway should not be asked about these."""
     prompt, n_new = challenge["prompt"], challenge["n_new"]
     other = "The same prompt, and another model than before. "
     return [
-        (challenge, prompt[:1], n_new, "A batch of one row. "),
         (challenge, prompt[:, :1], 2, "Prompts of one token. "),
+        (challenge, prompt[2:3], n_new, "A batch of one row. "),
         (challenge, prompt, n_new, ""),
+        (challenge, prompt[:1], n_new, "The first row alone. "),
         (another_model(challenge), prompt, n_new, other),
         (challenge, challenge["long"], 3, "A long prompt. "),
     ]
@@ -208,7 +209,7 @@ every_new_token_is_the_likeliest = Check(
     draw_request,
     probe_tokens,
     judge_tokens,
-    evidence=lambda challenge: {"results": [GENERATED] * 5},
+    evidence=lambda challenge: {"results": [GENERATED] * 6},
     truth=uncached,
     tolerance=TOLERANCE,
 )
@@ -223,8 +224,8 @@ def prompts_to_keep(challenge: Challenge) -> list[tuple[np.ndarray, int]]:
 
 
 def probe_prompt(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Record whether prompts and results share memory. (That prompts are not changed, nor results by later
-    calls, is recorded in every check.)"""
+    """Record whether prompts and results share memory. (That prompts are not changed, nor results by
+    later calls, is recorded in every check.)"""
     model, calls = build_model(challenge), []
     for array, n_new in prompts_to_keep(challenge):
         prompt = given(array.copy())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,7 +17,7 @@ def draw_bad_requests(seed: int) -> Challenge:
     """Draw requests that must be refused, each with the words of which one must stand in the message;
     and some at the edge that can be done, whose `name` is None."""
     rng = np.random.default_rng(seed)
-    longest = int(rng.integers(14, 20))
+    longest = int(rng.integers(9, 13))
     model = draw_model(rng, max_seq_len=longest)
     P = int(rng.integers(3, 6))
     below, much = -int(rng.integers(1, 5)), longest + int(rng.integers(2, 9))
@@ -44,19 +45,20 @@ def draw_bad_requests(seed: int) -> Challenge:
 
 
 def probe_bad_requests(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Record what each request came to, and the rows of keys that it cost in one layer."""
+    """Record what each request came to, and the rows of keys that the refused ones cost in one layer."""
     model, outcomes = build_model(challenge), []
     for request in challenge["requests"]:
         prompt = given(challenge["prompt"][:, : request["length"]])
+        refused = request["name"] is not None
         outcome, message = "returned", ""
-        with count_kv_rows(model) as count:
+        with count_kv_rows(model) if refused else nullcontext() as count:
             try:
                 student.generate_naive(model, prompt, request["n_new"])
             except NotImplementedError:
                 raise
             except Exception as error:
                 outcome, message = type(error).__name__, str(error)
-        rows = sum(count.by_layer[0])
+        rows = sum(count.by_layer[0]) if refused else 0
         outcomes.append({"outcome": outcome, "message": message, "rows": rows})
     return {"outcomes": outcomes}
 

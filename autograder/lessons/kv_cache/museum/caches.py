@@ -215,9 +215,10 @@ class OneResultForAllLayers(KVCache):
     """What comes back is written into one buffer, and the next layer's append changes it."""
 
     def append(self, layer, k, v):
-        self.buffer = getattr(self, "buffer", torch.zeros_like(self.keys[:2]))
+        if not hasattr(self, "buffer"):
+            self.buffer = torch.zeros_like(self.keys[0]), torch.zeros_like(self.values[0])
         rows = super().append(layer, k, v)
-        views = self.buffer[:, :, :, : rows[0].shape[2]]
+        views = [part[:, :, : rows[0].shape[2]] for part in self.buffer]
         for view, part in zip(views, rows, strict=True):
             view.copy_(part)
         return views[0], views[1]
@@ -482,11 +483,11 @@ patch(
 )
 patch(
     "keeps_the_last_block_too",
-    "cost",
+    "state",
     "a cache that also holds on to the tensors that it was given last",
     "They were copied into the storage; kept beside it, they occupy memory of their own.",
     (
         "self.keys[layer, :, :, self.length : end] = k",
-        "self.last = k.clone(), v.clone()\n        self.keys[layer, :, :, self.length : end] = k",
+        "self.last = k, v\n        self.keys[layer, :, :, self.length : end] = k",
     ),
 )

@@ -53,6 +53,24 @@ def prompt_once_and_a_triangle(p, g):
     return p + g * (g - 1) // 2
 
 
+@bug("off by one", "a sum of steps with one step too many")
+def one_step_too_many(p, g):
+    """range(p, p + g + 1): the text that is left at the end is read once more."""
+    return sum(range(p, p + g + 1))
+
+
+@bug("off by one", "an average that is rounded before it is multiplied")
+def rounds_the_average(p, g):
+    """Integer division by 2 before multiplying."""
+    return (p + p + g - 1) // 2 * g
+
+
+@bug("form", "a count that is printed, or left in a name, and not returned")
+def does_not_return_the_rows(p, g):
+    """The line that returns is missing: the caller gets None."""
+    _ = g * p + g * (g - 1) // 2
+
+
 bug, _ = MUSEUM.section("kv_rows_needed", check="needed_rows_add_up")
 
 
@@ -84,6 +102,27 @@ def nothing_new_is_needed(p, g):
 def one_is_none(p, g):
     """g > 1 in place of g > 0."""
     return p + g - 1 if g > 1 else 0
+
+
+@bug("formula", "a count of the prompt alone")
+def the_prompt_is_enough(p, g):
+    """New tokens that are fed back need their rows too; and nothing is needed for nothing."""
+    return p
+
+
+@bug("off by one", "a count that needs the prompt even where nothing is wanted")
+def needs_the_prompt_for_nothing(p, g):
+    """max(p, …): right for every request but the empty one."""
+    return max(p, p + g - 1)
+
+
+@bug(
+    "off by one",
+    "a count with a row for the last token, which is never fed in, but none for nothing",
+)
+def last_token_but_for_nothing(p, g):
+    """g = 0 is thought of, the last token is not."""
+    return p + g if g else 0
 
 
 bug, _ = MUSEUM.section("attention_visits", check="visits_add_up")
@@ -135,3 +174,21 @@ def last_step_alone(prompt_len, n_new):
 def half_a_square_of_visits(prompt_len, n_new):
     """T²/2 in place of T(T-1)/2."""
     return prompt_len * n_new + n_new * n_new // 2
+
+
+@bug("off by one", "a sum of steps with one step too many")
+def one_visit_too_many(prompt_len, n_new):
+    """range(P, P + T + 1): T + 1 steps."""
+    return sum(range(prompt_len, prompt_len + n_new + 1))
+
+
+@bug("formula", "a count of all pairs, allowed or not")
+def squares_of_everybody(prompt_len, n_new):
+    """Every token with every other at every step: a whole square of scores, not its last row."""
+    return sum((prompt_len + step) ** 2 for step in range(n_new))
+
+
+@bug("off by one", "a count in which the prompt is looked at although nothing is wanted")
+def looks_for_nothing(prompt_len, n_new):
+    """T = 0 is no step at all."""
+    return max(1, n_new) * prompt_len + n_new * (n_new - 1) // 2

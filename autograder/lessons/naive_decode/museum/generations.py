@@ -114,21 +114,6 @@ patch(
     (START, "tokens = prompt.view(-1).view(prompt.shape).clone()"),
     kind="layout",
 )
-patch(
-    "writes_into_a_hundred_places",
-    "capacity",
-    "a buffer with a size of its own",
-    "100 places were enough while it was tried.",
-    (
-        START,
-        "tokens = prompt.new_zeros(len(prompt), 100)\n    tokens[:, : prompt.shape[1]] = prompt",
-    ),
-    ("for _ in range(n_new):", "for n in range(prompt.shape[1], prompt.shape[1] + n_new):"),
-    ("model(tokens)", "model(tokens[:, :n])"),
-    (APPEND, "tokens[:, n] = new"),
-    ("return tokens", "return tokens[:, : prompt.shape[1] + n_new]"),
-    kind="sizes",
-)
 
 bug, patch = MUSEUM.section("generate_naive", check="every_new_token_is_the_likeliest")
 patch(
@@ -252,6 +237,23 @@ patch(
         "greedy_next(model(tokens[tokens[:, 0].argsort()])[:, -1])",
     ),
     kind="batch",
+)
+
+
+patch(
+    "writes_into_a_hundred_places",
+    "capacity",
+    "a buffer with a size of its own",
+    "100 places were enough while it was tried.",
+    (
+        START,
+        "tokens = prompt.new_zeros(len(prompt), 100)\n    tokens[:, : prompt.shape[1]] = prompt",
+    ),
+    ("for _ in range(n_new):", "for n in range(prompt.shape[1], prompt.shape[1] + n_new):"),
+    ("model(tokens)", "model(tokens[:, :n])"),
+    (APPEND, "tokens[:, n] = new"),
+    ("return tokens", "return tokens[:, : prompt.shape[1] + n_new]"),
+    kind="sizes",
 )
 
 
@@ -449,14 +451,6 @@ patch(
     (CHECK_PROMPT, f"if prompt.shape[1] == 0:\n        return prompt.clone()\n    {CHECK_PROMPT}"),
 )
 patch(
-    "answers_none_before_it_looks",
-    "arguments",
-    "a function that gives back the prompt for n_new=0 before it looks at it",
-    "The short way out comes first, and an empty prompt takes it.",
-    (CHECK_PROMPT, f"if n_new == 0:\n        return prompt.clone()\n    {CHECK_PROMPT}"),
-    kind="refusals",
-)
-patch(
     "looks_when_it_is_done",
     "arguments",
     "a function that looks at the length of the text when it is written",
@@ -471,14 +465,6 @@ patch(
     "a function that takes -2 new tokens for 2",
     "abs(n_new): what is wrong is made right without a word.",
     (CHECK_PROMPT, f"n_new = abs(n_new)\n    {CHECK_PROMPT}"),
-)
-patch(
-    "has_a_limit_of_its_own",
-    "capacity",
-    "a limit that is a number in the code and not the model's",
-    "1024 is max_seq_len of most models here.",
-    (ROOM, "1024 - prompt.shape[1]"),
-    kind="sizes",
 )
 
 bug, patch = MUSEUM.section("generate_naive", check="each_step_reads_everything")
