@@ -225,6 +225,7 @@ def cache(sizes: Sizes, call: Call, telling: bool) -> dict[str, Answer]:
             "for every token": T * (P + T),
             "for every look": looks,
             "up to the model's length": min(P + T, c.max_seq_len),
+            "all of the model's length": c.max_seq_len,
         }
         written["misread"] = misread_cache(c, T, token, B, {"whole cache": P + T, "one token": 1})
         read["misread"] = misread_cache(c, P + T, token, B, tokens)
@@ -312,14 +313,18 @@ def bound(cost: dict[str, int], machine: dict[str, Any]) -> Answer:
 # --- the checks ----------------------------------------------------------------------------------
 
 
-def draw_passes(seed: int) -> Challenge:
+def draw_passes(seed: int, longest: int = 1030) -> Challenge:
     """Draw as the visible checks do, with more tokens and rows."""
     rng = np.random.default_rng(seed)
-    return lay_out(rng, *rng.choice(np.arange(2, 90), 3, replace=False).tolist())
+    return lay_out(rng, *rng.choice(np.arange(2, 90), 3, replace=False).tolist(), longest)
+
+
+def draw_long_passes(seed: int) -> Challenge:
+    return draw_passes(seed, longest=4100)
 
 
 CHECKS = by_name(
-    visible.attention_is_causal.hidden(truth=attention, challenge=draw_passes),
+    visible.attention_is_causal.hidden(truth=attention, challenge=draw_long_passes),
     visible.matrices_match_the_counter.hidden(truth=matrices, challenge=draw_passes),
     visible.weights_are_read_once.hidden(truth=weights, challenge=draw_passes),
     visible.cache_is_read_and_written.hidden(truth=cache, challenge=draw_passes),

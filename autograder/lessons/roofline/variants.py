@@ -219,7 +219,7 @@ def timer_in_torch(fn, device, warmup=2, repeats=5):
 
 
 def attention_by_a_mask(config, n_new, n_past, batch=1):
-    mask = torch.ones(n_new, n_past + n_new).tril(diagonal=n_past)
+    mask = torch.ones(n_new, n_past + n_new, dtype=torch.bool).tril(diagonal=n_past)
     return int(mask.sum()) * 4 * config.d_model * config.n_layers * batch
 
 

@@ -19,6 +19,7 @@ from course.checks.roofline.passes import (
     call_text,
     case_of_defaults,
     cases,
+    draw_long_passes,
     draw_passes,
 )
 from course.config import GPTConfig
@@ -93,7 +94,7 @@ def judge_attention(challenge: Challenge, evidence: Evidence, truth: Truth) -> V
 attention_is_causal = Check(
     "attention_is_causal",
     ("attention_flops",),
-    draw_passes,
+    draw_long_passes,
     probe_attention,
     judge_attention,
     evidence=form_of_attention,

@@ -56,22 +56,22 @@ def draw_large_config(rng: np.random.Generator) -> Sizes:
     D = 2 * int(rng.integers(66, 90))
     C = 6 * D
     d_ff, V = (int(n) for n in 2 * rng.integers(C, 2 * C, 2) + 1)
-    L = int(rng.choice([67, 71, 73]))
+    L = int(rng.choice([37, 41, 43]))
     return GPTConfig(70_000 + V, L, C, 6, 2, d_ff, max_seq_len=64).to_dict()
 
 
-def lay_out(rng: np.random.Generator, n_new: int, n_past: int, batch: int) -> Challenge:
+def lay_out(rng: np.random.Generator, T: int, P: int, B: int, longest: int) -> Challenge:
     """Draw models and passes through them, small ones first.
 
     Through models with grouped heads, with as many KV heads as query heads (tied), and with one KV head
     go one token at the start of a text, a whole prompt, a chunk in the middle of a text, a batch of
     single tokens and a batch of chunks; more tokens than a model's max_seq_len among them. Then come
-    LONG ones: a prompt, a batch, a large model. The first case is asked once more at the end.
+    LONG ones: a prompt of `longest` tokens or some more, a batch after more than 4,096, a large model.
+    The first case is asked once more at the end.
     """
     kinds = ((2, False), (6, True), (1, bool(rng.integers(2))))
     grouped, tied, shared = (draw_config(rng, *kind) for kind in kinds)
-    T, P, B = n_new, n_past, batch
-    many, past, rows = (int(n) for n in rng.integers((4100, 4100, 1030), (5000, 5000, 1100)))
+    many, past, rows = (n + int(rng.integers(90)) for n in (longest, 4100, 1030))
     drawn = [(model, (1, 0, 1, 4), False) for model in (grouped, tied)]
     drawn += [(grouped, (T, 0, 1, 4), True), (grouped, (T, P, 1, 1), False)]
     drawn += [(shared, (1, P, B, 8), False)]
@@ -81,10 +81,15 @@ def lay_out(rng: np.random.Generator, n_new: int, n_past: int, batch: int) -> Ch
     return {"cases": [dict(zip(Case._fields, case, strict=True)) for case in drawn]}
 
 
-def draw_passes(seed: int) -> Challenge:
+def draw_passes(seed: int, longest: int = 1030) -> Challenge:
     """Draw passes of three, five and seven tokens and rows, and longer ones."""
     rng = np.random.default_rng(seed)
-    return lay_out(rng, *rng.permutation([3, 5, 7]).tolist())
+    return lay_out(rng, *rng.permutation([3, 5, 7]).tolist(), longest)
+
+
+def draw_long_passes(seed: int) -> Challenge:
+    """Draw passes for attention, which makes the length of a prompt cost more than its tokens."""
+    return draw_passes(seed, longest=4100)
 
 
 def cases(challenge: Challenge) -> list[Case]:

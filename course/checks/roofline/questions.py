@@ -98,6 +98,7 @@ READ = {
     "nothing at first": "Nothing is cached yet. At which tokens does a new one look all the same?",
     "for every token": "How often is the cache read, for all new tokens of a row together?",
     "for every look": "How often is the cache read, for all new tokens of a row together?",
+    "all of the model's length": "Is more read than what tokens have filled?",
     "up to the model's length": "Nothing is run here. Does max_seq_len bound a number of tokens?",
     **{name: WRITTEN[name] for name in ("heads with queries", "one head", "keys alone")},
     **{name: WRITTEN[name] for name in ("shared by all rows", "one layer", "nothing")},

@@ -430,6 +430,13 @@ patch(
     kind="sizes",
 )
 patch(
+    "cache_is_read_with_its_empty_room",
+    "capacity",
+    "a bill that reads all the room of a cache, filled or not",
+    "max_seq_len tokens, whatever is held.",
+    ("(n_past + n_new)", "config.max_seq_len"),
+)
+patch(
     "bill_in_fp32_by_default",
     "arguments",
     "a bill in float32 where no width was asked for",

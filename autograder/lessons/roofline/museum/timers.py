@@ -128,8 +128,8 @@ def last_repeat_is_not_waited_for(fn, device, warmup=2, repeats=5):
 
 @bug("timing", "a clock that is not the device's")
 def another_clock(fn, device, warmup=2, repeats=5):
-    """time.perf_counter: the wall's clock, where the device has its own."""
-    clock = SimpleNamespace(now=time.perf_counter, synchronize=device.synchronize)
+    """time.perf_counter, or time.process_time as here: the device has a clock of its own."""
+    clock = SimpleNamespace(now=time.process_time, synchronize=device.synchronize)
     return right.time_on_device(fn, clock, warmup, repeats)
 
 
@@ -159,11 +159,25 @@ patch(
     ("    seconds = []", "    device.synchronize()\n    start, seconds = device.now(), []"),
 )
 patch(
+    "starts_after_the_call",
+    "timing",
+    "a clock that starts when fn has returned",
+    "fn() before the first reading: what is timed is the wait.",
+    (START + "fn()\n", "fn()\n        start = device.now()\n"),
+)
+patch(
     "two_calls_a_repeat",
     "timing",
     "a repeat of two calls",
     "fn() stands in the loop twice, once to see whether it works.",
     (START + "fn()\n", START + "fn()\n        fn()\n"),
+)
+patch(
+    "all_the_seconds",
+    "form",
+    "a list of seconds where one number was asked for",
+    "Leaves the median to the caller.",
+    (MEDIAN, "seconds"),
 )
 patch(
     "milliseconds",
@@ -286,6 +300,14 @@ patch(
     "a timer that warms up once less than asked",
     "range(1, warmup): counts from 1 and stops one early.",
     ("range(warmup)", "range(1, warmup)"),
+)
+patch(
+    "warms_up_before_every_repeat",
+    "timing",
+    "a timer that warms up before each repeat anew",
+    "One loop in the other.",
+    (WARM_UP, ""),
+    (WAIT + START, "[fn() for _ in range(warmup)]\n        " + WAIT + START),
 )
 patch(
     "ten_warm_ups_at_most",
