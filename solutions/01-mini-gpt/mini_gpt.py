@@ -265,9 +265,9 @@ checks.query_heads_share_kv_heads(causal_attention)
 # %% [markdown]
 # ## 4 · The attention layer
 #
-# So far attention sees a bag of words, without order. `attn.rotate(heads, positions)` turns each
-# vector by an angle that grows with its position. Where a query meets a key, only the angle *between*
-# them counts: their distance. Values are carried, not compared, so they are not turned.
+# So far a query cannot tell in which order its keys stand. `attn.rotate(heads, positions)` turns each
+# vector by angles that grow with its position. Where query and key meet, only their distance counts.
+# Values are carried, not compared, so they are not turned.
 #
 # *Difficulty 3 of 5 · importance 5 of 5 · 8 minutes*
 #
@@ -344,7 +344,8 @@ play_with_causality(model, "The cat sat on the mat . It was a cold", j=2)
 # %% [markdown]
 # **Left of the change nothing moves, at any depth.** A hidden state depends on its own token and on
 # those before it. Keys and values are computed from hidden states. So **keys and values of the past
-# never change**, however long the text grows. Without the mask, each new word could change them all.
+# never change**, however long the text grows. Without the mask, each new word would
+# change all but block 0's.
 #
 # ## 5 · A word by chance
 #
@@ -354,7 +355,7 @@ play_with_causality(model, "The cat sat on the mat . It was a cold", j=2)
 #
 # *Difficulty 3 of 5 · importance 3 of 5 · 10 minutes*
 #
-# Write `sample_next`, and refuse arguments that mean nothing: a temperature of 0 or below, a `top_k`
+# Write `sample_next`, and refuse arguments that make no sense: a temperature of 0 or below, a `top_k`
 # outside 1 … V, logits that are not (B, V).
 #
 # <details><summary>Hint 1: the idea</summary>
@@ -433,7 +434,7 @@ play_with_sampling(model, sample_next, prompts)
 # <details><summary>Answer</summary>
 # The mask hides the fifth word from them, so their hidden states h stay the same in every block, and
 # with them wk(h) and wv(h). <b>Common wrong answer:</b> “because the weights are fixed”. They are
-# fixed without the mask too, and then everything moves.
+# fixed without the mask too, and then all but block 0's move.
 # </details>
 #
 # **2. Is the key of *sat* in block 1 computed from the word *sat* alone?**

@@ -1,5 +1,6 @@
 """Right answers to lesson 01 in other styles: every check must pass them."""
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -125,6 +126,116 @@ sample_by_inverse_cdf = Edits(
     )
 )
 
+
+def attention_by_numpy(q, k, v):
+    """NumPy throughout, one head at a time."""
+    queries, keys, values = (np.asarray(part.double()) for part in (q, k, v))
+    B, H, T, D = queries.shape
+    out = np.empty((B, H, T, D))
+    for h in range(H):
+        g = h // (H // keys.shape[1])
+        scores = queries[:, h] @ keys[:, g].swapaxes(1, 2) / np.sqrt(D)
+        scores[:, np.triu(np.ones((T, T), dtype=bool), 1)] = -np.inf
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        out[:, h] = weights / weights.sum(axis=-1, keepdims=True) @ values[:, g]
+    return torch.from_numpy(out).to(q.dtype)
+
+
+def attention_as_it_goes(q, k, v):
+    """A running maximum and two running sums, one key at a time."""
+    B, H, T, _ = q.shape
+    k, v = (part.repeat_interleave(H // part.shape[1], dim=1) for part in (k, v))
+    largest = q.new_full((B, H, T, 1), float("-inf"))
+    above, below = torch.zeros_like(q), q.new_zeros(B, H, T, 1)
+    for s in range(T):
+        score = (q[:, :, s:] * k[:, :, s, None]).sum(-1, keepdim=True) / q.shape[-1] ** 0.5
+        new = torch.maximum(largest[:, :, s:], score)
+        old, weight = (largest[:, :, s:] - new).exp(), (score - new).exp()
+        above[:, :, s:] = above[:, :, s:] * old + weight * v[:, :, s, None]
+        below[:, :, s:] = below[:, :, s:] * old + weight
+        largest[:, :, s:] = new
+    return above / below
+
+
+split_by_lambda = Edits(
+    (
+        ("B, T, width = x.shape\n", "cut = lambda part: part.unflatten(-1, (n_heads, -1))\n"),
+        ("    x = x.view(B, T, n_heads, width // n_heads)  # (B, T, H, D)\n", ""),
+        ("x.transpose(1, 2)", "cut(x).movedim(2, 1).clone()"),
+    )
+)
+
+
+def merge_by_numpy(x):
+    heads = np.moveaxis(x.numpy(), 1, 2)
+    return torch.from_numpy(heads.reshape(*heads.shape[:2], -1))
+
+
+def layer_row_by_row(attn, x, positions):
+    """One text at a time, with the weights and without calling the modules."""
+    rows = []
+    for row in x[:, None]:
+        q, k, v = (
+            torch.einsum("btc,hdc->bhtd", row, matrix.weight.unflatten(0, (n, -1)))
+            for matrix, n in (
+                (attn.wq, attn.n_heads),
+                (attn.wk, attn.n_kv_heads),
+                (attn.wv, attn.n_kv_heads),
+            )
+        )
+        q, k = (attn.rotate(x=part, positions=positions) for part in (q, k))
+        out = causal_attention(v=v, k=k, q=q)
+        rows.append(
+            torch.einsum("bhtd,chd->btc", out, attn.wo.weight.unflatten(1, (q.shape[1], -1)))
+        )
+    return torch.cat(rows)
+
+
+def greedy_by_unpacking(logits):
+    _, V = logits.shape  # another number of axes is a ValueError
+    return torch.tensor([max(range(V), key=row.__getitem__) for row in logits.tolist()])
+
+
+class Sampler:
+    """An object that is called, and draws one row at a time."""
+
+    __slots__ = ("generator",)
+
+    def __init__(self, generator):
+        self.generator = generator
+
+    def __call__(self, row, temperature, top_k):
+        best, tokens = torch.topk(row, top_k)
+        weights = torch.softmax(best / temperature, 0)
+        return tokens[torch.multinomial(weights, 1, generator=self.generator)]
+
+
+def sample_by_an_object(logits, temperature=1.0, top_k=None, generator=None):
+    _, V = logits.shape
+    top_k = V if top_k is None else top_k
+    if temperature <= 0 or not 1 <= top_k <= V:
+        raise ValueError(f"{temperature=}, {top_k=}")
+    sampler = Sampler(generator)
+    return torch.cat([sampler(row, temperature, top_k) for row in logits])
+
+
+def sample_by_numpy(logits, temperature=1.0, top_k=None, generator=None):
+    """The inverse of the cumulative sum, sorted, in NumPy."""
+    if logits.ndim != 2 or not temperature > 0:
+        raise ValueError("logits or temperature")
+    scores = logits.double().numpy()
+    kept = scores.shape[1] if top_k is None else top_k
+    if not 0 < kept <= scores.shape[1]:
+        raise ValueError("top_k")
+    order = np.argsort(-scores, axis=1)[:, :kept]
+    best = np.take_along_axis(scores, order, axis=1) / temperature
+    weights = np.exp(best - best[:, :1])
+    edges = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)
+    chance = torch.rand(len(scores), 1, generator=generator, dtype=torch.float64).numpy()
+    place = (edges < chance).sum(axis=1, keepdims=True).clip(max=kept - 1)
+    return torch.from_numpy(np.take_along_axis(order, place, axis=1)[:, 0])
+
+
 VARIANTS = [
     Variant("unflatten_and_cat", {"split_heads": split_by_unflatten, "merge_heads": merge_by_cat}),
     Variant("stack_and_permute", {"split_heads": split_by_stack, "merge_heads": merge_by_permute}),
@@ -140,4 +251,11 @@ VARIANTS = [
     Variant("ties_kept", {"sample_next": sample_with_ties_kept}),
     Variant("gumbel", {"sample_next": sample_by_gumbel}),
     Variant("inverse_cdf", {"sample_next": sample_by_inverse_cdf}),
+    Variant("numpy_attention", {"causal_attention": attention_by_numpy}),
+    Variant("attention_as_it_goes", {"causal_attention": attention_as_it_goes}),
+    Variant("lambda_and_numpy", {"split_heads": split_by_lambda, "merge_heads": merge_by_numpy}),
+    Variant("layer_row_by_row", {"attention_layer": layer_row_by_row}),
+    Variant("greedy_by_unpacking", {"greedy_next": greedy_by_unpacking}),
+    Variant("sample_by_an_object", {"sample_next": sample_by_an_object}),
+    Variant("sample_by_numpy", {"sample_next": sample_by_numpy}),
 ]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from course.checks.check import Check
 from course.checks.drawing import TOLERANCE
-from course.checks.mini_gpt import attention, choosing, layers, probes
+from course.checks.mini_gpt import attention, choosing, heads, layers, probes
+from course.checks.recorded import Recorded
 
 heads_split_and_merge = Check(
     "heads_split_and_merge",
     ("split_heads", "merge_heads"),
-    attention.draw_heads,
+    heads.draw_heads,
     probes.probe_heads,
-    attention.judge_heads,
+    heads.judge_heads,
     evidence=probes.heads_form,
+    truth=Recorded("mini_gpt", "heads_split_and_merge"),
 )
 attention_sees_no_future = Check(
     "attention_sees_no_future",
@@ -30,7 +32,7 @@ attention_weighs_by_softmax = Check(
     probes.probe_attention,
     attention.judge_softmax,
     evidence=probes.cases_form,
-    truth=attention.last_by_sdpa,
+    truth=Recorded("mini_gpt", "attention_weighs_by_softmax"),
     tolerance=TOLERANCE,
 )
 query_heads_share_kv_heads = Check(
@@ -49,6 +51,7 @@ layer_joins_its_parts = Check(
     probes.probe_layer,
     layers.judge_layer,
     evidence=probes.layers_form,
+    truth=Recorded("mini_gpt", "layer_joins_its_parts"),
     tolerance=TOLERANCE,
 )
 layer_obeys_positions = Check(
@@ -58,6 +61,7 @@ layer_obeys_positions = Check(
     probes.probe_layer,
     layers.judge_positions,
     evidence=probes.layers_form,
+    truth=Recorded("mini_gpt", "layer_obeys_positions"),
     tolerance=TOLERANCE,
 )
 greedy_takes_the_likeliest = Check(
@@ -66,7 +70,8 @@ greedy_takes_the_likeliest = Check(
     choosing.draw_logits,
     probes.probe_greedy,
     choosing.judge_greedy,
-    evidence=probes.greedy_form,
+    evidence=probes.cases_form,
+    truth=Recorded("mini_gpt", "greedy_takes_the_likeliest"),
 )
 sample_follows_temperature = Check(
     "sample_follows_temperature",
@@ -75,14 +80,16 @@ sample_follows_temperature = Check(
     probes.probe_sampling,
     choosing.judge_temperatures,
     evidence=probes.sampling_form,
+    truth=Recorded("mini_gpt", "sample_follows_temperature"),
 )
 sample_stays_in_top_k = Check(
     "sample_stays_in_top_k",
     ("sample_next",),
     choosing.draw_top_k,
-    probes.probe_sampling,
+    probes.probe_draws,
     choosing.judge_top_k,
-    evidence=probes.sampling_form,
+    evidence=probes.cases_form,
+    truth=Recorded("mini_gpt", "sample_stays_in_top_k"),
 )
 bad_arguments_are_refused = Check(
     "bad_arguments_are_refused",
@@ -90,5 +97,5 @@ bad_arguments_are_refused = Check(
     choosing.draw_refusals,
     probes.probe_refusals,
     choosing.judge_refusals,
-    evidence=probes.cases_form,
+    evidence=probes.refusals_form,
 )

@@ -1,101 +1,111 @@
-"""Challenges and verdicts for heads and for attention."""
+"""Challenges and verdicts for attention: what a token sees, how it weighs, which heads share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import numpy as np
-import torch.nn.functional as F
 
 from course.checks.check import Challenge, Evidence, Verdict, failed, passed
-from course.checks.mini_gpt.probes import Array, form_error, gap, moved, tensor
+from course.checks.mini_gpt.probes import Array, form_error, gap, moved
 
-# Heads
-
-
-def draw_heads(seed: int) -> Challenge:
-    """Draw the sizes of heads whose numbers say where they come from."""
-    rng = np.random.default_rng(seed)
-    H, D = [(2, 3), (2, 4), (3, 2), (4, 2)][rng.integers(4)]
-    return head_numbers(B=2, T=5, H=H, D=D)
+Case = tuple[Array, Array, Array]
+"""Queries (B, H, T, D), keys and values (B, G, T, D)."""
+Truth = Callable[[Case], Array]
+"""Gives the output of the last token, (B, H, D). It sees every other, mask or no mask, so with it the
+weights alone are judged."""
 
 
-def head_numbers(B: int, T: int, H: int, D: int) -> Challenge:
-    """Number each place: 100 · row + 10 · token + column (of at most 10)."""
-    row, token, column = np.ogrid[:B, :T, : H * D]
-    return heads_of((100.0 * row + 10 * token + column).astype(np.float32), H)
-
-
-def heads_of(x: Array, n_heads: int) -> Challenge:
-    """Cut x (B, T, C) into heads (B, H, T, D), and give both."""
-    return {"x": x, "heads": np.stack(np.split(x, n_heads, axis=2), axis=1), "n_heads": n_heads}
-
-
-def judge_heads(challenge: Challenge, evidence: Evidence) -> Verdict:
-    """Judge the split, and then the merge, number by number."""
-    x, heads = challenge["x"], challenge["heads"]
-    split, merge = evidence["split"], evidence["merge"]
-    if error := form_error("split_heads", split, heads.shape, "float32"):
-        return failed(error)
-    if wrong := np.argwhere(split["array"] != heads).tolist():
-        b, h, t, d = wrong[0]
-        return failed(
-            f"split_heads: {challenge['n_heads']} heads of {heads.shape[-1]}. In row {b}, head {h}, "
-            f"token {t}, number {d} should be {heads[b, h, t, d]:g}, which is number "
-            f"{h * heads.shape[-1] + d} of that token; it is {split['array'][b, h, t, d]:g}. "
-            "Which axis did the cut leave next to the last?"
-        )
-    if error := form_error("merge_heads", merge, x.shape, "float32"):
-        return failed(error)
-    if wrong := np.argwhere(merge["array"] != x).tolist():
-        b, t, c = wrong[0]
-        return failed(
-            f"merge_heads: {challenge['n_heads']} heads of {heads.shape[-1]}. In row {b}, token {t}, "
-            f"number {c} should be {x[b, t, c]:g} again; it is {merge['array'][b, t, c]:g}. "
-            "Which two axes must be neighbours before they merge?"
-        )
-    return passed("Each head holds its own slice of every token, and merging puts it back.")
-
-
-# Causal attention
-
-
-def draw_qkv(rng: np.random.Generator, B: int, H: int, G: int, T: int, D: int) -> tuple[Array, ...]:
+def draw_qkv(
+    rng: np.random.Generator, B: int, H: int, G: int, T: int, D: int, dtype: str = "float32"
+) -> Case:
     """Draw queries and keys sharp enough that weights differ, and values of size 1."""
     shapes = ((B, H, T, D), (B, G, T, D), (B, G, T, D))
-    return tuple(rng.normal(size=shape).astype(np.float32) for shape in shapes)
+    return tuple(rng.normal(size=shape).astype(dtype) for shape in shapes)
+
+
+def attention_error(out: Evidence, case: Case) -> str | None:
+    """Say what is wrong with the form of an output, or None."""
+    q, k, _ = case
+    name = f"causal_attention on q {q.shape}, k and v {k.shape}, {q.dtype}"
+    if out["array"] is not None and out["array"].shape == q.shape:
+        nowhere = ~np.isfinite(out["array"])
+        tokens = np.flatnonzero(nowhere.any(axis=(0, 1, 3))).tolist()
+        T = q.shape[2]
+        if tokens and len(tokens) < T:
+            question = "What goes into the softmax of that row?"
+            if tokens == [0]:
+                question = "Token 0 has only itself to look at. Does a token see itself?"
+            elif tokens == [T - 1]:
+                question = "Which half of the square do you hide?"
+            return f"{name}: the outputs of tokens {tokens} are no numbers. {question}"
+        if tokens:
+            return f"{name}: no output is a number. Is anything multiplied by −∞?"
+    return form_error(name, out, q.shape, str(q.dtype))
+
+
+# What a token sees
 
 
 def draw_nudged_tokens(seed: int) -> Challenge:
-    """Draw case 0, and case 1 + j with another key and value for token j."""
+    """Draw case 0, and case 1 + j with another key and value for token j; then `lone_and_long`."""
     rng = np.random.default_rng(seed)
     T = 5
-    q, k, v = draw_qkv(rng, B=1, H=2, G=2, T=T, D=4)
+    q, k, v = draw_qkv(rng, B=2, H=2, G=2, T=T, D=4)
     cases = [(q, k, v)]
     for j in range(T):
         other_k, other_v = k.copy(), v.copy()
         other_k[:, :, j] += rng.normal(size=4)
         other_v[:, :, j] += rng.choice([-3, 3], size=4)
         cases.append((q, other_k, other_v))
-    return {"cases": cases}
+    return {"cases": cases + lone_and_long(rng)}
+
+
+def lone_and_long(rng: np.random.Generator) -> list[Case]:
+    """Draw a token alone; and a text of more than 1,024 tokens, all of whose scores are 0."""
+    T = int(rng.integers(1030, 1100))
+    _, k, v = draw_qkv(rng, B=1, H=1, G=1, T=T, D=2)
+    return [draw_qkv(rng, B=1, H=2, G=2, T=1, D=4), (np.zeros_like(k), k, v)]
+
+
+def judge_lone_and_long(
+    cases: list[Case], outputs: list[Evidence], tolerance: float
+) -> Verdict | None:
+    """Judge the last two cases; None where they are right."""
+    (_, _, own), (_, _, v) = cases
+    alone, long = (out["array"] for out in outputs)
+    if (difference := gap(alone, own)) > tolerance:
+        return failed(
+            "A token alone sees itself only, so its output is its own value. Yours differs (max |Δ| "
+            f"{difference:.2g}, tolerance {tolerance:g}). What is the softmax of one score?"
+        )
+    T = v.shape[2]
+    averages = np.cumsum(np.float64(v), axis=2) / np.arange(1, T + 1)[:, None]  # (1, 1, T, D)
+    if tokens := moved(averages, long, 2, tolerance):
+        return failed(
+            f"{T:,} tokens, all scores 0: each output is the plain average of what the token sees. "
+            f"From token {tokens[0]:,} on that is wrong, while short texts are right. What in your "
+            "code is made for a certain length?"
+        )
+    return None
 
 
 def judge_causality(challenge: Challenge, evidence: Evidence, tolerance: float) -> Verdict:
     """Judge which outputs a nudged token moved: those from it on, and no others."""
-    shape = challenge["cases"][0][0].shape
-    T = shape[2]
-    for out in evidence["outputs"]:
-        if error := form_error("causal_attention", out, shape, "float32"):
+    cases, outputs = challenge["cases"], evidence["outputs"]
+    for case, out in zip(cases, outputs, strict=True):
+        if error := attention_error(out, case):
             return failed(error)
-    base, *others = [out["array"] for out in evidence["outputs"]]
-    for j, other in enumerate(others):
-        tokens = moved(base, other, 2, tolerance)
+    T = cases[0][0].shape[2]
+    base, *others = [out["array"] for out in outputs[:-2]]
+    reach = [moved(base, other, 2, tolerance) for other in others]
+    for j, tokens in enumerate(reach):
         if tokens and tokens[0] < j:
             t = tokens[0]
             return failed(
                 f"{T} tokens: a new key and value for token {j} moved the output of token {t} "
-                f"(max |Δ| {gap(base[:, :, t], other[:, :, t]):.2g}, tolerance {tolerance:g}). "
-                f"Which tokens may token {t} see?"
+                f"(max |Δ| {gap(base[:, :, t], others[j][:, :, t]):.2g}, tolerance {tolerance:g}). "
+                f"{question_about_the_future(reach, t)}"
             )
         if tokens != list(range(j, T)):
             t = next(t for t in range(j, T) if t not in tokens)
@@ -103,70 +113,105 @@ def judge_causality(challenge: Challenge, evidence: Evidence, tolerance: float) 
                 f"{T} tokens: a new key and value for token {j} did not move the output of token "
                 f"{t}. Which tokens may token {t} see?"
             )
-    return passed("Nudge token j: outputs from j on move, and nothing left of it does.")
+    return judge_lone_and_long(cases[-2:], outputs[-2:], tolerance) or passed(
+        "Nudge token j: outputs from j on move, and nothing left of it does."
+    )
+
+
+def question_about_the_future(reach: list[list[int]], t: int) -> str:
+    """Ask about the mask, or, where every token moves every other, about what hides."""
+    T = len(reach)
+    if all(tokens == list(range(T)) for tokens in reach):
+        return (
+            "Everything sees everything: what is the score of a hidden pair when the softmax comes?"
+        )
+    return f"Which tokens may token {t} see?"
+
+
+# How it weighs
 
 
 def draw_softmax(seed: int) -> Challenge:
-    """Draw case 0 with values that are all 1, and case 1 with any values."""
+    """Draw case 0 with values that are all 1, case 1 with any values, and case 2, see `far_scores`."""
     rng = np.random.default_rng(seed)
     q, k, v = draw_qkv(rng, B=2, H=2, G=2, T=4, D=8)
-    return {"cases": [(q, k, np.ones_like(v)), (q, k, v)]}
+    return {"cases": [(q, k, np.ones_like(v)), (q, k, v), far_scores(rng, T=4, D=8)]}
 
 
-def last_by_sdpa(challenge: Challenge) -> Array:
-    """Compute case 1's output of the last token, (B, H, D), by PyTorch's own attention.
-
-    The last token sees every other, mask or no mask, so here the weights alone are judged.
-    """
-    q, k, v = challenge["cases"][1]
-    last = F.scaled_dot_product_attention(tensor(q[:, :, -1:]), tensor(k), tensor(v))
-    return last[:, :, 0].numpy()
+def far_scores(rng: np.random.Generator, T: int, D: int) -> Case:
+    """Draw one row in float64 whose scores q · k / √D all lie near −150: only their distances count."""
+    q, k, v = draw_qkv(rng, B=1, H=2, G=2, T=T, D=D, dtype="float64")
+    q[..., 0], k[..., 0] = 10.0, -15.0 * np.sqrt(D)
+    return q, k, v
 
 
 def judge_softmax(
-    challenge: Challenge,
-    evidence: Evidence,
-    truth: Callable[[Challenge], Array],
-    tolerance: float,
+    challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
-    """Judge whether weights add up to 1, and then whether they are the softmax of q · k / √D."""
-    ones, out = evidence["outputs"]
-    shape = challenge["cases"][0][0].shape
-    T, D = shape[2:]
-    if error := form_error("causal_attention", ones, shape, "float32"):
-        return failed(error)
-    wrong = np.argwhere(np.abs(ones["array"] - 1) > tolerance)
-    if len(wrong):
-        b, h, t, d = wrong[0].tolist()
+    """Judge whether weights add up to 1, then whether they are the softmax of q · k / √D, and last what
+    far scores change."""
+    cases, outputs = challenge["cases"], evidence["outputs"]
+    for case, out in zip(cases, outputs, strict=True):
+        if error := attention_error(out, case):
+            return failed(error)
+    if wrong := judge_sum(outputs[0]["array"], tolerance):
+        return wrong
+    near, far = (out["array"] for out in outputs[1:])
+    questions = (
+        "By what is q · k divided, and what else happens to scores or weights?",
+        "All scores are near −150 here. Which differences does the softmax see?",
+    )
+    for case, output, question in zip(cases[1:], (near, far), questions, strict=True):
+        difference = np.abs(output[:, :, -1] - truth(case)).max(axis=-1)  # (B, H)
+        if difference.max() > tolerance:
+            b, h = np.argwhere(difference > tolerance)[0].tolist()
+            T, D = case[0].shape[2:]
+            return failed(
+                f"Token {T - 1}, which sees all {T} tokens, row {b}, head {h}: max |Δ| "
+                f"{difference[b, h]:.2g} from softmax attention (tolerance {tolerance:g}); head "
+                f"width D = {D}. {question}"
+            )
+    own = [
+        gap(out[:, :, 0], case[2][:, :, 0])
+        for case, out in zip(cases[1:], (near, far), strict=True)
+    ]
+    if own[0] <= tolerance < own[1]:
         return failed(
-            f"All values are 1, so any average of them is 1; token {t} of head {h} gives "
-            f"{ones['array'][b, h, t, d]:.3g}. What do the weights of one query add up to?"
-        )
-    if error := form_error("causal_attention", out, shape, "float32"):
-        return failed(error)
-    difference = np.abs(out["array"][:, :, -1] - truth(challenge)).max(axis=-1)  # (B, H)
-    if difference.max() > tolerance:
-        b, h = np.argwhere(difference > tolerance)[0].tolist()
-        return failed(
-            f"Token {T - 1}, which sees all {T} tokens, row {b}, head {h}: max |Δ| "
-            f"{difference[b, h]:.2g} from softmax attention (tolerance {tolerance:g}); head width "
-            f"D = {D}. Before the softmax, by what is q · k divided, and over which axis does the "
-            "softmax run?"
+            "All scores are near −150 here, and token 0 is given more than its own value (max |Δ| "
+            f"{own[1]:.2g}, tolerance {tolerance:g}); with scores near 0 it is not. "
+            "How small is the score of a hidden pair?"
         )
     return passed("Weights of each query add up to 1 and are the softmax of q · k / √D.")
+
+
+def judge_sum(ones: Array, tolerance: float) -> Verdict | None:
+    """Judge the output where all values are 1; None where it is 1."""
+    wrong = np.argwhere(np.abs(ones - 1) > tolerance)
+    if not len(wrong):
+        return None
+    b, h, t, d = wrong[0].tolist()
+    question = "What do the weights of one query add up to?"
+    if np.ptp(ones[b, h, t]) > tolerance:  # no multiple of the values
+        question = "Of which of the three tensors is the average taken?"
+    return failed(
+        f"All values are 1, so any average of them is 1; token {t} of head {h} gives "
+        f"{ones[b, h, t, d]:.3g}. {question}"
+    )
+
+
+# Which heads share
 
 
 def draw_groups(seed: int) -> Challenge:
     """Draw case 0, and for each KV head g one with other keys, and one with other values."""
     rng = np.random.default_rng(seed)
-    H, G = 4, 2
-    q, k, v = draw_qkv(rng, B=1, H=H, G=G, T=3, D=4)
+    q, k, v = draw_qkv(rng, B=1, H=6, G=2, T=3, D=4)
     return {"cases": with_new_kv_heads(rng, q, k, v, row=0)}
 
 
 def with_new_kv_heads(
     rng: np.random.Generator, q: Array, k: Array, v: Array, row: int
-) -> list[tuple[Array, ...]]:
+) -> list[Case]:
     """Make the cases of `draw_groups`; in batch row `row` alone the new heads are new."""
     cases = [(q, k, v)]
     for g in range(k.shape[1]):
@@ -179,18 +224,16 @@ def with_new_kv_heads(
 
 def judge_groups(challenge: Challenge, evidence: Evidence, tolerance: float) -> Verdict:
     """Judge which query heads each new KV head moved: those of its group, and no others."""
-    q, k, _ = challenge["cases"][0]
-    H, G = q.shape[1], k.shape[1]
-    for out in evidence["outputs"]:
-        if error := form_error(f"causal_attention with H={H}, G={G}", out, q.shape, "float32"):
+    cases, outputs = challenge["cases"], evidence["outputs"]
+    H, G = cases[0][0].shape[1], cases[0][1].shape[1]
+    for case, out in zip(cases, outputs, strict=False):
+        if error := attention_error(out, case):
             return failed(error)
-    base, *others = [out["array"] for out in evidence["outputs"]]
+    base, *others = [out["array"] for out in outputs]
     for i, other in enumerate(others):
         g, part = i // 2, ("keys", "values")[i % 2]
-        heads, expected = (
-            moved(base, other, 1, tolerance),
-            [h for h in range(H) if h // (H // G) == g],
-        )
+        heads = moved(base, other, 1, tolerance)
+        expected = [h for h in range(H) if h // (H // G) == g]
         if heads != expected:
             odd = sorted(set(heads) ^ set(expected))[0]
             return failed(

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from course.checks.check import Challenge, Evidence
 from course.checks.drawing import build_model
+from course.checks.recorder import given
 
 Array = np.ndarray
 
@@ -20,65 +21,29 @@ OUTPUT = {
     "words": str,
     "dtype": str,
     "array": (np.ndarray, type(None)),
-    "modified": bool,
 }
 """The form of what `call` records."""
 
 
 def call(function: Any, *arguments: Any, **named: Any) -> Evidence:
-    """Run a student's function on copies of the tensors and record what it returned, as plain values:
-    the kind of result ("error", "Tensor" or a type's name); of an exception its name and words; of a
-    tensor its dtype and numbers; and whether an argument was modified."""
-    output = {
-        "kind": "error",
-        "error": "",
-        "words": "",
-        "dtype": "",
-        "array": None,
-        "modified": False,
-    }
-    tensors = [value.clone() if isinstance(value, Tensor) else value for value in arguments]
+    """Run a student's function and record what it returned, as plain values: the kind of result
+    ("error", "Tensor" or a type's name); of an exception its name and words; of a tensor its dtype and
+    numbers."""
+    output = {"kind": "error", "error": "", "words": "", "dtype": "", "array": None}
     try:
-        value = function(*tensors, **named)
+        value = function(*arguments, **named)
     except NotImplementedError:
         raise  # here the student has not begun
     except Exception as error:
         return {**output, "error": type(error).__name__, "words": str(error)}
-    output["modified"] = any(
-        isinstance(before, Tensor) and not torch.equal(before, after)
-        for before, after in zip(arguments, tensors, strict=True)
-    )
     if not isinstance(value, Tensor):
         return {**output, "kind": type(value).__name__}
     array = value.detach().double() if value.is_floating_point() else value.detach()
     dtype = str(value.dtype).removeprefix("torch.")
-    return {**output, "kind": "Tensor", "dtype": dtype, "array": array.numpy()}
-
-
-def tensor(array: Array) -> Tensor:
-    """Copy an array into a float32 tensor."""
-    return torch.from_numpy(np.array(array, dtype=np.float32))
+    return {**output, "kind": "Tensor", "dtype": dtype, "array": array.numpy().copy()}
 
 
 # Each probe stands with the form of its evidence.
-
-
-def probe_heads(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Split x, and merge the heads that it should give."""
-    return {
-        "split": call(student.split_heads, tensor(challenge["x"]), challenge["n_heads"]),
-        "merge": call(student.merge_heads, tensor(challenge["heads"])),
-    }
-
-
-def heads_form(challenge: Challenge) -> Evidence:
-    return {"split": OUTPUT, "merge": OUTPUT}
-
-
-def probe_attention(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Call causal_attention on each case, a (q, k, v)."""
-    cases = challenge["cases"]
-    return {"outputs": [call(student.causal_attention, *map(tensor, case)) for case in cases]}
 
 
 def cases_form(challenge: Challenge) -> Evidence:
@@ -86,14 +51,41 @@ def cases_form(challenge: Challenge) -> Evidence:
     return {"outputs": [OUTPUT] * len(challenge["cases"])}
 
 
+def probe_heads(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Split the x of each case, and merge its heads, which belong to another x."""
+    cases = challenge["cases"]
+    return {
+        "split": [call(student.split_heads, rows_apart(c["x"]), c["n_heads"]) for c in cases],
+        "merge": [call(student.merge_heads, rows_apart(c["heads"])) for c in cases],
+    }
+
+
+def rows_apart(array: Array) -> Tensor:
+    """Make a tensor whose rows lie apart in memory, as in a slice of a batch: it is not contiguous, but
+    a wrong cut by `view` goes as far as one by `reshape`, and is recognised."""
+    return torch.tensor(np.repeat(array, 2, axis=0))[::2]
+
+
+def heads_form(challenge: Challenge) -> Evidence:
+    (outputs,) = cases_form(challenge).values()
+    return {"split": outputs, "merge": outputs}
+
+
+def probe_attention(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Call causal_attention on each case, a (q, k, v)."""
+    cases = challenge["cases"]
+    return {"outputs": [call(student.causal_attention, *map(given, case)) for case in cases]}
+
+
 def probe_layer(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Call attention_layer on each case, an (x, positions), of each layer, a model of one layer."""
+    """Call attention_layer on each case, an (x, positions), of each layer, a model of one layer with
+    the dtype of its x."""
     outputs = []
     for layer in challenge["layers"]:
-        attn = build_model(layer, student.attention_layer).blocks[0].attn
+        model = build_model(layer, student.attention_layer)
         for x, positions in layer["cases"]:
-            where = torch.from_numpy(positions.copy())
-            outputs.append(call(student.attention_layer, attn, tensor(x), where))
+            attn = model.to(given(x).dtype).blocks[0].attn
+            outputs.append(call(student.attention_layer, attn, given(x), given(positions)))
     return {"outputs": outputs}
 
 
@@ -102,73 +94,121 @@ def layers_form(challenge: Challenge) -> Evidence:
 
 
 def probe_greedy(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    return {"token": call(student.greedy_next, tensor(challenge["logits"]))}
+    """Call greedy_next on each case, an array of logits."""
+    return {"outputs": [call(student.greedy_next, given(case)) for case in challenge["cases"]]}
 
 
-def greedy_form(challenge: Challenge) -> Evidence:
-    return {"token": OUTPUT}
+def probe_draws(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Call sample_next on each case.
 
-
-def probe_sampling(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Call sample_next on each case, and once with logits alone.
-
-    A case holds logits, the settings of the draw, and seeds: of its generator, and of torch's own
-    numbers, which must make no difference where a generator is given.
+    A case holds kinds of rows (K, V), which are given `rows` times in turn; the settings of the draw;
+    the seed of its generator, and whether that was used before; and the seed of torch's own numbers,
+    which must make no difference.
     """
     outputs = []
     with torch.random.fork_rng(devices=[]):
         for case in challenge["cases"]:
             torch.manual_seed(case["global_seed"])
             generator = torch.Generator().manual_seed(case["seed"])
+            if case["used"]:
+                torch.rand(1000, generator=generator)
             outputs.append(
-                call(
-                    student.sample_next,
-                    tensor(case["logits"]),
-                    **case["settings"],
-                    generator=generator,
-                )
+                call(student.sample_next, logits_of(case), **case["settings"], generator=generator)
             )
-        defaults = call(student.sample_next, tensor(challenge["cases"][0]["logits"]))
-    return {"outputs": outputs, "defaults": defaults}
-
-
-def sampling_form(challenge: Challenge) -> Evidence:
-    return {**cases_form(challenge), "defaults": OUTPUT}
-
-
-def probe_refusals(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Call, for each case, the function that it names with its logits and settings."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)  # no case brings a generator, and the same code shall draw the same
-        outputs = [
-            call(getattr(student, case["function"]), tensor(case["logits"]), **case["settings"])
-            for case in challenge["cases"]
-        ]
     return {"outputs": outputs}
 
 
+def logits_of(case: Challenge) -> Tensor:
+    """Make the logits of a case, (rows · K, V): rows 0, K, 2K … are of kind 0."""
+    return given(np.tile(case["kinds"], (case["rows"], 1)))
+
+
+def probe_sampling(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Call sample_next on each case, and twice with the first one's logits alone."""
+    outputs = probe_draws(student, challenge)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(challenge["cases"][0]["seed"])
+        defaults = [call(student.sample_next, logits_of(challenge["cases"][0])) for _ in range(2)]
+    return {**outputs, "defaults": defaults}
+
+
+def sampling_form(challenge: Challenge) -> Evidence:
+    return {**cases_form(challenge), "defaults": [OUTPUT] * 2}
+
+
+def probe_refusals(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Call, for each case, the function that it names with its logits and settings. What it returns is
+    left out: recorded are whether it stopped, and whether random numbers were drawn before."""
+    outputs = []
+    for case in challenge["cases"]:
+        settings, generator = case["settings"], torch.Generator().manual_seed(0)
+        if case["function"] == "sample_next":
+            settings = {**settings, "generator": generator}
+        before = generator.get_state()
+        output = call(getattr(student, case["function"]), given(case["logits"]), **settings)
+        refusal = {name: output[name] for name in ("error", "words")}
+        outputs.append({**refusal, "drew": not torch.equal(before, generator.get_state())})
+    return {"outputs": outputs}
+
+
+def refusals_form(challenge: Challenge) -> Evidence:
+    return {"outputs": [{"error": str, "words": str, "drew": bool}] * len(challenge["cases"])}
+
+
+# What is wrong with a result before its values are looked at
+
+
 def form_error(name: str, out: Evidence, shape: tuple[int, ...], dtype: str) -> str | None:
-    """Say what is wrong with a result before its values are looked at, or None."""
-    if out["kind"] == "error":
-        return f"{name} stopped with {out['error']}: {out['words']}"
+    """Say what is wrong with the form of a result, or None."""
+    if error := stopped(name, out):
+        return error
     if out["kind"] != "Tensor":
         return f"{name} must return a tensor, got {out['kind']}. What does its last line return?"
     if out["array"].shape != shape:
-        return (
-            f"{name} returned shape {out['array'].shape} and should return {shape}. "
-            "Which axis is where?"
-        )
+        return wrong_shape(name, out["array"].shape, shape)
     if out["dtype"] != dtype:
-        return f"{name} returned {out['dtype']} and should return {dtype}."
+        return f"{name} returned {out['dtype']} and should return {dtype}. {about_dtype(dtype)}"
     if not np.isfinite(out["array"]).all():
         place = tuple(np.argwhere(~np.isfinite(out["array"]))[0].tolist())
         return (
             f"{name}: the number at {place} is {out['array'][place]}. "
             "What goes into the softmax of that row?"
         )
-    if out["modified"]:
-        return f"{name} changed a tensor that it was given. Which of your lines works in place?"
     return None
+
+
+def stopped(name: str, out: Evidence) -> str | None:
+    """Say with which exception a call stopped; None where it did not."""
+    if not out["error"]:
+        return None
+    return f"{name} stopped with {out['error']}: {out['words']}{about_error(out['words'])}".strip()
+
+
+def wrong_shape(name: str, got: tuple[int, ...], shape: tuple[int, ...]) -> str:
+    """Say that a shape is wrong, and ask about its axes."""
+    question = "Which axis is where?"
+    if len(got) < len(shape):
+        question = "Which axis got lost, and does it also where it has length 1?"
+    elif len(got) > len(shape):
+        question = "Which axis is one too many?"
+    return f"{name} returned shape {tuple(got)} and should return {shape}. {question}"
+
+
+def about_dtype(dtype: str) -> str:
+    if dtype == "int64":
+        return "Tokens are int64 everywhere in the course."
+    return "A result has the dtype of the inputs. Which of your tensors has one of its own?"
+
+
+def about_error(words: str) -> str:
+    """Ask what an exception of PyTorch points at; "" where it says enough."""
+    if "view size is not compatible" in words:
+        return " Inputs may lie in memory in any order, as transposes do. Which call needs none?"
+    if "dtype" in words or "scalar type" in words:
+        return " Which of your tensors has a dtype of its own?"
+    if "probability tensor" in words:
+        return " Which weights go into the draw: is any token left, and is any weight no number?"
+    return ""
 
 
 def gap(a: Array, b: Array) -> float:
