@@ -8,7 +8,8 @@ written down is evidence; `judge_rules` words it, on the side that decides.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import wraps
 from typing import Any
 
@@ -42,9 +43,14 @@ class Recorder:
         if isinstance(function, type) or not callable(function):
             return function
 
+        try:
+            signature = inspect.signature(function)
+        except (TypeError, ValueError):  # of some functions written in C
+            signature = None
+
         @wraps(function, updated=())
         def watched(*args: Any, **kwargs: Any) -> Any:
-            named = _by_name(function, args, kwargs)
+            named = _by_name(signature, args, kwargs)
             before = _copied(named)
             try:
                 result = function(*args, **kwargs)
@@ -105,13 +111,14 @@ def given(array: np.ndarray, dtype: torch.dtype | None = None) -> Tensor:
     return tensor.permute(turned).contiguous().permute(turned)
 
 
-def _by_name(function: Callable, args: tuple, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def _by_name(
+    signature: inspect.Signature | None, args: tuple, kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
     """Name the arguments of a call as the function does, or by their number."""
-    try:
-        bound = inspect.signature(function).bind(*args, **kwargs).arguments
-    except (TypeError, ValueError):
-        return {**{f"argument {n}": value for n, value in enumerate(args, 1)}, **kwargs}
-    return dict(bound)
+    if signature is not None:
+        with suppress(TypeError):  # the call itself will say what is wrong with it
+            return dict(signature.bind(*args, **kwargs).arguments)
+    return {**{f"argument {n}": value for n, value in enumerate(args, 1)}, **kwargs}
 
 
 def _copied(value: Any) -> Any:
