@@ -105,7 +105,7 @@ show(draw_sharing(n_heads=8, kv_heads=(8, 2, 1)))
 
 # %% nbgrader={"grade_id": "repeat_kv", "solution": true}
 def repeat_kv(x: Tensor, n_rep: int) -> Tensor:
-    """Each KV head n_rep times in a row: x (B, G, S, D) -> (B, G * n_rep, S, D).
+    """Each KV head n_rep times in a row: x (B, G, S, D) -> (B, G * n_rep, S, D), perhaps a view of x.
 
     Raises:
         ValueError: x of another number of axes, or one of them 0; n_rep below 1.
@@ -160,8 +160,9 @@ checks.heads_stand_in_a_row(repeat_kv)
 def grouped_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
     """Attention in which groups of query heads read the same keys and values, where they lie.
 
-    Neither k nor v is copied, whole or head by head: a decode step writes fewer numbers into new
-    tensors than k has. Operations of PyTorch alone, for only these can be counted.
+    Neither k nor v is copied or converted, whole or head by head: for one or two new tokens, with a
+    mask or without, fewer numbers are written into new tensors than k has. Operations of PyTorch
+    alone, for only these can be counted.
 
     Args:
         q: queries (B, H, T, D).
@@ -170,7 +171,8 @@ def grouped_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = Non
             look; every query sees at least one key. None: each query sees all.
 
     Returns:
-        (B, H, T, D), in the type of q, k and v. Ainslie et al. 2023.
+        (B, H, T, D), in the type of q, k and v. Scores may be of any size, and what is hidden has
+        no share in any case. Ainslie et al. 2023.
 
     Raises:
         ValueError: shapes that do not belong together, an axis of 0, or a mask that is not bool.
@@ -374,7 +376,7 @@ def max_batch_that_fits(
     weight_bytes: int,
     bytes_per_element: int = 2,
 ) -> int:
-    """How many sequences fit into a memory beside the weights: 0 if the weights alone do not.
+    """How many sequences fit into a memory beside the weights, an int: 0 if the weights do not.
 
     Args:
         config: sizes of the model.

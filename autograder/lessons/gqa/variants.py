@@ -124,10 +124,17 @@ def pool_by_striding(state, config, n_kv_heads):
     return pooled
 
 
-def batch_as_a_float(config, memory_bytes, n_tokens, weight_bytes, bytes_per_element=2):
+def batch_by_doubling(config, memory_bytes, n_tokens, weight_bytes, bytes_per_element=2):
     _checked(memory_bytes, n_tokens, weight_bytes, bytes_per_element)
-    one = kv_cache_bytes(config, n_tokens, 1, bytes_per_element)
-    return float(max((memory_bytes - weight_bytes) // one, 0))
+    one, left, n = (
+        kv_cache_bytes(config, n_tokens, 1, bytes_per_element),
+        memory_bytes - weight_bytes,
+        0,
+    )
+    for power in range(64, -1, -1):
+        if (n + 2**power) * one <= left:
+            n += 2**power
+    return n
 
 
 def repeat_head_by_head(x, n_rep):
@@ -266,7 +273,7 @@ def grouped_in_passing(q, k, v, mask=None):
     (B, H, T, D), (G, S) = q.shape, k.shape[1:3]
     rows = q.reshape(B, G, -1, D) / math.sqrt(D)
     hidden = None if mask is None else ~mask.expand(B, H, T, S).reshape(B, G, -1, S)
-    top = rows.new_full((*rows.shape[:3], 1), -1e4)
+    top = rows.new_full((*rows.shape[:3], 1), torch.finfo(rows.dtype).min)
     total, out = torch.zeros_like(top), torch.zeros_like(rows)
     for start in range(0, S, 64):
         block = slice(start, start + 64)
@@ -312,7 +319,7 @@ VARIANTS = [
         repeat_by_stacking,
         grouped_by_stacked_queries,
         pool_by_striding,
-        batch_as_a_float,
+        batch_by_doubling,
     ),
     _variant(
         "loops", repeat_head_by_head, grouped_head_by_head, pool_by_matrix, batch_by_remainder

@@ -27,6 +27,8 @@ QUESTIONS = {
     "groups": "Where each head has its own keys all agrees. Which query heads are neighbours, and "
     "which KV head do they read?",
     "sizes": "Smaller ones agree. Which of your lines counts on a size?",
+    "far": "Smaller scores agree; here some are above 200, and those of the other row below -200. What "
+    "is e to the power of 200 in float32, and by what may all scores of a query be shifted?",
     "types": "The same call agrees in float32. Which of your lines counts on a type?",
 }
 """Ends the message of a case in which numbers differ, by what is new in it."""
@@ -50,16 +52,16 @@ def draw_case(
     return {"q": q, "k": k, "v": v, "mask": mask, "dtype": "float32", "stage": ""}
 
 
-def level(rng: np.random.Generator, case: Challenge, dtype: str) -> Challenge:
+def level(rng: np.random.Generator, case: Challenge, dtype: str, values: str = "v") -> Challenge:
     """Turn a case into one whose results are exact in a small type: queries of 0 give every key that
-    is seen the same share, and values are multiples of 8."""
-    v = 8.0 * rng.integers(-8, 9, case["v"].shape).astype(np.float32)
-    return {**case, "q": np.zeros_like(case["q"]), "v": v, "dtype": dtype}
+    is seen the same share, and values, which the case has under that name, are multiples of 8."""
+    drawn = 8.0 * rng.integers(-8, 9, case[values].shape).astype(np.float32)
+    return {**case, "q": np.zeros_like(case["q"]), values: drawn, "dtype": dtype}
 
 
 def draw_shared(seed: int) -> Challenge:
     """Draw cases without a mask: each head its own, groups, one head for all; then rows that differ
-    in their last key alone, sizes beyond any constant, and every type."""
+    in their last key alone, sizes beyond any constant, scores far from 0, and every type."""
     rng = np.random.default_rng(seed)
     T, S = int(rng.integers(2, 4)), int(rng.integers(5, 9))
     tall, long, wide = (int(rng.integers(n, n + 30)) for n in (130, 4100, 65))
@@ -74,6 +76,7 @@ def draw_shared(seed: int) -> Challenge:
     cases.append({**with_late_rows(draw_case(rng, (3, 4, 2, 2, S))), "stage": "groups"})
     for sizes in ((1, 1, 1, tall, 3), (1, 2, 1, 1, long), (1, wide, 1, 1, 3)):
         cases.append({**draw_case(rng, sizes, D=2), "stage": "sizes"})
+    cases.append(with_far_scores(draw_case(rng, (2, 4, 2, 2, S), D=4)))
     cases.append({**draw_case(rng, (1, 4, 2, 2, S)), "dtype": "float64", "stage": "types"})
     for dtype in ("float16", "bfloat16"):
         cases.append({**level(rng, draw_case(rng, (1, 4, 2, T, 4)), dtype), "stage": "types"})
@@ -86,6 +89,17 @@ def with_late_rows(case: Challenge) -> Challenge:
     for name in ("k", "v"):
         alike[name][-1, :, -1] = case[name][-1, :, -1]
     return {**case, **alike}
+
+
+def with_far_scores(case: Challenge) -> Challenge:
+    """Shift all scores of the first row to above 200, and of the second to below -200; shares stay.
+
+    Feature 0 of every key is 1, and of a query a power of two, which leaves other digits as they are.
+    """
+    q, k = 0.5 * case["q"], case["k"].copy()
+    q[..., 0] = np.array([512, -512]).reshape(2, 1, 1)
+    k[..., 0] = 1
+    return {**case, "q": q, "k": k, "stage": "far"}
 
 
 def tensors_of(case: Challenge) -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""Shared keys and values are read where they lie: what a decode step writes is counted."""
+"""Shared keys and values are read where they lie: what a call on a few new tokens writes is counted."""
 
 from __future__ import annotations
 
@@ -10,46 +10,70 @@ import torch
 
 from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
 from course.checks.drawing import TOLERANCE
-from course.checks.gqa.attention import Truth, first_difference, sizes_text
+from course.checks.gqa.attention import Truth, first_difference, level, sizes_text
 from course.checks.gqa.recording import RECORD, record
 from course.checks.recorded import Recorded
 from course.measure.allocations import NewTensors, watch_new_tensors
 
-WIDTH = 64
+WIDTH = 128
+EXACT = 64
+"""Keys of a case in a small type: equal shares of so many are exact there."""
 
 
 def draw_decode_step(seed: int) -> Challenge:
-    """Draw one new token on a long cache: keys and values are a slice of more room.
+    """Draw one new token on a long cache, and on a short one; two; and each under a mask; then one in
+    float16. Keys and values are a slice of more room.
 
     Two query heads a group: so few that all scores and outputs together, written several times, are
     less than the keys of the cache are.
     """
     rng = np.random.default_rng(seed)
-    cases = []
-    for B, H, G in ((1, 8, 4), (2, 2, 1)):
-        q = rng.standard_normal((B, H, 1, WIDTH), np.float32)
-        room = rng.standard_normal((2, B, G, 170, WIDTH), np.float32)
-        cases.append(with_held({"q": q, "room": room, "held": int(rng.integers(130, 160))}))
-    return {"cases": cases}
+    long, short = (105, 130), (40, 60)
+    drawn = [((1, 4, 2, 1), long, False), ((2, 2, 1, 1), long, False), ((1, 2, 1, 1), short, False)]
+    drawn += [((1, 2, 1, 2), long, False), ((2, 2, 1, 1), long, True), ((1, 4, 2, 2), long, True)]
+    cases = [draw_case(rng, sizes, int(rng.integers(*held)), *rest) for sizes, held, *rest in drawn]
+    exact = level(rng, draw_case(rng, (1, 2, 1, 1), EXACT, False), "float16", "room")
+    return {"cases": [*cases, with_held(exact)]}
+
+
+def draw_case(
+    rng: np.random.Generator, sizes: tuple[int, int, int, int], held: int, masked: bool
+) -> Challenge:
+    """Draw queries, and room for more keys and values than are held.
+
+    Args:
+        sizes: B, H, G, T.
+        masked: whether some keys are hidden, (B, 1, T, S).
+    """
+    B, H, G, T = sizes
+    q = rng.standard_normal((B, H, T, WIDTH), np.float32)
+    room = rng.standard_normal((2, B, G, 140, WIDTH), np.float32)
+    mask = None
+    if masked:
+        mask = rng.random((B, 1, T, held)) < 0.7
+        mask[..., 0] = True
+    return with_held({"q": q, "room": room, "held": held, "mask": mask, "dtype": "float32"})
 
 
 def with_held(case: Challenge) -> Challenge:
     """Give a case its keys and values by name, as the truth wants them."""
     k, v = case["room"][..., : case["held"], :]
-    return {**case, "k": k, "v": v, "mask": None, "dtype": "float32", "stage": ""}
+    return {**case, "k": k, "v": v, "stage": ""}
 
 
 def probe_new_tensors(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     out, times, largest, read = [], [], [], []
     for case in challenge["cases"]:
-        q, room = (torch.from_numpy(case[name].copy()) for name in ("q", "room"))
+        dtype = getattr(torch, case["dtype"])
+        q, room = (torch.tensor(case[name], dtype=dtype) for name in ("q", "room"))
         k, v = room[..., : case["held"], :]
-        with watch_new_tensors(q, room) as made:
-            result = student.grouped_attention(q, k, v)
+        masks = [] if case["mask"] is None else [torch.tensor(case["mask"])]
+        with watch_new_tensors(q, room, *masks) as made:
+            result = student.grouped_attention(q, k, v, *masks)
         out.append(record(result))
         times.append(made.numbers // k.numel())
         largest.append(largest_text(made))
-        read.append(all(made.read))
+        read.append(all(made.read[:2]))
     return {"out": out, "times": times, "largest": largest, "read": read}
 
 
@@ -70,17 +94,18 @@ def judge_copies(
 ) -> Verdict:
     parts = (evidence[name] for name in ("out", "times", "largest", "read"))
     for case, got, times, largest, read in zip(challenge["cases"], *parts, strict=True):
+        where = sizes_text(case) + ", under a mask" * (case["mask"] is not None)
         question = "Only a right result is counted: do the checks before this one pass?"
         if wrong := first_difference(case, got, truth(case), tolerance, question):
             return failed(wrong)
         if not read:
             return failed(
-                f"{sizes_text(case)}: the result is right, but no operation of PyTorch read queries "
+                f"{where}: the result is right, but no operation of PyTorch read queries "
                 f"and keys, and others cannot be counted. Which of your lines leave PyTorch?"
             )
         if times != 0:
             return failed(
-                f"{sizes_text(case)}, D = {WIDTH}: the result is right, but into new tensors you "
+                f"{where}, D = {WIDTH}: the result is right, but into new tensors you "
                 f"write {times} × as many numbers as the keys are ({case['k'].size:,}); "
                 f"scores and outputs are a small part of that. The largest new tensor, but for axes "
                 f"of 1, is {largest}. Which of your lines makes it, once or again and again?"

@@ -32,6 +32,8 @@ MASKS = {
 PLURALS = {"row": "rows", "head": "heads", "query": "queries"}
 SUM_TOLERANCE = 1e-3
 """By which the shares of a query may miss 1."""
+LOW = (-1e3, -1e5)
+"""Numbers below which all scores of a case are, also those of keys that may be seen."""
 Place = tuple[int, int, int]
 """Row of the batch, head, and number of a query."""
 WIDTH = 8
@@ -40,7 +42,8 @@ WIDTH = 8
 
 def draw_masked(seed: int) -> Challenge:
     """Draw a small case without a mask and with one, (T, S); then masks of each shape, for one query,
-    one row, one head a group, sharp scores, every type, and two masks for the same sizes."""
+    one row, one head a group, sharp scores, scores far below 0, every type, and two masks for the same
+    sizes."""
     rng = np.random.default_rng(seed)
     T, S = 3, int(rng.integers(4, 8))
     drawn = [((2, 4, 2, T, 4), "(T, S)"), *(((2, 4, 2, T, S), name) for name in MASKS)]
@@ -52,6 +55,7 @@ def draw_masked(seed: int) -> Challenge:
     ]
     cases = [{**cases[0], "mask": None, "name": "none"}, *cases]
     cases.append(with_sharp_scores(rng, draw_case(rng, (2, 4, 2, T, S), D=WIDTH)))
+    cases += [with_low_scores(rng, (2, 4, 2, T, S), low) for low in LOW]
     for dtype in ("float16", "bfloat16", "float64"):
         case = draw_case(rng, (1, 4, 2, T, 6), draw_pairs(rng, T), WIDTH)
         cases.append({**level(rng, case, dtype), "name": "(T, S)"})
@@ -74,6 +78,17 @@ def with_sharp_scores(rng: np.random.Generator, case: Challenge) -> Challenge:
     (B, _, T, _), S = case["q"].shape, case["k"].shape[2]
     mask = rng.integers(0, S, (B, 1, T, 1)) == np.arange(S)
     return {**case, "q": 8 * case["q"], "mask": mask, "name": "(B, 1, T, S)"}
+
+
+def with_low_scores(
+    rng: np.random.Generator, sizes: tuple[int, int, int, int, int], low: float
+) -> Challenge:
+    """Draw a case in which each query is shown one key, and all scores are below that number."""
+    case = with_sharp_scores(rng, draw_case(rng, sizes, D=WIDTH))
+    q, k = np.zeros_like(case["q"]), case["k"].copy()
+    q[..., 0] = low * np.sqrt(WIDTH)
+    k[..., 0] = rng.uniform(1.5, 3, k.shape[:-1])
+    return {**case, "q": q, "k": k, "low": low}
 
 
 def draw_pairs(rng: np.random.Generator, T: int) -> np.ndarray:
@@ -106,6 +121,11 @@ def judge_masked(
                 asked = (
                     "With this mask and without one, your function returns the same. Where does the "
                     "mask meet the scores, and is what comes of it kept?"
+                )
+            elif "low" in case:
+                asked = (
+                    f"All scores are below {case['low']:,.0f} here, and the key that it may see has its "
+                    f"whole weight. Which score does a hidden key get, and is any other below that?"
                 )
             else:
                 asked = ask_about_shares(numbers[..., : seen.shape[3]], seen, at, earlier)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -65,7 +64,8 @@ def draw_some_room(seed: int) -> Challenge:
 def draw_edges(seed: int) -> Challenge:
     """Draw requests of the default width with room that is just enough for short texts, one byte less
     than enough, for one sequence, for nearly one, none, one byte less than the weights, and much less
-    than those; and a memory without weights."""
+    than those; a memory without weights; and one of more bytes than a float can count, of which one is
+    missing for the last sequence."""
     rng = np.random.default_rng([seed, 1])
     cases = []
     for number in range(7):
@@ -76,7 +76,10 @@ def draw_edges(seed: int) -> Challenge:
         spares = [n * one, n * one - 1, one, one - 1, 0, -1, -int(3.5 * one)]
         cases.append(with_room(case, spares[number]))
     alone = {**draw_request(rng), "weight_bytes": 0}
-    return {"cases": [*cases, {**alone, "memory_bytes": 7 * bytes_of_one(alone)}]}
+    cases.append({**alone, "memory_bytes": 7 * bytes_of_one(alone)})
+    huge = {**draw_request(rng), "n_tokens": int(rng.integers(2**28, 2**29))}
+    n = int(rng.integers(2**17, 2**18))  # so that n less a byte's part is n, as a float
+    return {"cases": [*cases, with_room(huge, n * bytes_of_one(huge) - 1)]}
 
 
 def with_room(case: Challenge, spare: int) -> Challenge:
@@ -146,6 +149,8 @@ def guesses(case: Challenge, one: int) -> list[Guess]:
 
 def ask_about_room(case: Challenge, got: float, fits: int, one: int) -> str:
     """Choose the question about a wrong number: the one whose mistake gives just this number."""
+    if got == fits + 1 and case["memory_bytes"] > 2**53:
+        return "How many digits has a float, and has this quotient?"
     if case["memory_bytes"] < case["weight_bytes"]:
         return "What is there before the first sequence comes?"
     if got == fits + 1:
@@ -165,8 +170,10 @@ def wrong_number(challenge: Challenge, evidence: Evidence, truth: Truth) -> str 
     for case, got in zip(challenge["cases"], evidence["values"], strict=True):
         fits, one = (truth(case)[name] for name in ("fits", "bytes"))
         spare, text = case["memory_bytes"] - case["weight_bytes"], sizes_text(case)
-        if isinstance(got, str) or not math.isfinite(got) or got != int(got):
-            return f"{text}: your function gave {got}; wanted is a whole number, 0 where none fits."
+        if got == "a ValueError":
+            return f"{text}: your function gave {got}. Which of these numbers is out of its bounds?"
+        if not isinstance(got, int):
+            return f"{text}: your function gave {got}; wanted is a whole number, an int, 0 where none fits."
         if got < 0:
             return f"{text}: {got:,} sequences. Can fewer than none fit?"
         if got > fits:

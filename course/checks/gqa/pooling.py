@@ -25,7 +25,7 @@ REMEMBERED = "An earlier call had the same sizes. What does your function keep f
 def draw_pooling(seed: int) -> Challenge:
     """Draw models and how many KV heads are wanted: few heads first, more of them, one that is left,
     heads that are shared already, more layers, as many heads as there are, and two models of the same
-    sizes."""
+    sizes; the last one's weights lie in memory in another order."""
     rng = np.random.default_rng(seed)
     asked = [
         ((1, 4, 4), 2, "float32"),
@@ -35,12 +35,20 @@ def draw_pooling(seed: int) -> Challenge:
         ((int(rng.integers(3, 6)), 6, 6), 2, "float32"),
         ((1, 4, 4), 4, "float32"),
         ((1, 4, 4), 2, "float32"),
+        ((1, 4, 4), 2, "float32"),
     ]
-    return {"cases": [draw_case(rng, *case) for case in asked]}
+    return {"cases": with_turned_last([draw_case(rng, *case) for case in asked])}
+
+
+def with_turned_last(cases: list[Challenge]) -> list[Challenge]:
+    """Let the weights of the last model lie in memory in another order: who trips over that has sizes
+    and heads right."""
+    return [{**case, "turned": number == len(cases) - 1} for number, case in enumerate(cases)]
 
 
 def draw_types(seed: int) -> Challenge:
-    """Draw models of every type, of one layer and of two, and one in which no head is pooled."""
+    """Draw models of every type, of one layer and of two, one in which no head is pooled, and one
+    whose weights lie in memory in another order."""
     rng = np.random.default_rng([seed, 1])
     asked = [
         ((1, 4, 4), 2, "float32"),
@@ -48,8 +56,9 @@ def draw_types(seed: int) -> Challenge:
         ((1, 8, 8), 4, "float16"),
         ((1, 8, 4), 2, "bfloat16"),
         ((1, 4, 4), 4, "float32"),
+        ((1, 4, 4), 2, "float32"),
     ]
-    return {"cases": [draw_case(rng, *case) for case in asked]}
+    return {"cases": with_turned_last([draw_case(rng, *case) for case in asked])}
 
 
 def draw_case(
@@ -96,8 +105,8 @@ def other_names(case: Challenge) -> list[str]:
 
 def pool(student: SimpleNamespace, case: Challenge) -> tuple[Any, dict[str, Tensor]]:
     """Pool the student's way; return what came back, and the weights that were handed in."""
-    dtype = getattr(torch, case["dtype"])
-    state = {name: given(array, dtype) for name, array in case["state"].items()}
+    dtype, laid_out = getattr(torch, case["dtype"]), given if case["turned"] else torch.tensor
+    state = {name: laid_out(array, dtype=dtype) for name, array in case["state"].items()}
     return student.mean_pool_kv_heads(state, GPTConfig(**case["config"]), case["wanted"]), state
 
 

@@ -131,13 +131,13 @@ def draw_long(rng: np.random.Generator) -> Challenge:
 
 def draw_prompts(seed: int) -> Challenge:
     """Draw cases of a model, prompts (B, P) and chunk sizes. Three prompts: whole, one by one, in chunks
-    with a rest or without one, and None, for which prefill is called without a chunk size. The same
-    prompts for another model, of float64. And a single long one."""
+    with a rest or without one, in a long chunk and a short one, and None, for which prefill is called
+    without a chunk size. The same prompts for another model, of float64. And a single long one."""
     rng = np.random.default_rng(seed)
     model, other = draw_model(rng), draw_model(rng, n_layers=1)
     length, size = [(7, 3), (8, 3), (10, 4), (11, 4), (9, 4)][int(rng.integers(5))]
     prompt = draw_rows(rng, length, model["config"]["vocab_size"])
-    sizes = [length + 2, 1, size, None]
+    sizes = [length + 2, 1, size, length - 2, None]
     long = draw_long(rng)
     return {
         "cases": [

@@ -124,6 +124,10 @@ def _wrong_number(
         return None
     unit, factor = ("", 1) if name == "tokens_per_second" else (" ms", 1e3)
     question = QUESTIONS[name]
+    if any(abs(value - times * right) <= 1e-6 * times * right for times in (1e3, 1e-3)):
+        question = (
+            "It is off by a factor of 1,000. In which unit are the stamps, and what comes back?"
+        )
     if _is_coarse(value, right, start):
         question = f"Which type keeps {start:,.0f} s and milliseconds in one number?"
     return failed(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import torch
@@ -190,7 +191,7 @@ pads_stand_on_the_left = Check(
 def draw_ragged_sizes(seed: int) -> Challenge:
     """Draw (T, S) of a prefill, of steps and of chunks between, and pads for each of three rows; then
     rows without pads, with equally many, a single one, and a chunk that holds nothing but pads of a
-    row; last, sizes that are larger than most."""
+    row, of one place, too; last, sizes that are larger than most."""
     rng = np.random.default_rng(seed)
 
     def three() -> list[int]:
@@ -201,7 +202,7 @@ def draw_ragged_sizes(seed: int) -> Challenge:
     cases[3] = (2, 6, [(n + 1) % 5 for n in cases[2][2]])  # the same sizes, other pads
     pads = int(rng.integers(1, 4))
     cases += [(3, 5, [0, 0]), (3, 5, [pads, pads]), (2, 6, [pads]), (1, 1, [0])]
-    cases += [(4, 4, [int(rng.integers(5, 9)), 0, 2])]
+    cases += [(4, 4, [int(rng.integers(5, 9)), 0, 2]), (1, 1, [pads, 0])]
     wide, T = int(rng.integers(4100, 4200)), int(rng.integers(130, 140))
     cases += [(1, wide, [int(rng.integers(1000, 4000)), 1]), (T, T + 5, [int(rng.integers(9, 99))])]
     return {"cases": [{"n_new": T, "n_visible": S, "n_pads": pads} for T, S, pads in cases]}
@@ -212,14 +213,31 @@ def call_for_each(function: str) -> Callable[[SimpleNamespace, Challenge], Evide
 
     def probe(student: SimpleNamespace, challenge: Challenge) -> Evidence:
         call = getattr(student, function)
-        return {
-            "results": [
-                as_array(call(case["n_new"], case["n_visible"], torch.tensor(case["n_pads"])))
-                for case in challenge["cases"]
-            ]
-        }
+        return {"results": [_result(call, case) for case in challenge["cases"]]}
 
     return probe
+
+
+def _result(call: Callable[..., Any], case: Challenge) -> np.ndarray | str:
+    """Call a function on a case; where a row has nothing but pads, an error is described in words."""
+    try:
+        return as_array(call(case["n_new"], case["n_visible"], torch.tensor(case["n_pads"])))
+    except Exception as error:
+        if not _pads_alone(case):
+            raise
+        return f"stopped by {type(error).__name__}"
+
+
+def _pads_alone(case: Challenge) -> bool:
+    """Tell whether a row of a case has no token yet."""
+    return max(case["n_pads"]) >= case["n_visible"]
+
+
+def _about_early_chunk(case: Challenge) -> str:
+    """Ask a question where a row has no token yet; else nothing."""
+    if not _pads_alone(case):
+        return ""
+    return " One row has nothing but pads so far. What do your lines look for there?"
 
 
 def results_form(challenge: Challenge) -> Evidence:
@@ -232,7 +250,9 @@ def judge_mask(challenge: Challenge, evidence: Evidence) -> Verdict:
         call, shape = f"ragged_mask({T}, {S}, {pads})", (len(pads), 1, T, S)
         if isinstance(mask, str) or mask.shape != shape or mask.dtype != bool:
             kind = mask if isinstance(mask, str) else f"{mask.dtype} of shape {mask.shape}"
-            return failed(f"{call} is {kind}, wanted is bool of shape (B, 1, T, S) = {shape}.")
+            return failed(
+                f"{call} is {kind}, wanted is bool of shape (B, 1, T, S) = {shape}.{_about_early_chunk(case)}"
+            )
         for row, n in enumerate(pads):
             for own in range(S - T, S):
                 problem = _wrong_mask_row(call, row, n, own, mask[row, 0, own - (S - T)])
@@ -247,8 +267,14 @@ def _wrong_mask_row(call: str, row: int, n: int, own: int, seen: np.ndarray) -> 
         if seen.any():
             return None  # what a pad sees is open
         return failed(f"{case} It is a pad, and sees nothing. What is the softmax over nothing?")
-    if not seen[n : own + 1].any():
+    others = np.concatenate([seen[:n], seen[own + 1 :]])
+    if not seen[n : own + 1].any() and len(others) and others.all():
         return failed(f"{case} Does True hide a place, or show it?")
+    if not seen[n : own + 1].any():
+        return failed(
+            f"{case} The new places are the last ones of all {len(seen)}. Where does your triangle end, "
+            f"and may a token see itself?"
+        )
     if seen[:n].any():
         return failed(f"{case} Which of these places hold no token?")
     if seen[own + 1 :].any():
@@ -284,7 +310,9 @@ def judge_positions(challenge: Challenge, evidence: Evidence) -> Verdict:
         call = f"ragged_positions({T}, {S}, {pads})"
         if isinstance(got, str) or got.shape != (len(pads), T) or got.dtype != np.int64:
             kind = got if isinstance(got, str) else f"{got.dtype} of shape {got.shape}"
-            return failed(f"{call} is {kind}, wanted is int64 of shape (B, T) = {(len(pads), T)}.")
+            return failed(
+                f"{call} is {kind}, wanted is int64 of shape (B, T) = {(len(pads), T)}.{_about_early_chunk(case)}"
+            )
         for row, n in enumerate(pads):
             for place, position in zip(range(S - T, S), got[row].tolist(), strict=True):
                 where = f"{call}: in row {row}, with {n} pads, place {place}"

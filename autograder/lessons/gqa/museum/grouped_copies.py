@@ -137,3 +137,51 @@ def grouped_by_numpy(q, k, v, mask=None):
         scores = np.where(mask.numpy(), scores, -np.inf)
     e = np.exp(scores - scores.max(axis=3, keepdims=True))
     return torch.from_numpy(e / e.sum(axis=3, keepdims=True) @ V).to(q.dtype)
+
+
+@bug("cost", "KV heads that are copied for each of their query heads, in a loop", kind="cost")
+def grouped_by_cloning_for_each_query_head(q, k, v, mask=None):
+    """One query head at a time, and its keys and values are made its own first."""
+    (B, H, T, _), (G, S) = q.shape, k.shape[1:3]
+    masks = None if mask is None else mask.expand(B, H, T, S)
+    outs = []
+    for h in range(H):
+        keys, values = (x[:, h // (H // G)].clone().unsqueeze(1) for x in (k, v))
+        own = None if masks is None else masks[:, h : h + 1]
+        outs.append(right.grouped_attention(q[:, h : h + 1], keys, values, own))
+    return torch.cat(outs, dim=1)
+
+
+def repeated(q, k, v, mask):
+    """Attend to KV heads that are written out for all query heads."""
+    n = q.shape[1] // k.shape[1]
+    return right.grouped_attention(q, repeat_kv(k, n), repeat_kv(v, n), mask)
+
+
+@bug("cost", "KV heads that are written out where there are several new tokens", kind="sizes")
+def grouped_by_repeating_in_prefill(q, k, v, mask=None):
+    """Groups in decode, where it was counted; for T above 1 heads are repeated."""
+    return (repeated if q.shape[2] > 1 else right.grouped_attention)(q, k, v, mask)
+
+
+@bug("cost", "KV heads that are written out where there is a mask", kind="cost")
+def grouped_by_repeating_under_a_mask(q, k, v, mask=None):
+    """The mask is easier for heads of their own, so under a mask heads are repeated."""
+    return (right.grouped_attention if mask is None else repeated)(q, k, v, mask)
+
+
+@bug("cost", "KV heads that are written out while the cache is short", kind="sizes")
+def grouped_by_repeating_a_short_cache(q, k, v, mask=None):
+    """Below 100 keys a copy is cheap, one thinks."""
+    return (repeated if k.shape[2] < 100 else right.grouped_attention)(q, k, v, mask)
+
+
+patch(
+    "grouped_in_float32_inside",
+    "cost",
+    "keys and values that are turned into float32 where they are narrower",
+    "float() for a finer softmax: a cache in 16 bits is written again, and twice as wide.",
+    ("rows = q", "kept = q.dtype\n    q, k, v = q.float(), k.float(), v.float()\n    rows = q"),
+    ("(shares @ v).view(B, H, T, D)", "(shares @ v).view(B, H, T, D).to(kept)"),
+    kind="dtype",
+)

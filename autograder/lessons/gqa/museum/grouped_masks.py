@@ -75,6 +75,36 @@ patch(
     ('float("-inf")', "-10.0"),
 )
 patch(
+    "grouped_with_minus_a_hundred_for_hidden",
+    "mask",
+    "hidden keys with a score of -100, which visible ones can be below",
+    "−100 instead of −∞: enough for most scores, and not for those below it.",
+    ('float("-inf")', "-100.0"),
+    kind="sizes",
+)
+patch(
+    "grouped_with_the_least_of_float16_for_hidden",
+    "mask",
+    "hidden keys with the lowest score of float16, which others can be below in float32",
+    "−65,504 in every type, so that float16 can hold it.",
+    ('float("-inf")', "-65504.0"),
+    kind="sizes",
+)
+patch(
+    "grouped_with_the_mask_added",
+    "mask",
+    "scores to which a mask of True and False was added",
+    "scores + mask: True is 1, so what may be seen weighs e times as much, and nothing is hidden.",
+    ('scores.masked_fill(~mask, float("-inf"))', "scores + mask"),
+)
+patch(
+    "grouped_with_the_mask_of_head_0",
+    "mask",
+    "the mask of head 0 for all heads, also where the mask has no axis of rows",
+    "mask[..., :1, :, :]: an axis of heads is cut down to its first one, in masks of every shape.",
+    (IF_MASKED, IF_MASKED + "        mask = mask[..., :1, :, :] if mask.dim() > 2 else mask\n"),
+)
+patch(
     "grouped_with_a_billion_for_hidden",
     "form",
     "hidden keys with a score that small types cannot hold",

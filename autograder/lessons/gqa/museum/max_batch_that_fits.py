@@ -156,7 +156,36 @@ patch(
     ("// one_sequence", "// (one_sequence * config.n_kv_heads // config.n_heads)"),
 )
 
+patch(
+    "batch_of_texts_that_the_model_was_made_for",
+    "arguments",
+    "texts longer than max_seq_len that are refused",
+    "n_tokens above config.max_seq_len is a ValueError: a bound that nobody asked for.",
+    (
+        "    one_sequence =",
+        '    check_between("n_tokens", n_tokens, 1, config.max_seq_len)\n    one_sequence =',
+    ),
+    kind="sizes",
+)
+patch(
+    "batch_as_a_float",
+    "form",
+    "a whole number that is a float",
+    "// of a float is a float: 41.0 sequences.",
+    (FREE, f"float({FREE})"),
+    kind="dtype",
+)
+
 bug, patch = MUSEUM.section("max_batch_that_fits", check="edge_of_the_memory")
+
+patch(
+    "batch_by_dividing_floats",
+    "capacity",
+    "a quotient that was rounded before it was cut off",
+    "int(free / one): a float has 53 bits, and beyond them the byte that is missing is lost.",
+    (f"{FREE} // one_sequence", f"int({FREE} / one_sequence)"),
+    kind="sizes",
+)
 
 patch(
     "batch_below_zero",

@@ -211,6 +211,20 @@ patch(
     ),
 )
 patch(
+    "pool_columns_of_the_output_too",
+    "wiring",
+    "a model whose output matrix has the mean of so many columns as heads are pooled",
+    "wo is pooled along its columns, as many heads at a time as of keys.",
+    (
+        "    return pooled",
+        '        if name.endswith("wo.weight"):\n'
+        "            n = config.n_kv_heads // n_kv_heads\n"
+        "            groups = weight.reshape(len(weight), -1, n, config.head_dim)\n"
+        "            pooled[name] = groups.mean(dim=2).flatten(1)\n"
+        "    return pooled",
+    ),
+)
+patch(
     "pool_in_place",
     "state",
     "a parent whose weights are replaced by those of its child",

@@ -235,6 +235,16 @@ patch(
     ),
 )
 patch(
+    "latency_gaps_in_milliseconds",
+    "formula",
+    "gaps in milliseconds, beside a first token in seconds",
+    "The gaps are multiplied by 1,000, as the lesson prints them, and the rest is not.",
+    (
+        "return Latency(ttft, gaps.mean(), p50, p99,",
+        "return Latency(ttft, gaps.mean() * 1e3, p50 * 1e3, p99 * 1e3,",
+    ),
+)
+patch(
     "latency_rounded_to_milliseconds",
     "rounding",
     "gaps that were rounded to whole milliseconds",

@@ -96,6 +96,17 @@ patch(
     kind="batch",
 )
 patch(
+    "prompts_sorted_longest_first",
+    "state",
+    "rows that are sorted by length, the longest first",
+    "As pack_padded_sequence wants them; but row b is no longer prompt b.",
+    (
+        "lengths = torch",
+        "prompts = sorted(prompts, key=len, reverse=True)\n    lengths = torch",
+    ),
+    kind="batch",
+)
+patch(
     "prompts_sorted_in_place",
     "arguments",
     "a list of prompts that was sorted in place",

@@ -178,6 +178,13 @@ patch(
     ),
 )
 patch(
+    "prefill_feeds_chunks_alike",
+    "feeding",
+    "chunks that are cut by their number, all alike but the last",
+    "Tensor.chunk with the right number of chunks: 8 tokens by 5 become 4 and 4.",
+    ("prompt.split(chunk_size, dim=1)", "prompt.chunk(-(-prompt.shape[1] // chunk_size), dim=1)"),
+)
+patch(
     "prefill_begins_with_the_rest",
     "feeding",
     "a prompt whose shorter chunk goes in first",

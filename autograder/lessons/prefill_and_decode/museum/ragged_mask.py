@@ -201,6 +201,20 @@ patch(
     kind="arguments",
 )
 
+patch(
+    "mask_shows_pads_the_first_token",
+    "mask",
+    "pads that look at the first token of their row, which an early chunk does not have",
+    "Each pad is shown the first token; where a row has nothing but pads, no such place is there.",
+    (
+        "itself = places == places[-n_new:].unsqueeze(1)",
+        "places[n_pads]\n"
+        "    pads = n_pads.view(-1, 1, 1, 1)\n"
+        "    itself = (places[-n_new:].unsqueeze(1) < pads) & (places == pads)",
+    ),
+    kind="sizes",
+)
+
 bug, patch = MUSEUM.section("ragged_mask", check="each_row_equals_itself_alone")
 patch(
     "mask_of_pads_is_empty",

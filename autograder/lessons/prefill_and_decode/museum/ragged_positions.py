@@ -163,3 +163,14 @@ patch(
     ("places - n_pads.unsqueeze(1)", "places + n_pads.neg_().unsqueeze(1)"),
     kind="arguments",
 )
+patch(
+    "positions_of_pads_are_one",
+    "position",
+    "pads at position 1, which a single place does not have",
+    "Pads get the number 1, as in other tokenizers; where S is 1 there is no such position.",
+    (
+        "(places - n_pads.unsqueeze(1)).clamp(min=0)",
+        "(places - n_pads.unsqueeze(1)).masked_fill(places < n_pads.unsqueeze(1), 1)",
+    ),
+    kind="sizes",
+)

@@ -129,6 +129,17 @@ patch(
     "a stream that stops at `<end>`",
     "A story is over at `<end>`, one thinks: but n_new tokens were asked for.",
     (
+        "range(n_new - 1):\n",
+        "range(n_new - 1):\n        if (token == 1).all():\n            return\n",
+    ),
+    kind="end",
+)
+patch(
+    "stream_stops_at_end_in_its_loop",
+    "feeding",
+    "a stream that stops at an `<end>` which is not its first token",
+    "The loop looks for `<end>` after each of its tokens; the prefill's comes before the loop.",
+    (
         "        yield token",
         "        yield token\n        if (token == 1).all():\n            return",
     ),
@@ -139,6 +150,10 @@ patch(
     "feeding",
     "a stream that stops before it gives out `<end>`",
     "`<end>` is no word, one thinks, and breaks off in its place.",
+    (
+        "    yield token\n    for",
+        "    if (token == 1).any():\n        return\n    yield token\n    for",
+    ),
     (
         "        yield token",
         "        if (token == 1).any():\n            return\n        yield token",
