@@ -13,10 +13,10 @@ from course.minigpt.kv_cache import kv_cache_bytes
 
 
 def repeat_kv(x: Tensor, n_rep: int) -> Tensor:
-    """Each KV head n_rep times in a row: x (B, G, S, D) -> (B, G * n_rep, S, D).
+    """Each KV head n_rep times in a row: x (B, G, S, D) -> (B, G * n_rep, S, D), perhaps a view of x.
 
     Raises:
-        ValueError: x of another number of axes; n_rep below 1.
+        ValueError: x of another number of axes, or one of them 0; n_rep below 1.
     """
     check_heads(x)
     check_between("n_rep", n_rep, 1, 2**31)
@@ -26,6 +26,10 @@ def repeat_kv(x: Tensor, n_rep: int) -> Tensor:
 def grouped_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
     """Attention in which groups of query heads read the same keys and values, where they lie.
 
+    Neither k nor v is copied or converted, whole or head by head: for one or two new tokens, with a
+    mask or without, fewer numbers are written into new tensors than k has. Operations of PyTorch
+    alone, for only these can be counted.
+
     Args:
         q: queries (B, H, T, D).
         k, v: keys and values (B, G, S, D); query head h reads KV head h // (H // G).
@@ -33,10 +37,11 @@ def grouped_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = Non
             look; every query sees at least one key. None: each query sees all.
 
     Returns:
-        (B, H, T, D). Ainslie et al. 2023.
+        (B, H, T, D), in the type of q, k and v. Scores may be of any size, and what is hidden has
+        no share in any case. Ainslie et al. 2023.
 
     Raises:
-        ValueError: shapes that do not belong together, or a mask that is not bool.
+        ValueError: shapes that do not belong together, an axis of 0, or a mask that is not bool.
     """
     check_grouped(q, k, v, mask)
     (B, H, T, D), (G, S) = q.shape, k.shape[1:3]
@@ -61,7 +66,8 @@ def mean_pool_kv_heads(
         n_kv_heads: how many there shall be, a divisor of that.
 
     Returns:
-        A new dict with the same names. Ainslie et al. 2023.
+        A new dict with the same names and types; what is not pooled may be the same tensors.
+        Ainslie et al. 2023.
 
     Raises:
         ValueError: the heads cannot be cut into so many groups of one size.
@@ -83,12 +89,12 @@ def max_batch_that_fits(
     weight_bytes: int,
     bytes_per_element: int = 2,
 ) -> int:
-    """How many sequences fit into a memory beside the weights: 0 where not even those do.
+    """How many sequences fit into a memory beside the weights, an int: 0 if the weights do not.
 
     Args:
         config: sizes of the model.
         memory_bytes: of the device, at least 1.
-        n_tokens: S, that each sequence may grow to, at least 1.
+        n_tokens: S, that each sequence may grow to, at least 1; config.max_seq_len is no bound.
         weight_bytes: of the model, 0 or more; its weights are there once.
         bytes_per_element: of keys and values.
 

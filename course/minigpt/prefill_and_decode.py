@@ -63,7 +63,7 @@ def stream(
         (B,) int64, n_new times, each a tensor of its own.
 
     Raises (at the latest when the first token is asked for, and before any forward pass is made):
-        ValueError: n_new below 0, or what prefill refuses.
+        ValueError: n_new below 0, or, where a token is wanted, what prefill refuses.
         CacheFull: no room for all P + n_new - 1 tokens.
     """
     check_between("n_new", n_new, 0, model.config.max_seq_len)

@@ -32,7 +32,7 @@ def attention_flops(config: GPTConfig, n_new: int, n_past: int, batch: int = 1) 
     Softmax is left out. A multiply-add is 2 FLOPs.
 
     Args:
-        config: sizes of the model.
+        config: sizes of the model. Nothing is run: T + P may be above its max_seq_len.
         n_new, n_past: T new tokens and P cached ones, of each row.
         batch: B, rows.
     """
@@ -48,7 +48,8 @@ def phase_cost(
     Logits are computed for the last position of each row only.
 
     Args:
-        config: its n_layers, d_model, n_kv_heads, head_dim, d_ff and vocab_size.
+        config: its n_layers, d_model, n_kv_heads, head_dim, d_ff and vocab_size. Nothing is run: T + P
+            may be above its max_seq_len.
         n_new, n_past: T, at least 1, and P.
         batch: B, rows.
         bytes_per_element: of weights, cache and activations alike.
@@ -95,10 +96,11 @@ def time_on_device(
         fn: called warmup + repeats times.
         device: `now()` is its clock, in seconds; `synchronize()` returns when its queue is empty.
         warmup: first calls, which do not count; 0 or more.
-        repeats: calls that count, each timed on its own; 1 or more.
+        repeats: calls that count, each timed on its own; 1 or more. Of an even number, the median is
+            midway between the two in the middle. Not rounded: work may last millionths of a second.
 
     Raises:
-        ValueError: a number out of these bounds.
+        ValueError: a number out of these bounds; then fn was not called.
     """
     check_between("warmup", warmup, 0, 2**31)
     check_between("repeats", repeats, 1, 2**31)
