@@ -13,6 +13,9 @@ from autograder.lessons.exhibits import Variant, bugs_of, variants_of
 from course.checks.check import Check
 
 SEEDS = range(20)
+BUG_SEEDS = range(5)
+"""Right answers must pass at many seeds, for one false alarm costs an honest student; a bug that slips
+through at one of several is seen at few."""
 VISIBLE_SEEDS = [0]
 """In a notebook every visible check draws the same."""
 
@@ -38,7 +41,7 @@ def all_checks(lesson: str) -> list[tuple[Check, int]]:
 
 @pytest.mark.parametrize("lesson", ORDER)
 def test_every_exhibit_is_judged_rightly_at_one_seed(lesson):
-    """A quick look at what the two tests below show at twenty."""
+    """A quick look at what the two tests below show at more."""
     checks = hidden_checks(lesson)
     for variant in [Variant("reference", {}), *variants_of(lesson)]:
         names = assemble(lesson, variant.answer)
@@ -53,7 +56,7 @@ def test_every_exhibit_is_judged_rightly_at_one_seed(lesson):
 @pytest.mark.parametrize(("lesson", "bug"), exhibits(bugs_of))
 def test_every_bug_is_caught_by_the_check_named_for_it(lesson, bug):
     names = assemble(lesson, bug.answer)
-    for seed in SEEDS:
+    for seed in BUG_SEEDS:
         verdict = hidden.find(bug.check).judge(names, seed)
         assert verdict.score < 1, f"seed {seed}: {bug.story}"
         assert verdict.message
