@@ -173,7 +173,7 @@ def wrong_number(challenge: Challenge, evidence: Evidence, truth: Truth) -> str 
         if got == "a ValueError":
             return f"{text}: your function gave {got}. Which of these numbers is out of its bounds?"
         if not isinstance(got, int):
-            return f"{text}: your function gave {got}; wanted is a whole number, an int, 0 where none fits."
+            return f"{text}: your function gave {got}; wanted is an int, 0 where none fits."
         if got < 0:
             return f"{text}: {got:,} sequences. Can fewer than none fit?"
         if got > fits:

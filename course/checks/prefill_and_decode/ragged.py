@@ -251,7 +251,8 @@ def judge_mask(challenge: Challenge, evidence: Evidence) -> Verdict:
         if isinstance(mask, str) or mask.shape != shape or mask.dtype != bool:
             kind = mask if isinstance(mask, str) else f"{mask.dtype} of shape {mask.shape}"
             return failed(
-                f"{call} is {kind}, wanted is bool of shape (B, 1, T, S) = {shape}.{_about_early_chunk(case)}"
+                f"{call} is {kind}, wanted is bool of shape (B, 1, T, S) = {shape}."
+                + _about_early_chunk(case)
             )
         for row, n in enumerate(pads):
             for own in range(S - T, S):
@@ -311,7 +312,8 @@ def judge_positions(challenge: Challenge, evidence: Evidence) -> Verdict:
         if isinstance(got, str) or got.shape != (len(pads), T) or got.dtype != np.int64:
             kind = got if isinstance(got, str) else f"{got.dtype} of shape {got.shape}"
             return failed(
-                f"{call} is {kind}, wanted is int64 of shape (B, T) = {(len(pads), T)}.{_about_early_chunk(case)}"
+                f"{call} is {kind}, wanted is int64 of shape (B, T) = {(len(pads), T)}."
+                + _about_early_chunk(case)
             )
         for row, n in enumerate(pads):
             for place, position in zip(range(S - T, S), got[row].tolist(), strict=True):
