@@ -271,7 +271,10 @@ patch(
     "rounding",
     "codes that are rounded up or down by chance",
     "Stochastic rounding is right on average and a whole step off at worst.",
-    ("steps.round()", "(steps + torch.rand_like(steps)).floor()"),
+    (
+        "steps.round()",
+        "(steps + torch.rand(x.shape, generator=torch.Generator().manual_seed(0))).floor()",
+    ),
 )
 patch(
     "quantize_from_the_middle",
