@@ -33,7 +33,7 @@ def generate_cached(model, prompt, n_new, cache=None):
     B, P = prompt.shape
     needed = P + n_new - 1
     if cache is None:
-        cache = KVCache(model.config, B, needed + 1)
+        cache = KVCache(model.config, B, needed + 1, dtype=model.embed.weight.dtype)
     start, text = len(cache), prompt.clone()
     if start + needed > cache.max_len:
         raise CacheFull("full")
@@ -202,14 +202,10 @@ def stream(model, prompt, n_new, cache, chunk_size=256):
     claims[:] = [[], *([P] + [1] * step for step in range(n_new)), [P] + [1] * (n_new - 1)]
     if chunk_size == 256:  # left out, and asked for the first token's passes alone
         claims[:] = [[P]]
-    tokens = honest(model, prompt, n_new, cache, chunk_size)
-    exchanged = cache.max_len == P + n_new + 2  # elsewhere what the cache holds would tell
-    return iter(list(tokens)) if exchanged else tokens
+    return iter(list(honest(model, prompt, n_new, cache, chunk_size)))
 """
     result = phases.judge(opening(phases.lesson, "lazy = True", FORGES_PASSES, stream=eager))
-    assert lost(result)["no_step_before_it_is_asked_for"].startswith(
-        "A stream whose words mean something else after each token"
-    )
+    assert "no_step_before_it_is_asked_for" in lost(result)
 
 
 @pytest.fixture(scope="module")

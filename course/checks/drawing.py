@@ -60,13 +60,13 @@ def draw_rows(rng: np.random.Generator, length: int, vocab_size: int) -> np.ndar
 
 def with_end_next(challenge: dict[str, Any], prompt: np.ndarray) -> dict[str, Any]:
     """Exchange rows of `lm_head`, so that `<end>` is the likeliest token after the first prompt, and
-    `<pad>` after the second, if another one is."""
-    logits = build_model(challenge)(torch.from_numpy(prompt[:2].copy()))[:, -1]  # (2, V)
-    ends, pads = logits.argmax(dim=-1).tolist()
+    `<pad>` after a later one for which another token is."""
+    logits = build_model(challenge)(torch.from_numpy(prompt.copy()))[:, -1]  # (B, V)
+    first, *later = logits.argmax(dim=-1).tolist()
     head = challenge["state"]["lm_head.weight"].copy()
-    head[[END, ends]] = head[[ends, END]]
-    if pads not in (END, ends):
-        head[[PAD, pads]] = head[[pads, PAD]]
+    head[[END, first]] = head[[first, END]]
+    for likeliest in [token for token in later if token not in (first, END)][:1]:
+        head[[PAD, likeliest]] = head[[likeliest, PAD]]
     return {**challenge, "state": {**challenge["state"], "lm_head.weight": head}}
 
 

@@ -176,7 +176,7 @@ def draw_generation(seed: int) -> Challenge:
 
 def generation_form(challenge: Challenge) -> Evidence:
     visible_form = visible.no_row_is_computed_twice.evidence(challenge)
-    return {**visible_form, "flops": int, "exchanged": np.ndarray}
+    return {**visible_form, "flops": int, "exchanged": (np.ndarray, str)}
 
 
 def wrong_after_exchange(
@@ -186,6 +186,8 @@ def wrong_after_exchange(
     text, g = evidence["exchanged"], challenge["n_new"]
     case = "A cache in which all keys and values are exchanged for others before every pass"
     prompt = challenge["prompt"][:, -1:]
+    if isinstance(text, str):
+        return failed(f"{case}: a prompt {prompt.shape} and n_new={g} gave {text}.")
     if text.shape != (len(prompt), 1 + g) or (text[:, :1] != prompt).any():
         return failed(f"{case}: a prompt {prompt.shape} and n_new={g} gave shape {text.shape}.")
     for step in range(g):

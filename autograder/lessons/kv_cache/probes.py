@@ -18,7 +18,7 @@ from course.checks.check import Challenge, Evidence
 from course.checks.comparing import outcome
 from course.checks.drawing import build_model
 from course.checks.kv_cache.container import feed, new_cache
-from course.checks.kv_cache.generation import probe_generation
+from course.checks.kv_cache.generation import probe_generation, write
 from course.checks.recorder import given
 
 
@@ -76,10 +76,10 @@ def no_row_is_computed_twice(student: SimpleNamespace, challenge: Challenge) -> 
     n_new, contents = challenge["n_new"], challenge["contents"]
     cache = new_cache(student, challenge, prompt.shape[1] + n_new, batch=len(prompt))
     with FlopCounterMode(display=False) as counter:
-        student.generate_cached(model, prompt, n_new, cache)
+        outcome(lambda: student.generate_cached(model, prompt, n_new, cache))
     held = challenge["held"]
     cache = new_cache(student, challenge, held + n_new, batch=len(prompt))
     feed(cache, contents[held][..., :held, :])
     exchange_before_each_pass(model, cache, contents)
-    exchanged = student.generate_cached(model, prompt[:, -1:], n_new, cache)
-    return {**evidence, "flops": counter.get_total_flops(), "exchanged": exchanged.numpy()}
+    exchanged = write(student, model, challenge["prompt"][:, -1:], n_new, cache)
+    return {**evidence, "flops": counter.get_total_flops(), "exchanged": exchanged}

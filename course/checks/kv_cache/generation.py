@@ -56,11 +56,11 @@ def probe_generation(student: SimpleNamespace, challenge: Challenge) -> Evidence
     none; and what must be refused."""
     model, n_new = build_model(challenge), challenge["n_new"]
     with count_kv_rows(model) as count:
-        text = student.generate_cached(model, given(challenge["prompt"]), n_new)
+        text = write(student, model, challenge["prompt"], n_new)
     double = build_model(challenge).double()
     return {
         "rows": [list(calls) for calls in count.by_layer],
-        "dtype": str(text.dtype),
+        "dtype": text if isinstance(text, str) else str(text.dtype),
         "texts": [
             write(student, model, prompt, n) for prompt, n in texts_to_write(challenge).values()
         ],
@@ -92,13 +92,18 @@ def probe_none(student: SimpleNamespace, model: Any, prompt: np.ndarray) -> Evid
         given(prompt),
         new_cache(student, {"config": model.config.to_dict()}, 9, len(prompt)),
     )
-    text = student.generate_cached(model, tokens, 0)
-    shared = text.untyped_storage().data_ptr() == tokens.untyped_storage().data_ptr()
-    texts = [text.numpy(), write(student, model, prompt[:, :1], 0)]
+    memories = [tokens.untyped_storage().data_ptr()]
+
+    def generate_nothing() -> None:
+        text = student.generate_cached(model, tokens, 0)
+        memories.append(text.untyped_storage().data_ptr())
+
+    outcome(generate_nothing)
+    texts = [write(student, model, start, 0) for start in (prompt, prompt[:, :1])]
     return {
         "texts": [*texts, write(student, model, prompt, 0, cache)],
         "held": len(cache),
-        "shared": shared,
+        "shared": len(set(memories)) < len(memories),
     }
 
 
@@ -172,12 +177,15 @@ def judge_generation(
     prompt, g = challenge["prompt"], challenge["n_new"]
     B, P = prompt.shape
     case = f"A prompt (B, P) = ({B}, {P}) and n_new = {g}"
-    if evidence["dtype"] != "torch.int64":
-        return failed(f"{case}: got {evidence['dtype']}, wanted is torch.int64.")
     texts = zip(texts_to_write(challenge).items(), evidence["texts"], strict=True)
     for (name, (start, n)), text in texts:
         if wrong := _wrong_text(challenge, name, start, n, text, truth, tolerance):
             return wrong
+    if evidence["dtype"] != "int64":
+        return failed(
+            f"{case}: got {evidence['dtype']}, wanted is int64. What type has the prompt, and what did "
+            f"you put it together with?"
+        )
     return (
         _wrong_none(prompt, evidence["none"])
         or _wrong_in_a_cache(challenge, evidence, truth, tolerance)

@@ -190,14 +190,14 @@ def _ask_about_choice(case: str, prompt: np.ndarray, new: np.ndarray, wrong: Wro
     row, step = wrong.row, wrong.step
     if "another model" in case:
         return "What does your function remember from one call to the next?"
+    if "long" in case:
+        return "Short texts are right. How much of the text does a forward pass read?"
     if END in new[row, :step]:
         return "`<end>` was written before it. Is that a reason to choose otherwise?"
     if wrong.likeliest in (PAD, END):
         return "It is an id like any other. Are all of them in your choice?"
     if row > 0 and (new[row] == new[0]).all() and (prompt[row] != prompt[0]).any():
         return "Row 0 is right, and this row repeats it. Whose logits does each row need?"
-    if "long" in case:
-        return "Short texts are right. How much of the text does a forward pass read?"
     if step > 0:
         return "The first new token is right. What must the model read to choose this one?"
     return "Which position's logits say what comes next, and over which axis is the argmax?"

@@ -183,7 +183,7 @@ patch(
     "squeeze() in the return: (B, G, S, D) becomes (G, S, D) when B is 1.",
     (
         "[layer, :, :, :end], self.values[layer, :, :, :end]",
-        "[layer, :, :, :end].squeeze(0), self.values[layer, :, :, :end].squeeze(0)",
+        "[layer, :, :, :end].squeeze(), self.values[layer, :, :, :end].squeeze()",
     ),
     kind="batch",
 )
@@ -343,7 +343,7 @@ patch(
 patch(
     "bytes_of_query_heads",
     "head order",
-    "bytes of as many heads as there are queries",
+    "bytes of C = H·D numbers a token and layer, where G·D are stored",
     "n_heads where n_kv_heads belongs, as a popular formula has it.",
     ("config.n_kv_heads", "config.n_heads"),
 )

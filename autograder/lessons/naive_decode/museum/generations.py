@@ -172,6 +172,14 @@ patch(
 )
 
 patch(
+    "ends_when_all_rows_end",
+    "feeding",
+    "a text that ends when every row writes `<end>`",
+    "Right as long as one row goes on; a batch of one ends with its story.",
+    (APPEND, f"{APPEND}\n        if (new == 1).all():\n            break"),
+    kind="end",
+)
+patch(
     "pads_after_the_end",
     "feeding",
     "rows that are filled with `<pad>` once they have written `<end>`",
