@@ -142,7 +142,7 @@ def copy_of(value: Any) -> Any:
         return value.detach().clone() if comparable else None
     if isinstance(value, np.ndarray):
         return value.copy() if value.size <= LARGEST else None
-    if type(value) in (list, tuple):
+    if isinstance(value, list | tuple):
         return [copy_of(item) for item in value]
     if type(value) is dict:
         return {key: copy_of(item) for key, item in value.items()}
@@ -159,7 +159,7 @@ def equal(value: Any, copy: Any) -> bool:
         return same_numbers(value.detach(), copy)
     if isinstance(value, np.ndarray):
         return same_numbers(torch.from_numpy(value), torch.from_numpy(copy))
-    if type(value) in (list, tuple):
+    if isinstance(value, list | tuple):
         return len(value) == len(copy) and all(map(equal, value, copy))
     if type(value) is dict:
         return value.keys() == copy.keys() and all(equal(value[key], copy[key]) for key in copy)

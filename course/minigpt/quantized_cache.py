@@ -30,8 +30,12 @@ def quantize(x: Tensor, bits: int, dim: int) -> Quantized:
         dim: along which numbers share a step and a zero.
 
     Returns:
-        codes uint8 in the shape of x; scale (above 0) and zero in x's dtype, with size 1 along dim.
-        `zero + scale * codes` is within half a step of x, rounding aside.
+        codes uint8 in the shape of x; scale and zero in x's dtype, with size 1 along dim; bits.
+        A step is a vector's range over 2^bits - 1 (symmetric: twice its largest |x|; there 2^bits - 2
+        passes, too), and at least torch.finfo(x.dtype).tiny.
+        `zero + scale * codes` is within half a step of x, for scale and zero as they are *stored*:
+        float16 and bfloat16 round them, so subtract and divide by what they have become, in float32
+        or wider. Aside are float32's rounding and, at the first and the last code, that of storing.
 
     Raises:
         ValueError: other bits, no such dim, NaN or infinity.
@@ -80,7 +84,8 @@ class QuantizedKVCache:
 
     Raises:
         ValueError: sizes that cannot be used; keys or values of another shape or dtype, or not finite.
-        CacheFull: from `append`, when there is no room; nothing was changed.
+        CacheFull: from `append`, when there is no room.
+        Whatever is refused changes nothing, not even what is pending.
     """
 
     def __init__(
@@ -113,7 +118,10 @@ class QuantizedKVCache:
         return self.length
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Take k and v (B, G, T, D) behind what is held; return all so far, (B, G, S, D) each."""
+        """Take k and v (B, G, T, D) behind what is held; return all so far, (B, G, S, D) each.
+
+        They are pending until `advance`; appended again before that, the new ones replace the old.
+        """
         check_block(self.config, self.batch, self.dtype, layer, k, v)
         check_finite("keys", k)
         check_finite("values", v)
@@ -130,7 +138,11 @@ class QuantizedKVCache:
         return rows[0], rows[1]  # (B, G, S, D) each
 
     def advance(self, n: int) -> None:
-        """Count n tokens more as held, once per forward pass; groups that are complete become codes."""
+        """Count n tokens more as held, once per forward pass; groups that are complete become codes.
+
+        These are the first n that are pending; the rest is forgotten. advance(0) does nothing.
+        However many codes there are, none is read or written again.
+        """
         check_between("n", n, 0, self.max_len - len(self))
         check_appended(self.pending, self.config.n_layers, n)
         if n == 0:
@@ -150,7 +162,11 @@ class QuantizedKVCache:
         self.recent[..., : rest.shape[4], :] = rest
 
     def truncate(self, n: int) -> None:
-        """Keep the first n tokens. What is left of a group that is cut goes back to the recent ones."""
+        """Keep the first n tokens, and nothing that is pending.
+
+        What is left of a group that is cut goes back to the recent ones. A group that stays whole may
+        stay codes, also inside the window.
+        """
         check_between("n", n, 0, len(self))
         kept = min(self.n_groups, n // self.group)
         rest = n - kept * self.group  # of the group that is cut
