@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from course.checks.check import Challenge, Evidence, Verdict, failed, passed
-from course.checks.mini_gpt.probes import Array, form_error, stopped
+from course.checks.mini_gpt.probes import TORCH_ERRORS, Array, form_error, stopped
 
 VARIATION = 0.09
 """Largest total variation between drawn and expected frequencies. The expected one of 3,000 fair
@@ -27,7 +27,8 @@ def draw_logits(seed: int) -> Challenge:
 
 def more_logits(rng: np.random.Generator) -> list[Array]:
     """Draw logits of one row, all below 0; of rows whose best two lie 1e-9 apart, in float64; in
-    float16; of many rows, equal in pairs; and of many tokens, in which rows differ only at the end."""
+    float16; of many rows, equal in pairs; and of many tokens, in which rows differ only at the end, and
+    by little."""
     V = int(rng.integers(6, 12))
     below = -20 - 5 * rng.random((1, V))
     close = rng.normal(size=(3, V))
@@ -37,8 +38,8 @@ def more_logits(rng: np.random.Generator) -> list[Array]:
     half = rng.permutation(2 * V).reshape(2, V) / 4
     many = np.repeat(rng.normal(size=(40, V)), 2, axis=0)
     long = np.repeat(100 * rng.normal(size=(1, int(rng.integers(4100, 4500)))), 3, axis=0)
-    long[1, -1] = long.max() + 100
-    long[2, -2] = long.max() + 100
+    long[1:, -1] = long.max() + 0.01
+    long[2, -2] = long.max() + 0.01
     return [
         below.astype(np.float32),
         close,
@@ -328,7 +329,6 @@ def refusal_cases(
 
     cases = [case("sample_next", logits, temperature=temperature) for temperature in temperatures]
     cases += [case("sample_next", logits, top_k=top_k) for top_k in top_ks]
-    cases += [case("sample_next", logits, temperature=temperatures[-1], top_k=1)]
     for shape in ((V,), (2, 1, V), (1, 3, V)):
         values = np.resize(logits, shape)
         cases += [case(function, values) for function in ("greedy_next", "sample_next")]
@@ -358,7 +358,7 @@ def not_refused(asked: str, out: Evidence) -> str | None:
     """Say how a call went that should have been refused; None where it was."""
     if not out["error"]:
         return f"{asked} gave an answer. What should the caller hear instead, and when?"
-    if out["error"] in ("RuntimeError", "IndexError"):
+    if out["error"] in TORCH_ERRORS:
         return (
             f"{asked} stopped with {out['error']} ({out['words']}), not with a ValueError of "
             "its own. At which line does the bad value enter?"

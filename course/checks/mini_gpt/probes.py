@@ -23,6 +23,8 @@ OUTPUT = {
     "array": (np.ndarray, type(None)),
 }
 """The form of what `call` records."""
+TORCH_ERRORS = ("RuntimeError", "IndexError")
+"""What PyTorch raises where nobody refused."""
 
 
 def call(function: Any, *arguments: Any, **named: Any) -> Evidence:
@@ -137,8 +139,9 @@ def sampling_form(challenge: Challenge) -> Evidence:
 
 
 def probe_refusals(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Call, for each case, the function that it names with its logits and settings. What it returns is
-    left out: recorded are whether it stopped, and whether random numbers were drawn before."""
+    """Call, for each case, the function that it names with its logits and settings. What it chooses is
+    left out: recorded are how it stopped, in PyTorch's words where these are, of what kind the answer
+    is to a call that should be refused, and whether random numbers were drawn."""
     outputs = []
     for case in challenge["cases"]:
         settings, generator = case["settings"], torch.Generator().manual_seed(0)
@@ -146,13 +149,21 @@ def probe_refusals(student: SimpleNamespace, challenge: Challenge) -> Evidence:
             settings = {**settings, "generator": generator}
         before = generator.get_state()
         output = call(getattr(student, case["function"]), given(case["logits"]), **settings)
-        refusal = {name: output[name] for name in ("error", "words")}
-        outputs.append({**refusal, "drew": not torch.equal(before, generator.get_state())})
+        own_words = case["refuse"] and output["error"] not in TORCH_ERRORS
+        outputs.append(
+            {
+                "kind": output["kind"] if case["refuse"] else "",
+                "error": output["error"],
+                "words": "" if own_words else output["words"],
+                "drew": not torch.equal(before, generator.get_state()),
+            }
+        )
     return {"outputs": outputs}
 
 
 def refusals_form(challenge: Challenge) -> Evidence:
-    return {"outputs": [{"error": str, "words": str, "drew": bool}] * len(challenge["cases"])}
+    form = {"kind": str, "error": str, "words": str, "drew": bool}
+    return {"outputs": [form] * len(challenge["cases"])}
 
 
 # What is wrong with a result before its values are looked at

@@ -59,14 +59,6 @@ patch(
     ("x.transpose(1, 2)", "x.permute(2, 0, 1, 3)"),
 )
 patch(
-    "always_four_heads",
-    "head order",
-    "a cut into four heads, whatever is asked for",
-    "The small model has four heads, and its number was written down.",
-    (CUT, "x.reshape(B, T, 4, width // 4)"),
-    kind="sizes",
-)
-patch(
     "batch_and_tokens_in_one_view",
     "form",
     "a view that takes rows to lie side by side in memory",

@@ -98,14 +98,6 @@ patch(
     kind="dtype",
 )
 patch(
-    "rows_and_tokens_by_view",
-    "form",
-    "a layer that takes its input to lie in memory without gaps",
-    "x.view(B * T, C) for one large product: refused for a slice or a transpose.",
-    ("attn.wq(x)", "attn.wq(x.view(-1, x.shape[-1])).view(*x.shape[:2], -1)"),
-    kind="layout",
-)
-patch(
     "result_written_into_x",
     "state",
     "a layer that writes its result into its input",

@@ -60,11 +60,11 @@ patch(
     kind="refusals",
 )
 patch(
-    "greedy_prints_its_refusal",
+    "greedy_returns_nothing",
     "arguments",
-    "a greedy choice that prints its refusal and returns nothing",
-    "print in the place of raise: the caller goes on with None.",
-    (REFUSE_SHAPE, '    if logits.dim() != 2:\n        return print("logits must be (B, V)")\n'),
+    "a greedy choice that returns nothing where it should refuse",
+    "return in the place of raise: the caller goes on with None.",
+    (REFUSE_SHAPE, "    if logits.dim() != 2:\n        return None\n"),
     kind="refusals",
 )
 
@@ -116,6 +116,16 @@ patch(
     "a draw that quietly picks the last token of logits with three axes",
     "What the caller forgot is made up for, and the caller never learns of it.",
     (REFUSE_SHAPE, f"    if logits.dim() == 3:\n        logits = logits[:, -1]\n{REFUSE_SHAPE}"),
+    kind="refusals",
+)
+patch(
+    "nothing_looked_at",
+    "arguments",
+    "draws that look at none of their arguments",
+    "No check at the door: PyTorch stops from inside, or nothing stops.",
+    (REFUSE_SHAPE, ""),
+    (REFUSE_TEMPERATURE, ""),
+    (REFUSE_TOP_K, ""),
     kind="refusals",
 )
 patch(

@@ -198,6 +198,13 @@ patch(
     (NAME, f"place.squeeze(-1) if top_k is not None else {NAME}"),
 )
 patch(
+    "places_for_tokens_always",
+    "choice",
+    "places among the sorted tokens, returned as if they were tokens",
+    "All logits are sorted, top_k or not, and the place in that order is returned.",
+    (NAME, "place.squeeze(-1)"),
+)
+patch(
     "threshold_on_probabilities",
     "sampling",
     "a threshold on probabilities in the place of a number of tokens",
@@ -307,7 +314,7 @@ def all_tokens_stay(logits, temperature=1.0, top_k=None, generator=None):
     return masked(logits, torch.zeros_like(logits, dtype=torch.bool), temperature, generator)
 
 
-@bug("off by one", "one token too few that is kept")
+@bug("sampling", "an edge that hides the last of the kept tokens, too")
 def edge_is_hidden_too(logits, temperature=1.0, top_k=None, generator=None):
     """<= hides the last of the k, too; for k = 1 nothing is left to draw."""
     k = out_of_range(logits, temperature, top_k)
@@ -346,16 +353,6 @@ def edge_of_the_batch(logits, temperature=1.0, top_k=None, generator=None):
     if top_k is not None:
         hidden = logits < logits.flatten().topk(k).values[-1]
     return masked(logits, hidden, temperature, generator)
-
-
-@bug("choice", "places among the kept tokens, returned as if they were tokens")
-def places_of_the_kept(logits, temperature=1.0, top_k=None, generator=None):
-    """Only the k best logits are kept, and the draw is a place among them."""
-    out_of_range(logits, temperature, top_k)
-    if top_k is not None:
-        logits = logits.topk(top_k).values
-    weights = (logits / temperature).softmax(dim=-1)
-    return torch.multinomial(weights, 1, generator=generator).squeeze(-1)
 
 
 @bug("sampling", "kept tokens that are drawn with equal chances")
