@@ -53,8 +53,7 @@ def heads_by_oracle(case: dict[str, Any]) -> dict[str, Array]:
 
 def draw_futures(seed: int) -> Challenge:
     """Draw case 0; case 1 + t with all that comes after token t replaced by something loud; then cases
-    with a loud value for one token each, which it and all later ones must see; a lone token, and a
-    long text."""
+    with a loud value for one token each, which it and all later ones must see; and equal scores."""
     rng = np.random.default_rng(seed)
     size = draw_sizes(rng)
     q, k, v = attention.draw_qkv(rng, **{**size, "G": size["H"]})
@@ -68,7 +67,7 @@ def draw_futures(seed: int) -> Challenge:
         other_v = v.copy()
         other_v[:, :, t] += 100
         cases.append((q, k, other_v))
-    return {"cases": cases + attention.lone_and_long(rng)}
+    return {"cases": cases + attention.equal_scores(rng)}
 
 
 def judge_futures(challenge: Challenge, evidence: Evidence, tolerance: float) -> Verdict:
@@ -94,19 +93,18 @@ def judge_futures(challenge: Challenge, evidence: Evidence, tolerance: float) ->
                 f"{T} tokens: another value for token {t} moved the outputs of tokens {tokens}. "
                 f"Which tokens may see token {t}?"
             )
-    return attention.judge_lone_and_long(cases[-2:], outputs[-2:], tolerance) or passed(
+    return attention.judge_equal_scores(cases[-2:], outputs[-2:], tolerance) or passed(
         "No output depends on a later token, and each on all the others."
     )
 
 
 def draw_softmax(seed: int) -> Challenge:
-    """Draw case 0 with values that are all 1, case 1 with sharper weights, and case 2 with scores far
-    from 0."""
+    """Draw case 0 with values that are all 1, case 1 with sharper weights, and `more_weights`."""
     rng = np.random.default_rng(seed)
     size = draw_sizes(rng)
     q, k, v = attention.draw_qkv(rng, **{**size, "G": size["H"]})
-    far = attention.far_scores(rng, T=size["T"], D=size["D"])
-    return {"cases": [(q, k, np.ones_like(v)), (1.5 * q, 1.5 * k, v), far]}
+    more = attention.more_weights(rng, T=size["T"], D=size["D"])
+    return {"cases": [(q, k, np.ones_like(v)), (1.5 * q, 1.5 * k, v), *more]}
 
 
 def last_by_oracle(case: attention.Case) -> Array:
@@ -301,11 +299,8 @@ def probabilities(logits: list[float], settings: dict[str, Any]) -> dict[str, Ar
         "the least likely": softmax_of(least / temperature),
         "zero for the others": softmax_of(kept(top_k, dropped=0.0) / temperature),
     }
-    far = choosing.VARIATION
-    return {
-        "right": right,
-        **{name: p for name, p in mistakes.items() if 0.5 * np.abs(p - right).sum() > far},
-    }
+    others = {name: p for name, p in mistakes.items() if 0.5 * np.abs(p - right).sum() > 0.02}
+    return {"right": right, **others}
 
 
 def draw_refusals(seed: int) -> Challenge:

@@ -48,7 +48,7 @@ def attention_error(out: Evidence, case: Case) -> str | None:
 
 
 def draw_nudged_tokens(seed: int) -> Challenge:
-    """Draw case 0, and case 1 + j with another key and value for token j; then `lone_and_long`."""
+    """Draw case 0, and case 1 + j with another key and value for token j; then `equal_scores`."""
     rng = np.random.default_rng(seed)
     T = 5
     q, k, v = draw_qkv(rng, B=2, H=2, G=2, T=T, D=4)
@@ -58,36 +58,32 @@ def draw_nudged_tokens(seed: int) -> Challenge:
         other_k[:, :, j] += rng.normal(size=4)
         other_v[:, :, j] += rng.choice([-3, 3], size=4)
         cases.append((q, other_k, other_v))
-    return {"cases": cases + lone_and_long(rng)}
+    return {"cases": cases + equal_scores(rng)}
 
 
-def lone_and_long(rng: np.random.Generator) -> list[Case]:
-    """Draw a token alone; and a text of more than 1,024 tokens, all of whose scores are 0."""
-    T = int(rng.integers(1030, 1100))
-    _, k, v = draw_qkv(rng, B=1, H=1, G=1, T=T, D=2)
-    return [draw_qkv(rng, B=1, H=2, G=2, T=1, D=4), (np.zeros_like(k), k, v)]
+def equal_scores(rng: np.random.Generator) -> list[Case]:
+    """Draw a short text, and one of more than 1,024 tokens, all of whose scores are 0."""
+    drawn = [draw_qkv(rng, B=1, H=1, G=1, T=T, D=2) for T in (6, int(rng.integers(1030, 1100)))]
+    return [(np.zeros_like(q), k, v) for q, k, v in drawn]
 
 
-def judge_lone_and_long(
+def judge_equal_scores(
     cases: list[Case], outputs: list[Evidence], tolerance: float
 ) -> Verdict | None:
-    """Judge the last two cases; None where they are right."""
-    (_, _, own), (_, _, v) = cases
-    alone, long = (out["array"] for out in outputs)
-    if (difference := gap(alone, own)) > tolerance:
-        return failed(
-            "A token alone sees itself only, so its output is its own value. Yours differs (max |Δ| "
-            f"{difference:.2g}, tolerance {tolerance:g}). What is the softmax of one score?"
-        )
-    T = v.shape[2]
-    averages = np.cumsum(np.float64(v), axis=2) / np.arange(1, T + 1)[:, None]  # (1, 1, T, D)
-    if tokens := moved(averages, long, 2, tolerance):
-        return failed(
-            f"{T:,} tokens, all scores 0: each output is the plain average of what the token sees. "
-            f"From token {tokens[0]:,} on that is wrong, while short texts are right. What in your "
-            "code is made for a certain length?"
-        )
-    return None
+    """Judge the last two cases; None where the long text is as right as the short one."""
+    wrong = []
+    for (_, _, v), out in zip(cases, outputs, strict=True):
+        n_seen = np.arange(1, v.shape[2] + 1)[:, None]
+        averages = np.cumsum(np.float64(v), axis=2) / n_seen  # (1, 1, T, D)
+        wrong.append(moved(averages, out["array"], 2, tolerance))
+    short, long = wrong
+    if short or not long:
+        return None
+    return failed(
+        f"{cases[1][0].shape[2]:,} tokens, all scores 0: each output is the plain average of what the "
+        f"token sees. From token {long[0]:,} on that is wrong, while short texts are right. What in "
+        "your code is made for a certain length?"
+    )
 
 
 def judge_causality(challenge: Challenge, evidence: Evidence, tolerance: float) -> Verdict:
@@ -113,7 +109,7 @@ def judge_causality(challenge: Challenge, evidence: Evidence, tolerance: float) 
                 f"{T} tokens: a new key and value for token {j} did not move the output of token "
                 f"{t}. Which tokens may token {t} see?"
             )
-    return judge_lone_and_long(cases[-2:], outputs[-2:], tolerance) or passed(
+    return judge_equal_scores(cases[-2:], outputs[-2:], tolerance) or passed(
         "Nudge token j: outputs from j on move, and nothing left of it does."
     )
 
@@ -132,10 +128,15 @@ def question_about_the_future(reach: list[list[int]], t: int) -> str:
 
 
 def draw_softmax(seed: int) -> Challenge:
-    """Draw case 0 with values that are all 1, case 1 with any values, and case 2, see `far_scores`."""
+    """Draw case 0 with values that are all 1, case 1 with any values, and `more_weights`."""
     rng = np.random.default_rng(seed)
     q, k, v = draw_qkv(rng, B=2, H=2, G=2, T=4, D=8)
-    return {"cases": [(q, k, np.ones_like(v)), (q, k, v), far_scores(rng, T=4, D=8)]}
+    return {"cases": [(q, k, np.ones_like(v)), (q, k, v), *more_weights(rng, T=4, D=8)]}
+
+
+def more_weights(rng: np.random.Generator, T: int, D: int) -> list[Case]:
+    """Draw scores far from 0, in float64; and a token alone."""
+    return [far_scores(rng, T, D), draw_qkv(rng, B=1, H=2, G=2, T=1, D=D)]
 
 
 def far_scores(rng: np.random.Generator, T: int, D: int) -> Case:
@@ -156,16 +157,19 @@ def judge_softmax(
             return failed(error)
     if wrong := judge_sum(outputs[0]["array"], tolerance):
         return wrong
-    near, far = (out["array"] for out in outputs[1:])
+    near, far, alone = (out["array"] for out in outputs[1:])
     questions = (
         "By what is q · k divided, and what else happens to scores or weights?",
         "All scores are near −150 here. Which differences does the softmax see?",
+        "What is the softmax of one score?",
     )
-    for case, output, question in zip(cases[1:], (near, far), questions, strict=True):
+    for case, output, question in zip(cases[1:], (near, far, alone), questions, strict=True):
         difference = np.abs(output[:, :, -1] - truth(case)).max(axis=-1)  # (B, H)
         if difference.max() > tolerance:
             b, h = np.argwhere(difference > tolerance)[0].tolist()
             T, D = case[0].shape[2:]
+            if b > 0:
+                question = "Row 0 agrees. Which axis of your tensors holds the batch?"
             return failed(
                 f"Token {T - 1}, which sees all {T} tokens, row {b}, head {h}: max |Δ| "
                 f"{difference[b, h]:.2g} from softmax attention (tolerance {tolerance:g}); head "
@@ -173,7 +177,7 @@ def judge_softmax(
             )
     own = [
         gap(out[:, :, 0], case[2][:, :, 0])
-        for case, out in zip(cases[1:], (near, far), strict=True)
+        for case, out in zip(cases[1:3], (near, far), strict=True)
     ]
     if own[0] <= tolerance < own[1]:
         return failed(

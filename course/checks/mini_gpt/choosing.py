@@ -78,14 +78,16 @@ def wrong_token(logits: Array, row: int, token: int) -> str:
 
 def about_the_largest(logits: Array, tokens: Array, likeliest: Array) -> str:
     """Ask about the axis, or about how logits are compared where most rows are right."""
+    if logits.shape[1] > 1000:
+        return "Few tokens are right. Up to which token, and up to which logit, do you look?"
     if logits.dtype == np.float64:
         return "How many digits of the logits do you compare?"
     if (logits < 0).all():
         return "All logits are below 0 here. With what do you compare?"
     if len(tokens) > 1 and (tokens == tokens[0]).all():
         return "All rows got the same token. Does every row look at its own logits?"
-    if (tokens == likeliest).mean() > 0.3 or logits.shape[1] > 1000:
-        return "Some rows agree. Up to which row and which token do you look?"
+    if (tokens == likeliest).mean() > 0.3:
+        return "Some rows agree. Up to which row do you look?"
     return "Over which axis do you look for the largest?"
 
 
@@ -160,7 +162,7 @@ def judge_draws(case: dict[str, Any], out: Evidence, truth: Truth) -> Verdict | 
         counts = np.bincount(out["array"][kind :: len(kinds)], minlength=V)
         expected, drawn = likely["right"], counts / counts.sum()
         never = np.flatnonzero((expected == 0) & (counts > 0)).tolist()
-        variation = 0.5 * np.abs(drawn - expected).sum()
+        variation = distance(drawn, expected)
         if not never and variation <= VARIATION:
             continue
         question = question_about(case, kind, drawn, likely)
@@ -180,6 +182,11 @@ def judge_draws(case: dict[str, Any], out: Evidence, truth: Truth) -> Verdict | 
     return None
 
 
+def distance(drawn: Array, expected: Array) -> float:
+    """Compute the total variation between two distributions, 0 … 1."""
+    return 0.5 * float(np.abs(drawn - expected).sum())
+
+
 def setting(case: dict[str, Any]) -> str:
     """Name the settings of a case."""
     temperature, top_k = case["settings"].get("temperature"), case["settings"].get("top_k")
@@ -190,7 +197,7 @@ def setting(case: dict[str, Any]) -> str:
 def wrong_tokens(case: dict[str, Any], out: Evidence) -> str | None:
     """Say what is wrong with the form of drawn tokens, or None."""
     rows, V = case["rows"] * len(case["kinds"]), case["kinds"].shape[1]
-    if error := form_error(f"sample_next at {setting(case)}", out, (rows,), "int64"):
+    if error := form_error(f"sample_next on {V} tokens, {setting(case)},", out, (rows,), "int64"):
         return error
     if out["array"].min() < 0 or out["array"].max() >= V:
         return f"At {setting(case)} a token outside 0 … {V - 1} was drawn. What is it the index of?"
@@ -201,11 +208,11 @@ def question_about(case: dict[str, Any], kind: int, drawn: Array, likely: dict[s
     """Ask the one question that fits what is odd about the frequencies."""
     temperature, top_k = case["settings"].get("temperature"), case["settings"].get("top_k")
     size = "small" if (temperature or 1) < 1 else "large"
-    if drawn.max() == 1 and likely["right"].max() < 1:
+    if drawn.max() == 1 and likely["right"].max() < 1 and top_k is None:
         return "All these rows gave the same token. Is there a draw, and one for each row?"
-    far = {name: 0.5 * np.abs(drawn - p).sum() for name, p in likely.items() if name != "right"}
+    far = {name: distance(drawn, p) for name, p in likely.items() if name != "right"}
     nearest = min(far, key=lambda name: far[name], default="")
-    if kind == 0 and nearest and far[nearest] <= VARIATION:
+    if kind == 0 and nearest and far[nearest] <= min(VARIATION, distance(drawn, likely["right"])):
         return QUESTIONS[nearest].format(size=size, top_k=top_k)
     if kind > 0:
         return "Other rows agree. Does every row use its own logits?"

@@ -192,7 +192,9 @@ def stopped(name: str, out: Evidence) -> str | None:
     """Say with which exception a call stopped; None where it did not."""
     if not out["error"]:
         return None
-    return f"{name} stopped with {out['error']}: {out['words']}{about_error(out['words'])}".strip()
+    words = f"{name} stopped with {out['error']}: {out['words']}".strip(" :")
+    question = about_error(out["words"])
+    return f"{words.rstrip('.')}. {question}" if question else words
 
 
 def wrong_shape(name: str, got: tuple[int, ...], shape: tuple[int, ...]) -> str:
@@ -214,11 +216,11 @@ def about_dtype(dtype: str) -> str:
 def about_error(words: str) -> str:
     """Ask what an exception of PyTorch points at; "" where it says enough."""
     if "view size is not compatible" in words:
-        return " Inputs may lie in memory in any order, as transposes do. Which call needs none?"
+        return "Inputs may lie in memory in any order, as transposes do. Which call needs none?"
     if "dtype" in words or "scalar type" in words:
-        return " Which of your tensors has a dtype of its own?"
+        return "Which of your tensors has a dtype of its own?"
     if "probability tensor" in words:
-        return " Which weights go into the draw: is any token left, and is any weight no number?"
+        return "Which weights go into the draw: is any token left, and is any weight no number?"
     return ""
 
 
