@@ -173,6 +173,15 @@ patch(
     kind="sizes",
 )
 
+patch(
+    "forward_in_float32",
+    "form",
+    "a forward pass whose residual stream is float32 whatever the model is",
+    "float() behind the embedding: fine until the weights are of another dtype.",
+    ("model.embed(tokens)", "model.embed(tokens).float()"),
+    kind="dtype",
+)
+
 bug, patch = MUSEUM.section("forward_cached", check="cache_is_the_only_memory")
 
 

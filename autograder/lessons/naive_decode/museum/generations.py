@@ -1,9 +1,12 @@
 """Wrong answers to `generate_naive`."""
 
 import torch
+import torch.nn.functional as F
 
 from autograder.lessons.naive_decode.museum.collection import MUSEUM
+from course.bounds import check_between
 from course.minigpt import naive_decode as right
+from course.minigpt.mini_gpt import greedy_next, merge_heads, split_heads
 
 START = "tokens = prompt.clone()"
 CHOOSE = "greedy_next(model(tokens)[:, -1])"
@@ -524,3 +527,28 @@ patch(
     (START, "tokens = prompt.clone()\n    model(tokens)"),
     kind="cost",
 )
+
+
+@bug("cost", "keys and values that are kept from one step to the next", kind="evidence")
+def keeps_keys_and_values(model, prompt, n_new):
+    """The next lesson's answer: the same text from fewer rows, and not the work asked for here."""
+    text = right.generate_naive(model, prompt, 0)
+    check_between("n_new", n_new, 0, model.config.max_seq_len - prompt.shape[1])
+    kept = [None for _ in model.blocks]
+    for step in range(n_new):
+        fed = text if step == 0 else text[:, -1:]
+        positions = torch.arange(text.shape[1] - fed.shape[1], text.shape[1])
+        x = model.embed(fed)
+        for layer, block in enumerate(model.blocks):
+            attn, y = block.attn, block.attn_norm(x)
+            q = attn.rotate(split_heads(attn.wq(y), attn.n_heads), positions)
+            k = attn.rotate(split_heads(attn.wk(y), attn.n_kv_heads), positions)
+            rows = k, split_heads(attn.wv(y), attn.n_kv_heads)
+            if kept[layer]:
+                rows = tuple(torch.cat(pair, 2) for pair in zip(kept[layer], rows, strict=True))
+            kept[layer] = rows
+            heads = F.scaled_dot_product_attention(q, *rows, is_causal=step == 0, enable_gqa=True)
+            x = x + attn.wo(merge_heads(heads))
+            x = x + block.mlp(block.mlp_norm(x))
+        text = torch.cat([text, greedy_next(model.lm_head(model.norm(x))[:, -1])[:, None]], dim=1)
+    return text
