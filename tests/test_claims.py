@@ -137,13 +137,15 @@ def test_work_that_was_not_done_is_seen_although_the_counts_are_forged(naive):
         (
             "full_cache_changes_nothing",
             '{"too_many": "CacheFull", "length": 7, "filled": "returned", "after_full": "CacheFull",'
-            ' "full_length": 9, "smallest": ["returned", "CacheFull"], "held": [c["blocks"][:, i] for i in range(3)]}',
+            ' "full_length": 9, "smallest": ["returned", "CacheFull"],'
+            ' "held": [c["blocks"][:, i] for i in range(3)]}',
             ("if end > self.max_len:", "if end > self.max_len and self.length == 7:"),
         ),
         (
             "cache_can_go_back",
             '{"refused": {"7": "ValueError", "-1": "ValueError"},'
-            ' "lengths": [6, 6, c["keep"], 0, 0], "fresh": [c["blocks"][:, i, ..., 3:, :] for i in range(3)],'
+            ' "lengths": [6, 6, c["keep"], 0, 0],'
+            ' "fresh": [c["blocks"][:, i, ..., 3:, :] for i in range(3)],'
             ' "again": [np.concatenate([c["blocks"][:, i, ..., :c["keep"], :],'
             ' c["blocks"][:, i, ..., 6:, :]], axis=-2) for i in range(3)]}',
             ("self.length = n", "self.length = max(n - 1, 0)"),

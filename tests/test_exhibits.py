@@ -1,7 +1,8 @@
 """An exhibit is a notebook: what the museum assembles answers every probe as the student's process does.
 
-Each wrong answer and each right one is written into the lesson's notebook, the notebook's cells are run
-by the program that runs students' cells, and every check is asked on both sides.
+Each wrong answer and each right one is written into the lesson's notebook, and the notebook's cells
+are run by the program that runs students' cells; a wrong one is asked its own check on both sides, a
+right one all of them.
 """
 
 import re
@@ -45,7 +46,10 @@ def test_every_exhibit_answers_as_the_notebook_does(lesson, tmp_path):
             for source in ("%reset -f", *(cell.source for cell in cells)):
                 assert child.ask({"cell": source}, 60)["error"] is None, (exhibit.name, source)
             names = assemble(lesson, exhibit.answer)
+            own = getattr(exhibit, "check", "")
             for check, frame in drawn:
+                if own and own != f"{desk.lesson.module}.{check.name}":
+                    continue
                 request = {"probe": check.name, "needs": list(check.needs)}
                 reply = child.ask({**request, "challenge": wire.decode(frame)}, 60)
                 known = answer(check, names, frame)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from autograder import wire
 from autograder.diagnosis import grading_tables
+from autograder.diagnosis.comparison import Reply
 from autograder.diagnosis.grading_tables import with_tables
 from autograder.diagnosis.losses import losses_text, path_of
 from autograder.diagnosis.recognize import Diagnosis, answer, name_mistake
@@ -57,10 +58,11 @@ def leave_one_out(rounds: list[Round], named: bool) -> Counter[str]:
         named: only at the check that must catch the bug, or else at all others that caught it.
     """
     seen: Counter[str] = Counter()
+    lost = Lost(rounds)
     for played in rounds:
-        for i, (bug, reply) in enumerate(played.caught):
+        for bug, reply in played.caught:
             if played.is_named_by(bug) == named:
-                others = played.caught[:i] + played.caught[i + 1 :]
+                others = [known for known in lost.suspects(played, bug) if known[0] is not bug]
                 found = outcome(bug, name_mistake(others, reply))
                 seen["family" if found == "mistake" else found] += 1
     return seen
@@ -69,13 +71,35 @@ def leave_one_out(rounds: list[Round], named: bool) -> Counter[str]:
 def in_other_styles(rounds: list[Round]) -> Counter[str]:
     """Diagnose every bug at its check in notebooks whose other functions are in another style."""
     seen: Counter[str] = Counter()
+    lost = Lost(rounds)
     for played in rounds:
         check = find(f"{played.lesson}.{played.check}")
         frame = wire.encode(played.challenge)
         for bug, names in restyled(played, check):
             reply = answer(check, names, frame)
-            seen[outcome(bug, name_mistake(played.caught, reply))] += 1
+            seen[outcome(bug, name_mistake(lost.suspects(played, bug), reply))] += 1
     return seen
+
+
+class Lost:
+    """Which checks each bug lost, and at how many seeds."""
+
+    def __init__(self, rounds: list[Round]) -> None:
+        self._times = Counter(
+            (played.lesson, bug.name, played.check) for played in rounds for bug, _ in played.caught
+        )
+        self._seeds = len({played.seed for played in rounds})
+
+    def suspects(self, played: Round, bug: Bug) -> list[tuple[Bug, Reply]]:
+        """List what the judge would suspect of a notebook with this bug: it passes all checks that the
+        bug never lost, and no mistake is suspected that always loses one of them."""
+        lesson = played.lesson
+        passed = [check for check in checks_of(lesson) if not self._times[lesson, bug.name, check]]
+        return [
+            (other, reply)
+            for other, reply in played.caught
+            if all(self._times[lesson, other.name, check] < self._seeds for check in passed)
+        ]
 
 
 def restyled(played: Round, check: Check) -> Iterator[tuple[Bug, dict]]:
