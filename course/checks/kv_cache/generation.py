@@ -98,11 +98,13 @@ def probe_none(student: SimpleNamespace, model: Any, prompt: np.ndarray) -> Evid
         text = student.generate_cached(model, tokens, 0)
         memories.append(text.untyped_storage().data_ptr())
 
-    outcome(generate_nothing)
-    texts = [write(student, model, start, 0) for start in (prompt, prompt[:, :1])]
+    with count_kv_rows(model) as count:
+        outcome(generate_nothing)
+        texts = [write(student, model, start, 0) for start in (prompt, prompt[:, :1])]
     return {
         "texts": [*texts, write(student, model, prompt, 0, cache)],
         "held": len(cache),
+        "rows": max(map(sum, count.by_layer)),
         "shared": len(set(memories)) < len(memories),
     }
 
@@ -164,7 +166,7 @@ def generation_form(challenge: Challenge) -> Evidence:
         "rows": [Each(int)] * challenge["config"]["n_layers"],
         "held": int,
         "continued": int,
-        "none": {"texts": [written] * 3, "held": int, "shared": bool},
+        "none": {"texts": [written] * 3, "held": int, "rows": int, "shared": bool},
         "one_in_a_cache": written,
         "one_held": int,
         "refused": [{"came": str, "rows": int, "held": int}] * len(REFUSED),
@@ -212,8 +214,8 @@ def _wrong_text(
     case = f"{name}A prompt (B, P) = ({B}, {P}) and n_new = {n_new}"
     if isinstance(text, str):
         return failed(
-            f"{case}: {text}, wanted is a text of {P + n_new} tokens a row. Which cache is made, and "
-            f"with how much room?"
+            f"{case}: {text}, wanted is a text of {P + n_new} tokens a row. Which line stops it, in "
+            f"the generation or in the cache that it uses, and what is compared there?"
         )
     if text.shape != (B, P + n_new):
         return failed(
@@ -255,6 +257,11 @@ def _wrong_none(prompt: np.ndarray, none: Evidence) -> Verdict | None:
         return failed(
             f"n_new = 0 and an empty cache: it holds {none['held']} tokens afterwards, wanted are 0. "
             f"For whose logits were they fed?"
+        )
+    if none["rows"]:
+        return failed(
+            f"n_new = 0 and no cache given: {none['rows']} rows of keys were computed, wanted are 0. "
+            f"Who reads what was computed from them?"
         )
     if none["shared"]:
         return failed(

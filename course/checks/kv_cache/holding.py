@@ -207,6 +207,7 @@ def probe_full(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     k, v = given(blocks[:, 0] + 1)
     evidence: Evidence = {
         "too_many": outcome(lambda: cache.append(0, k[:, :, :3], v[:, :, :3])),
+        "overwritten": overwrites_the_earlier(student, challenge),
         "length": len(cache),
         "filled": outcome(lambda: feed(cache, blocks[..., 7:, :])),
     }
@@ -219,6 +220,17 @@ def probe_full(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {**evidence, "held": feed(cache, blocks[..., 8:, :])}
 
 
+def overwrites_the_earlier(student: SimpleNamespace, challenge: Challenge) -> bool:
+    """Append 1 token to 7 in a layer, and before advance 3 that do not fit; tell whether what came back
+    for the first is another now."""
+    blocks, cache = challenge["blocks"], new_cache(student, challenge, 9)
+    feed(cache, blocks[..., :7, :])
+    returned = cache.append(0, *given(blocks[:, 0, ..., 7:8, :]))
+    before = torch.stack(returned)
+    outcome(lambda: cache.append(0, *given(blocks[:, 0, ..., :3, :] + 1)))
+    return not torch.equal(before, torch.stack(returned))
+
+
 def fill_one_place(student: SimpleNamespace, challenge: Challenge) -> list[str]:
     """Append one token, then another, to a cache of one place for one row; say what each came to."""
     cache, row = new_cache(student, challenge, 1, batch=1), challenge["blocks"][:, :, :1, :, :1]
@@ -228,6 +240,7 @@ def fill_one_place(student: SimpleNamespace, challenge: Challenge) -> list[str]:
 def full_form(challenge: Challenge) -> Evidence:
     return {
         "too_many": str,
+        "overwritten": bool,
         "length": int,
         "filled": str,
         "smallest": [str] * 2,
@@ -248,6 +261,12 @@ def judge_full(challenge: Challenge, evidence: Evidence) -> Verdict:
             f"A cache of 9 places held 7 tokens and refused 3; now it holds {evidence['length']}. "
             f"What did the refused call change?"
         )
+    if evidence["overwritten"]:
+        return failed(
+            "A cache of 9 places holds 7 tokens, and 1 more was appended to layer 0. Then append "
+            "refused 3, and the keys or values that it had returned before are others. Was "
+            "something written before the room was looked at?"
+        )
     if evidence["filled"] != "returned":
         return failed(
             f"A cache of 9 places holds 7 tokens. Appending 2 more: {evidence['filled']}, but they "
@@ -265,9 +284,13 @@ def judge_full(challenge: Challenge, evidence: Evidence) -> Verdict:
     stored = challenge["blocks"].swapaxes(0, 1)  # (L, 2, B, G, 9, D)
     for layer, (held, wanted) in enumerate(zip(evidence["held"], stored, strict=True)):
         if held.shape != wanted.shape or (held != wanted).any():
+            older_changed = held.shape == wanted.shape and (held != wanted)[..., :8, :].any()
+            question = "What does each of these calls leave, and where is the next token written?"
+            if older_changed:
+                question = "Was something written before the room was looked at?"
             return failed(
-                f"A refused append left other keys or values behind in layer {layer}. "
-                f"Was something written before the room was looked at?"
+                f"A full cache of 9 refused a token, went back to 8 and took one: layer {layer} then "
+                f"returned other keys or values than were stored. {question}"
             )
     for came, wanted, which in zip(
         evidence["smallest"], ("returned", "CacheFull"), ("first", "second"), strict=True

@@ -257,6 +257,18 @@ patch(
 )
 
 patch(
+    "writes_what_fits",
+    "capacity",
+    "a cache that writes the keys that fit before it refuses the rest",
+    "The block is cut to the room that is left, and only then refused.",
+    (
+        "raise CacheFull(",
+        "self.keys[layer, :, :, self.length :] = k[:, :, : self.max_len - self.length]\n"
+        "            raise CacheFull(",
+    ),
+    kind="refusals",
+)
+patch(
     "full_is_a_value_error",
     "arguments",
     "a full cache that raises ValueError",

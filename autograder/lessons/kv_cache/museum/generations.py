@@ -82,6 +82,18 @@ patch(
     kind="sizes",
 )
 patch(
+    "generate_feeds_for_none",
+    "cost",
+    "a generation that feeds the prompt when nothing is to be written",
+    "The prompt is read before anyone asks whether a token is wanted.",
+    (
+        "    if n_new == 0:\n",
+        "    if n_new == 0:\n        forward_cached(model, prompt, KVCache(model.config, B, P, "
+        "model.embed.weight.dtype))\n",
+    ),
+    kind="cost",
+)
+patch(
     "generate_refuses_none",
     "arguments",
     "a generation that refuses to write no token at all",
