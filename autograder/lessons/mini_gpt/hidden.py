@@ -261,8 +261,9 @@ def draw_temperatures(seed: int) -> Challenge:
 def draw_top_k(seed: int) -> Challenge:
     """Draw two kinds of rows, whose best tokens are in other places."""
     rng = np.random.default_rng(seed)
-    base = np.arange(3.0, -5.0, -1.0) + rng.uniform(-0.1, 0.1, 8)
+    base = np.linspace(2.0, -2.2, 8) + rng.uniform(-0.1, 0.1, 8)
     kinds = np.float32([rng.permutation(base) for _ in range(2)])
+    kinds[1] += 10  # so that no row's edge is right for the other
     top_ks = (int(rng.integers(2, 4)), 1, int(rng.integers(4, 7)), 8)
     cases = [choosing.draw_case(kinds, seed, temperature=1.0, top_k=k) for k in top_ks]
     return {"cases": [*cases, *choosing.few_draws(rng, seed)]}

@@ -276,7 +276,8 @@ def draw_top_k(seed: int) -> Challenge:
     """Ask for many draws with top_k 3, 1 and V from two kinds of rows in turn; at temperature 1, so that
     a mistake with the temperature costs nothing here; then few draws, see `few_draws`."""
     rng = np.random.default_rng(seed)
-    kinds = np.float32([rng.permutation(np.arange(3.0, -5.0, -1.0)) for _ in range(2)])
+    kinds = np.float32([rng.permutation(np.linspace(2.0, -2.2, 8)) for _ in range(2)])
+    kinds[1] += 10  # so that no row's edge is right for the other
     cases = [draw_case(kinds, seed, temperature=1.0, top_k=k) for k in (3, 1, 8)]
     return {"cases": [*cases, *few_draws(rng, seed)]}
 

@@ -355,6 +355,20 @@ def edge_of_the_batch(logits, temperature=1.0, top_k=None, generator=None):
     return masked(logits, hidden, temperature, generator)
 
 
+@bug("sampling", "one edge for all rows, the lowest of theirs", kind="batch")
+def lowest_edge_for_all(logits, temperature=1.0, top_k=None, generator=None):
+    """min() over the edges: rows whose logits lie higher keep more."""
+    edge = logits.topk(out_of_range(logits, temperature, top_k)).values[:, -1].min()
+    return masked(logits, logits < edge, temperature, generator)
+
+
+@bug("sampling", "one edge for all rows, that of the first", kind="batch")
+def edge_of_the_first_row(logits, temperature=1.0, top_k=None, generator=None):
+    """values[0, -1]: a higher row keeps more, and a lower one nothing."""
+    edge = logits.topk(out_of_range(logits, temperature, top_k)).values[0, -1]
+    return masked(logits, logits < edge, temperature, generator)
+
+
 @bug("sampling", "kept tokens that are drawn with equal chances")
 def any_of_the_kept(logits, temperature=1.0, top_k=None, generator=None):
     """A random place among the k best."""
