@@ -136,7 +136,8 @@ def copy_of(value: Any) -> Any:
     """Copy what can be compared later: tensors, arrays, the weights of a model, and lists, tuples and
     dicts of them. Anything else stays out: a cache and a generator are there to be changed."""
     if isinstance(value, nn.Module):
-        return copy_of(dict(value.state_dict()))
+        is_cache = hasattr(value, "advance")
+        return None if is_cache else copy_of(dict(value.state_dict()))
     if isinstance(value, Tensor):
         comparable = value.numel() <= LARGEST and value.device.type != "meta"
         return value.detach().clone() if comparable else None
