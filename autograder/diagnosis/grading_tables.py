@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from statistics import median
 
@@ -53,6 +54,7 @@ def points_lost(lesson: str, bug: Bug, rounds: list[Round]) -> tuple[float, floa
     return sum(q.points for q in lost), sum(q.points for q in own)
 
 
+@cache
 def assignment_of(lesson: str) -> Assignment:
     """Read what a lesson asks, as it is released."""
     return read_assignment(ROOT / "lessons" / LESSONS[lesson] / f"{lesson}.ipynb")

@@ -12,10 +12,11 @@ from pathlib import Path
 from autograder import wire
 from autograder.diagnosis import grading_tables
 from autograder.diagnosis.comparison import Reply
-from autograder.diagnosis.grading_tables import with_tables
+from autograder.diagnosis.grading_tables import assignment_of, with_tables
 from autograder.diagnosis.losses import losses_text, path_of
 from autograder.diagnosis.recognize import Diagnosis, answer, name_mistake
 from autograder.diagnosis.rounds import LESSONS, Round, checks_of, play
+from autograder.follow_through import cells_to_replace
 from autograder.lessons import find
 from autograder.lessons.assembly import assemble
 from autograder.lessons.exhibits import FAMILIES, Bug, bugs_of, variants_of
@@ -61,7 +62,7 @@ def leave_one_out(rounds: list[Round], named: bool) -> Counter[str]:
     lost = Lost(rounds)
     for played in rounds:
         for bug, reply in played.caught:
-            if played.is_named_by(bug) == named:
+            if played.is_named_by(bug) == named and not lost.is_credited(played, bug):
                 others = [known for known in lost.suspects(played, bug) if known[0] is not bug]
                 found = outcome(bug, name_mistake(others, reply))
                 seen["family" if found == "mistake" else found] += 1
@@ -89,6 +90,14 @@ class Lost:
             (played.lesson, bug.name, played.check) for played in rounds for bug, _ in played.caught
         )
         self._seeds = len({played.seed for played in rounds})
+
+    def is_credited(self, played: Round, bug: Bug) -> bool:
+        """Tell whether follow-through credits this check: then nothing is named there."""
+        asked = assignment_of(played.lesson)
+        lost = [q for q in asked.questions if self._times[played.lesson, bug.name, q.check]]
+        wrong = {name for name, defined in asked.answers.items() if defined & set(bug.answer)}
+        (question,) = [q for q in asked.questions if q.check == played.check]
+        return wrong <= cells_to_replace(asked, question, lost, ())
 
     def suspects(self, played: Round, bug: Bug) -> list[tuple[Bug, Reply]]:
         """List what the judge would suspect of a notebook with this bug: it passes all checks that the

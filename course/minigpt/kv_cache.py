@@ -141,7 +141,7 @@ def forward_cached(model: MiniGPT, tokens: Tensor, cache: KVCacheLike) -> Tensor
 
     Raises:
         ValueError: tokens that the model cannot take.
-        CacheFull: no room for T tokens, also where the model has no more positions; the cache holds
+        CacheFull: no room for T tokens, which is seen before any position is needed; the cache holds
             what it held.
     """
     model.check_tokens(tokens)
