@@ -62,6 +62,14 @@ def run(child: Child, source: str, seconds: float = 30) -> dict | None:
     return child.ask({"cell": source}, seconds)["error"]
 
 
+def said(child: Child) -> str:
+    """What it printed, once there is something: its output is read beside its replies."""
+    end = time.monotonic() + 10
+    while not child.output and time.monotonic() < end:
+        time.sleep(0.02)
+    return child.output
+
+
 def probe(child: Child, seconds: float = 30) -> dict:
     return child.ask(PROBE, seconds)
 
@@ -167,7 +175,7 @@ def assert_gone(pid: int) -> None:
 def test_its_own_children_die_with_it(desk):
     with desk.start() as child:
         run(child, "import subprocess as s\np = s.Popen(['sleep', '600'])\nprint('pid', p.pid)")
-        sleeping = int(child.output.split()[-1])
+        sleeping = int(said(child).split()[-1])
         os.kill(sleeping, 0)
     assert_gone(sleeping)
 
@@ -349,7 +357,7 @@ def test_what_passes_at_home_passes_here(child, kind):
 
 def test_a_magic_that_is_not_there_is_said_to_be_not_there(child):
     run(child, "%no_such_magic at all")
-    assert "%no_such_magic is no magic here." in child.output
+    assert "%no_such_magic is no magic here." in said(child)
 
 
 @pytest.mark.parametrize(
