@@ -355,7 +355,7 @@ patch(
 patch(
     "bytes_of_query_heads",
     "head order",
-    "bytes of C = H·D numbers a token and layer, where G·D are stored",
+    "bytes of H·D numbers a token and layer, where G·D are stored",
     "n_heads where n_kv_heads belongs, as a popular formula has it.",
     ("config.n_kv_heads", "config.n_heads"),
 )

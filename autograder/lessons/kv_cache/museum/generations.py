@@ -144,7 +144,7 @@ patch(
 patch(
     "generate_until_any_row_ends",
     "feeding",
-    "a generation that ends as soon as one row has written `<end>`",
+    "a generation that ends as soon as one row has written <end>",
     "break at `<end>`: the other rows lose their words.",
     ("text.append(feed)", "text.append(feed)\n        if (feed == 1).any():\n            break"),
     kind="end",
@@ -152,7 +152,7 @@ patch(
 patch(
     "generate_until_all_rows_end",
     "feeding",
-    "a generation that ends when every row has written `<end>`",
+    "a generation that ends when every row has written <end>",
     "Right as long as one row goes on; a batch of one ends with its story.",
     (
         "text.append(feed)",
@@ -165,7 +165,7 @@ patch(
 patch(
     "generate_pads_after_the_end",
     "feeding",
-    "a generation that writes `<pad>` in every row that has ended",
+    "a generation that writes <pad> in every row that has ended",
     "Rows that are done are filled up: neat, and not what was asked for.",
     (
         "text.append(feed)",

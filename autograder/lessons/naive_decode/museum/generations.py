@@ -104,7 +104,7 @@ patch(
 patch(
     "ends_when_one_row_ends",
     "feeding",
-    "a text that ends as soon as one row has written `<end>`",
+    "a text that ends as soon as one row has written <end>",
     "break at `<end>`: the other rows lose their words.",
     (APPEND, f"{APPEND}\n        if (new == 1).any():\n            break"),
     kind="end",
@@ -177,7 +177,7 @@ patch(
 patch(
     "ends_when_all_rows_end",
     "feeding",
-    "a text that ends when every row writes `<end>`",
+    "a text that ends when every row writes <end>",
     "Right as long as one row goes on; a batch of one ends with its story.",
     (APPEND, f"{APPEND}\n        if (new == 1).all():\n            break"),
     kind="end",
@@ -185,7 +185,7 @@ patch(
 patch(
     "pads_after_the_end",
     "feeding",
-    "rows that are filled with `<pad>` once they have written `<end>`",
+    "rows that are filled with <pad> once they have written <end>",
     "Rows that are done are filled up: neat, and not what was asked for.",
     (APPEND, f"new[(tokens[:, prompt.shape[1] :] == 1).any(dim=1)] = 0\n        {APPEND}"),
     kind="end",
@@ -193,7 +193,7 @@ patch(
 patch(
     "never_chooses_the_end",
     "choice",
-    "a choice without `<end>`",
+    "a choice without <end>",
     "Its logit is set to minus infinity, so that the text goes on: another text.",
     (
         CHOOSE,
@@ -204,7 +204,7 @@ patch(
 patch(
     "never_chooses_a_pad",
     "choice",
-    "a choice without `<pad>`",
+    "a choice without <pad>",
     "Nobody would write it, so it is left out of the maximum.",
     (CHOOSE, "model(tokens)[:, -1, 1:].argmax(dim=-1) + 1"),
 )

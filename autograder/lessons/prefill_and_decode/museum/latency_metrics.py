@@ -118,7 +118,7 @@ patch(
 patch(
     "latency_nan_for_no_gap",
     "formula",
-    "a number that is none (NaN) where there is no gap at all",
+    "NaN where there is no gap at all",
     "The mean of no gaps is NaN, and it is given back as it is.",
     ("None, None, None, None", 'float("nan"), float("nan"), float("nan"), float("nan")'),
     kind="sizes",

@@ -145,7 +145,7 @@ patch(
 patch(
     "pads_as_a_column",
     "form",
-    "pads that stand in a column, (B, 1)",
+    "pads that stand in a column",
     "So they broadcast later; but (B,) was asked for.",
     ("T - lengths", "(T - lengths).unsqueeze(1)"),
 )

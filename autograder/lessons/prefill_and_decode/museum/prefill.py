@@ -282,8 +282,7 @@ bug, patch = MUSEUM.section("prefill", check="too_long_a_prompt_changes_nothing"
 patch(
     "prefill_notices_on_its_way",
     "capacity",
-    "a prefill that notices only on its way that the room ends: beforehand it looks at another number "
-    "than the free places, or at none",
+    "a prefill that notices only on its way that the room ends, for it looks at no free places before",
     "The cache refuses the last chunk, and the ones before it stay. (The same numbers come of a look at "
     "the model's max_seq_len, at the number of rows, or at one chunk at a time.)",
     ("if needed >", "if False and needed >"),

@@ -136,7 +136,7 @@ patch(
 patch(
     "positions_of_one_row_without_pads",
     "form",
-    "positions (T,) where no row has pads",
+    "positions without a row axis where no row has pads",
     "Without pads one row of positions will do, one thinks.",
     (
         "    return (places",

@@ -126,7 +126,7 @@ patch(
 patch(
     "stream_stops_at_end",
     "feeding",
-    "a stream that stops at `<end>`",
+    "a stream that stops at <end>",
     "A story is over at `<end>`, one thinks: but n_new tokens were asked for.",
     (
         "range(n_new - 1):\n",
@@ -137,7 +137,7 @@ patch(
 patch(
     "stream_stops_at_end_in_its_loop",
     "feeding",
-    "a stream that stops at an `<end>` which is not its first token",
+    "a stream that stops at an <end> which is not its first token",
     "The loop looks for `<end>` after each of its tokens; the prefill's comes before the loop.",
     (
         "        yield token",
@@ -148,7 +148,7 @@ patch(
 patch(
     "stream_stops_at_end_at_once",
     "feeding",
-    "a stream that stops before it gives out `<end>`",
+    "a stream that stops before it gives out <end>",
     "`<end>` is no word, one thinks, and breaks off in its place.",
     (
         "    yield token\n    for",
@@ -336,7 +336,7 @@ patch(
 patch(
     "stream_refuses_none",
     "arguments",
-    "n_new = 0 that is refused",
+    "an n_new of 0 that is refused",
     "A stream of no tokens makes no sense, one thinks.",
     (
         "    if n_new == 0:\n        return\n",
