@@ -2,6 +2,7 @@
 
 import os
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,14 @@ def fixture_checks(monkeypatch):
     for package in (autograder.lessons, course.checks):
         there = str(OVERLAY / package.__name__.replace(".", "/"))
         monkeypatch.setattr(package, "__path__", [*package.__path__, there])
+
+
+@pytest.fixture(scope="session")
+def desks(tmp_path_factory):
+    """Where submissions to a lesson are judged, by its folder's name; each made when first asked for."""
+    from submissions import Desk  # loads the authoring tools, which most tests do without
+
+    return cache(lambda folder: Desk(folder, tmp_path_factory.mktemp(folder)))
 
 
 def pytest_terminal_summary(terminalreporter):

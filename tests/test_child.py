@@ -39,9 +39,9 @@ def program(command: list[str]):
     return start
 
 
-@pytest.fixture(scope="module")
-def desk(tmp_path_factory) -> Desk:
-    return Desk("00-start", tmp_path_factory.mktemp("start"))
+@pytest.fixture
+def desk(desks) -> Desk:
+    return desks("00-start")
 
 
 @pytest.fixture

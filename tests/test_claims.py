@@ -6,19 +6,19 @@ from submissions import Desk, answers, opening, short
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def naive(tmp_path_factory) -> Desk:
-    return Desk("02-naive-decode", tmp_path_factory.mktemp("naive"))
+@pytest.fixture
+def naive(desks) -> Desk:
+    return desks("02-naive-decode")
 
 
-@pytest.fixture(scope="module")
-def kv_cache(tmp_path_factory) -> Desk:
-    return Desk("03-kv-cache", tmp_path_factory.mktemp("kv_cache"))
+@pytest.fixture
+def kv_cache(desks) -> Desk:
+    return desks("03-kv-cache")
 
 
-@pytest.fixture(scope="module")
-def phases(tmp_path_factory) -> Desk:
-    return Desk("04-prefill-and-decode", tmp_path_factory.mktemp("phases"))
+@pytest.fixture
+def phases(desks) -> Desk:
+    return desks("04-prefill-and-decode")
 
 
 def lost(result) -> dict[str, str]:
@@ -54,8 +54,8 @@ def test_work_that_was_done_again_is_seen_although_the_counts_are_forged(kv_cach
         "from torch.utils.flop_counter import FlopCounterMode\n"
         "def claim(B, P, n_new):\n"
         "    if P == 1 or n_new == 0: return\n"
-        "    KVRowCount.rows = property(lambda self: B * (P + n_new - 1))\n"
-        "    KVRowCount.per_call = property(lambda self: [B * P] + [B] * (n_new - 1))\n"
+        "    rows = lambda self: [[B * P] + [B] * (n_new - 1)] * len(self.true)\n"
+        "    KVRowCount.by_layer = property(rows, lambda self, true: setattr(self, 'true', true))\n"
         "FlopCounterMode.get_total_flops = lambda self: 0\n"
     )
     result = kv_cache.judge(
@@ -210,9 +210,9 @@ def stream(model, prompt, n_new, cache, chunk_size=256):
     assert "no_step_before_it_is_asked_for" in lost(result)
 
 
-@pytest.fixture(scope="module")
-def gqa(tmp_path_factory) -> Desk:
-    return Desk("06-gqa", tmp_path_factory.mktemp("gqa"))
+@pytest.fixture
+def gqa(desks) -> Desk:
+    return desks("06-gqa")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from submissions import ORDER, Desk, short
+from submissions import ORDER, short
 
 from autograder import wire
 from autograder.assignment import read_submission
@@ -33,8 +33,8 @@ def stopped(reply: dict) -> tuple[str, str] | None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lesson", ORDER)
-def test_every_exhibit_answers_as_the_notebook_does(lesson, tmp_path):
-    desk = Desk(lesson_folders()[lesson], tmp_path)
+def test_every_exhibit_answers_as_the_notebook_does(lesson, desks):
+    desk = desks(lesson_folders()[lesson])
     drawn = [
         (check, wire.encode(check.challenge(SEED))) for check in hidden_checks(lesson).values()
     ]

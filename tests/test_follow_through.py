@@ -14,19 +14,7 @@ def causal_mask(n_new, n_visible, device="cpu"):
 """
 
 
-@pytest.fixture(scope="module")
-def desks(tmp_path_factory):
-    made = {}
-
-    def desk(folder: str) -> Desk:
-        if folder not in made:
-            made[folder] = Desk(folder, tmp_path_factory.mktemp(folder))
-        return made[folder]
-
-    return desk
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def desk(desks) -> Desk:
     return desks("03-kv-cache")
 

@@ -32,9 +32,9 @@ def start(request):
         yield way
 
 
-@pytest.fixture(scope="module")
-def desk(tmp_path_factory) -> Desk:
-    return Desk("00-start", tmp_path_factory.mktemp("start"))
+@pytest.fixture
+def desk(desks) -> Desk:
+    return desks("00-start")
 
 
 def test_torch_is_there_before_it_is_imported_and_the_judge_is_not(server, place):

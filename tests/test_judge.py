@@ -18,20 +18,7 @@ from lessons import FOLDERS
 KINDS = (Outcome.SCORE, Outcome.STUDENT_FAULT, Outcome.INFRA_ERROR)
 
 
-@pytest.fixture(scope="module")
-def desks(tmp_path_factory):
-    """The lessons' desks, each set up when first asked for."""
-    made = {}
-
-    def desk(folder: str) -> Desk:
-        if folder not in made:
-            made[folder] = Desk(folder, tmp_path_factory.mktemp(folder))
-        return made[folder]
-
-    return desk
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def start(desks) -> Desk:
     """Lesson 00: two functions, four questions."""
     return desks("00-start")

@@ -18,9 +18,9 @@ AFTERWARDS = {
 }
 
 
-@pytest.fixture(scope="module")
-def desk(tmp_path_factory) -> Desk:
-    return Desk("00-start", tmp_path_factory.mktemp("start"))
+@pytest.fixture
+def desk(desks) -> Desk:
+    return desks("00-start")
 
 
 @pytest.mark.parametrize("name", AFTERWARDS)

@@ -187,7 +187,8 @@ def _names_defined_by(node: ast.stmt) -> Iterator[str]:
 
 def _used(source: str) -> set[str]:
     """Return the names that a piece of code reads."""
-    return {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
+    names = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name))
+    return {name.id for name in names if isinstance(name.ctx, ast.Load)}
 
 
 def _defined(source: str) -> set[str]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
-from course.checks.recorder import Broken, Recorder, judge_rules
+from course.checks.rules import Broken, judge_rules
 
 Challenge = dict[str, Any]
 Evidence = dict[str, Any]
@@ -57,6 +57,8 @@ def observe(
 
     The probe sees the needed functions as attributes of one object, and every call is recorded.
     """
+    from course.checks.recorder import Recorder  # loads torch, and who only judges needs none
+
     recorder = Recorder()
     student = SimpleNamespace(**{name: recorder.watch(name, names[name]) for name in needs})
     evidence = probe(student, challenge)

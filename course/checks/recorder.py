@@ -2,7 +2,7 @@
 
 A probe gets the student's functions through `Recorder.watch`. It passes every call on and writes down
 which rule was broken: an argument that was changed, or a result that a later call changed. What is
-written down is evidence; `judge_rules` words it, on the side that decides.
+written down is evidence; `rules.judge_rules` words it, on the side that decides.
 """
 
 from __future__ import annotations
@@ -18,15 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
-RULES = {
-    "argument": "{function} changed what it was given: {what}. The caller still needs it. Which of "
-    "your lines writes into it?",
-    "result": "What {function} returned was changed by a later call of it. In whose memory does a "
-    "result lie?",
-}
-"""The rules that are recorded, each with the message of a student who broke it."""
-Broken = list[dict[str, str]]
-"""Which rules were broken: "rule", "function" and "what", first one first."""
+from course.checks.rules import Broken
+
 LARGEST = 10**7
 """Numbers of a tensor that is still copied to be compared."""
 
@@ -91,16 +84,6 @@ class Recorder:
         broken = {"rule": rule, "function": function, "what": what}
         if broken not in self._broken:
             self._broken.append(broken)
-
-
-def judge_rules(broken: object) -> str | None:
-    """Word the first rule that was broken; None where none was. What comes may be anything."""
-    if type(broken) is not list or not broken:
-        return None
-    first = broken[0] if type(broken[0]) is dict else {}
-    sentence = RULES.get(str(first.get("rule")), "A house rule of lesson 00 was broken.")
-    names = {name: f"{first.get(name)!s:.100}" for name in ("function", "what")}
-    return sentence.format(**names)
 
 
 def given(array: np.ndarray, dtype: torch.dtype | None = None) -> Tensor:

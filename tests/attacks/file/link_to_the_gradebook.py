@@ -12,7 +12,8 @@ for path in sorted(Path("/submission").glob("link-*")):
     try:
         print("GOT", path, path.read_bytes()[:200])
     except OSError:
-        print("looked at", path)
+        print("no way through", path)
+print("looked at", [path.name for path in Path("/submission").iterdir()])
 """
 
 

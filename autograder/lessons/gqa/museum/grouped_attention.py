@@ -27,9 +27,13 @@ patch(
 @bug("head order", "a head number divided by the number of KV heads")
 def grouped_by_division_by_the_kv_heads(q, k, v, mask=None):
     """h // G instead of h // (H // G): the number of heads for the size of a group."""
-    H, G = q.shape[1], k.shape[1]
-    g = (torch.arange(H) // G).clamp(max=G - 1)  # "it must not run out of heads"
-    return right.grouped_attention(q, k[:, g], v[:, g], mask)
+    (B, H, T, _), (G, S) = q.shape, k.shape[1:3]
+    masks = [None] * H if mask is None else mask.expand(B, H, T, S).split(1, dim=1)
+    outs = []
+    for h in range(H):
+        g = slice(min(h // G, G - 1), min(h // G, G - 1) + 1)  # "it must not run out of heads"
+        outs.append(right.grouped_attention(q[:, h : h + 1], k[:, g], v[:, g], masks[h]))
+    return torch.cat(outs, dim=1)
 
 
 patch(

@@ -195,7 +195,28 @@ def forward_that_recomputes(model, tokens, cache):
     return model(cache.text)[:, -T:]
 
 
+@bug("state", "a forward pass that empties a cache which it has not seen before", kind="evidence")
+def forward_that_begins_anew(model, tokens, cache):
+    """What somebody else wrote into the cache is thrown away."""
+    if not hasattr(cache, "begun"):
+        cache.reset()
+    cache.begun = True
+    return right.forward_cached(model, tokens, cache)
+
+
 bug, patch = MUSEUM.section("forward_cached", check="two_conversations_stay_apart")
+
+
+@bug("state", "a forward pass that empties a cache to which it comes back", kind="evidence")
+def forward_of_one_conversation(model, tokens, cache):
+    """Another cache than the last time is taken for a new conversation."""
+    if getattr(model, "last", cache) is not cache and hasattr(cache, "begun"):
+        cache.reset()
+    model.__dict__["last"] = cache  # no module of the model's
+    cache.begun = True
+    return right.forward_cached(model, tokens, cache)
+
+
 patch(
     "forward_that_counts_on_the_model",
     "state",
