@@ -1,0 +1,23 @@
+"""Word which house rule of lesson 00 was broken. Loads no torch: who decides needs none."""
+
+from __future__ import annotations
+
+RULES = {
+    "argument": "{function} changed what it was given: {what}. The caller still needs it. Which of "
+    "your lines writes into it?",
+    "result": "What {function} returned was changed by a later call of it. In whose memory does a "
+    "result lie?",
+}
+"""The rules that are recorded, each with the message of a student who broke it."""
+Broken = list[dict[str, str]]
+"""Which rules were broken: "rule", "function" and "what", first one first."""
+
+
+def judge_rules(broken: object) -> str | None:
+    """Word the first rule that was broken; None where none was. What comes may be anything."""
+    if type(broken) is not list or not broken:
+        return None
+    first = broken[0] if type(broken[0]) is dict else {}
+    sentence = RULES.get(str(first.get("rule")), "A house rule of lesson 00 was broken.")
+    names = {name: f"{first.get(name)!s:.100}" for name in ("function", "what")}
+    return sentence.format(**names)
