@@ -1,8 +1,8 @@
 """Sizes of some published Llama-family models, as in the `config.json` beside their weights.
 
 Each has the architecture of `course.model`: RMSNorm, rotary positions, SwiGLU. (Qwen2.5 adds biases
-to queries, keys and values, less than 10⁻⁴ of its parameters; they are left out here.) From these
-sizes follows the published number of parameters; a test holds that.
+to queries, keys and values, Qwen3 norms of queries and keys, less than 10⁻⁴ of the parameters; both are
+left out here.) From these sizes follows the published number of parameters; a test holds that.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ PUBLISHED: dict[str, Size] = {
         _size("Qwen2.5-1.5B", 151_936, 28, 1536, 12, 2, 8960, 32_768, tied=True),
         _size("Qwen2.5-7B", 152_064, 28, 3584, 28, 4, 18_944, 32_768),
         _size("Qwen2.5-72B", 152_064, 80, 8192, 64, 8, 29_568, 32_768),
+        _size("Qwen3-8B", 151_936, 36, 4096, 32, 8, 12_288, 32_768),
+        _size("Llama-3.2-1B", 128_256, 16, 2048, 32, 8, 8192, 131_072, tied=True),
         _size("SmolLM2-135M", 49_152, 30, 576, 9, 3, 1536, 8192, tied=True),
     )
 }
