@@ -1,5 +1,6 @@
 """Lesson 01 does what its text and its pictures say, with the answers exported from it."""
 
+import ast
 import itertools
 
 import matplotlib.pyplot as plt
@@ -22,6 +23,7 @@ from course.model import MiniGPT
 from course.plots import mini_gpt as plots
 from course.widgets import mini_gpt as widgets
 from course.world.tokenizer import VOCAB_SIZE, decode, encode
+from lessons import COURSE
 
 SENTENCE = "The cat sat on the mat . It was a cold"
 
@@ -63,6 +65,75 @@ def test_the_second_mia_finds_her_surname_where_it_was_said(mini):
     looks = plots.attention_weights(mini, encode(story), causal_attention)[1][:, -1]  # (H, T)
     assert looks[:, 1].max() > 0.5  # "Wood" is token 1
     assert torch.allclose(looks.sum(-1), torch.ones(4), atol=1e-5)
+
+
+STORY = "Mia Wood came in from the rain with a red key . Mia"
+
+
+def test_wood_looks_back_at_mia_in_block_0_and_the_second_mia_at_wood_in_block_1(mini):
+    picture = plots.draw_attention(
+        mini, STORY, causal_attention, looks=[(0, 1, "Wood"), (1, 1, "Mia")]
+    )
+    assert "head 1, 'Wood' (token 1) looks at 'Mia' (token 0) with weight 1.00" in picture.caption
+    assert "head 1, 'Mia' (token 12) looks at 'Wood' (token 1) with weight 0.94" in picture.caption
+    plt.close(picture.figure)
+
+
+@pytest.mark.parametrize(("hidden", "chance"), [(False, 99), (True, 19)])
+def test_wood_is_found_only_where_it_could_look_back_at_mia(mini, hidden, chance):
+    def without_the_look(attn, x, positions):
+        """Block 0's attention layer, in which Wood (token 1) does not see Mia (token 0)."""
+        if not hidden or attn is not mini.blocks[0].attn:
+            return attention_layer(attn, x, positions)
+        out = attention_layer(attn, x, positions)
+        out[:, 1:2] = attention_layer(attn, x[:, 1:2], positions[1:2])
+        return out
+
+    with plots.using(mini, without_the_look):
+        probabilities = mini(encode(STORY))[0, -1].softmax(-1)
+    assert round(100 * float(probabilities[encode("Wood")[0, 0]])) == chance
+
+
+def test_two_people_are_told_apart(mini):
+    together = "Mia Wood and Ben Hill came in from the rain with a red key ."
+    assert continued(mini, f"{together} Mia", 1).endswith(" Wood")
+    assert continued(mini, f"{together} Ben", 1).endswith(" Hill")
+
+
+@pytest.fixture(scope="module")
+def shown() -> dict:
+    """The functions that the lesson shows before it asks for any."""
+    cells = COURSE.read("01-mini-gpt").cells
+    nodes = [node for c in cells if c.kind == "code" for node in ast.parse(c.source).body]
+    names = {"rms_norm", "swiglu", "angles", "turned"}
+    chosen = [n for n in nodes if isinstance(n, ast.FunctionDef) and n.name in names]
+    space = {"torch": torch, "Tensor": torch.Tensor, "silu": torch.nn.functional.silu}
+    exec(compile(ast.Module(chosen, []), "lesson 01", "exec"), space)
+    return {name: space[name] for name in names}
+
+
+def test_the_norm_and_the_mlp_that_are_shown_are_the_model_s(mini, shown):
+    x = torch.randn((2, 5, 64), generator=torch.Generator().manual_seed(0))
+    for block in mini.blocks:
+        normed = shown["rms_norm"](x, block.attn_norm.weight)
+        assert torch.allclose(normed, block.attn_norm(x), atol=1e-5)
+        assert torch.allclose(shown["swiglu"](x, block.mlp), block.mlp(x), atol=1e-4)
+
+
+def test_the_rotation_that_is_shown_is_the_model_s(mini, shown):
+    x = torch.randn((1, 4, 7, 16), generator=torch.Generator().manual_seed(0))
+    positions = torch.tensor([0, 1, 2, 5, 23, 25, 1000])
+    rotated = mini.blocks[0].attn.rotate(x, positions)  # (1, H, T, D)
+    for t, position in enumerate(positions.tolist()):
+        ours = torch.stack([shown["turned"](head, position) for head in x[0, :, t]])
+        assert torch.allclose(ours, rotated[0, :, t], atol=1e-3)
+    angles = shown["angles"]
+    assert len(angles(1)) == 8
+    picture = plots.draw_angles(angles, [(5, 3), (25, 23)])
+    below = [axes.get_xlabel() for axes in picture.figure.axes]
+    assert below[:8] == below[8:]  # equal distances, equal angles between the hands
+    assert [float(angle) for angle in below[:2]] == [2, 0.63]
+    plt.close(picture.figure)
 
 
 @pytest.mark.parametrize("word", widgets.NEW_WORDS)

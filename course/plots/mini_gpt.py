@@ -1,11 +1,11 @@
-"""Draw lesson 01's pictures: heads, attention weights, what moves when a word changes, and draws.
+"""Draw lesson 01's pictures: heads, weights, angles, what moves when a word changes, and draws.
 
 Nothing here computes attention: the pictures call the functions that the student wrote.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import matplotlib.pyplot as plt
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, LogNorm
-from matplotlib.patches import Rectangle
+from matplotlib.patches import Circle, Rectangle
 from torch import Tensor
 
 from course.layers import Attention
@@ -141,35 +141,123 @@ def using(model: MiniGPT, attention_layer: AttentionLayer) -> Iterator[None]:
         model.attention_layer = before
 
 
-def draw_attention(model: MiniGPT, text: str, causal_attention: Attend, block: int) -> Picture:
-    """Draw the attention weights of each head of one block on a text."""
+def draw_attention(
+    model: MiniGPT, text: str, causal_attention: Attend, looks: Sequence[tuple[int, int, str]]
+) -> Picture:
+    """Draw the attention weights of some heads on a text.
+
+    Args:
+        looks: block, head and a word, whose last row is framed.
+    """
     tokens = encode(text)
     words = words_of(tokens)
-    weights = attention_weights(model, tokens, causal_attention)[block]
-    H, T = len(weights), len(words)
+    weights = attention_weights(model, tokens, causal_attention)
+    T = len(words)
+    told = []
     with course_style():
-        rows = -(-H // 2)
-        figure, grid = plt.subplots(rows, 2, figsize=(8.6, 3.7 * rows), squeeze=False)
-        for head, axes in enumerate(grid.flat):
-            if head >= H:
-                axes.axis("off")
-                continue
-            image = axes.imshow(weights[head].numpy(), cmap=WHITE_TO_BLUE, vmin=0, vmax=1)
+        figure, grid = plt.subplots(1, len(looks), figsize=(4.4 * len(looks), 4.4), squeeze=False)
+        for (block, head, word), axes in zip(looks, grid.flat, strict=True):
+            shown = weights[block][head].numpy()  # (T, T)
+            image = axes.imshow(shown, cmap=WHITE_TO_BLUE, vmin=0, vmax=1)
+            t = T - 1 - words[::-1].index(word)
+            s = int(shown[t].argmax())
+            axes.add_patch(
+                Rectangle((-0.5, t - 0.5), t + 1, 1, fill=False, edgecolor=VERMILION, linewidth=1.5)
+            )
             axes.set_title(f"block {block}, head {head}")
             axes.set_xticks(range(T), words, rotation=90)
             axes.set_yticks(range(T), words)
+            axes.get_yticklabels()[t].set(color=VERMILION, weight="bold")
+            axes.get_xticklabels()[s].set(color=VERMILION, weight="bold")
             axes.set(xlabel="looked at", ylabel="token that looks")
             axes.spines[["top", "right"]].set_visible(True)
+            told.append(
+                f"in block {block}, head {head}, {word!r} (token {t}) looks at {words[s]!r} "
+                f"(token {s}) with weight {shown[t, s]:.2f}"
+            )
         figure.colorbar(image, ax=grid, shrink=0.5, label="weight")
-    strongest = [f"head {h}: {words[int(weights[h, -1].argmax())]!r}" for h in range(H)]
     alt = (
-        f"{H} square heat maps, one a head of block {block}, for {text!r}. Rows look at columns; "
-        f"all above the diagonal is white. The last word, {words[-1]!r}, looks most at: "
-        f"{', '.join(strongest)}."
+        f"{len(looks)} square heat maps for {text!r}. Rows look at columns; all above the diagonal is "
+        f"white. Framed rows: {'; '.join(told)}."
     )
     caption = (
-        "Each row adds up to 1. White above the diagonal: nobody looks ahead. Read the last row: "
-        f"where does {words[-1]!r} find the word that comes next?"
+        "Each row adds up to 1. White above the diagonal: nobody looks ahead. Framed: "
+        f"{'; '.join(told)}."
+    )
+    return Picture(figure, alt, caption)
+
+
+# From an average to softmax
+
+
+def draw_weights(words: Sequence[str], matrices: Mapping[str, Tensor]) -> Picture:
+    """Draw matrices (T, T) with their numbers side by side, each under its name."""
+    T = len(words)
+    with course_style():
+        figure, panels = plt.subplots(1, len(matrices), figsize=(2.4 * len(matrices), 2.7))
+        for axes, (name, matrix) in zip(panels, matrices.items(), strict=True):
+            axes.imshow(matrix.numpy(), cmap=WHITE_TO_BLUE, vmin=0, vmax=1)
+            for (t, s), weight in np.ndenumerate(matrix.numpy()):
+                color = "white" if weight > 0.6 else "black"
+                number = f"{weight:.0f}" if weight in (0, 1) else f"{weight:.2f}"
+                axes.text(s, t, number, ha="center", va="center", color=color)
+            axes.set_title(name, fontsize=10)
+            axes.set_xticks(range(T), words)
+            axes.set_yticks(range(T), words if axes is panels[0] else [""] * T)
+            axes.tick_params(length=0)
+            axes.spines[:].set_visible(True)
+        panels[0].set(ylabel="token that looks", xlabel="looked at")
+    last = "; ".join(
+        f"{name}: {', '.join(f'{weight:.2f}' for weight in matrix[-1].tolist())}"
+        for name, matrix in matrices.items()
+    )
+    alt = (
+        f"{len(matrices)} grids of {T} × {T} numbers, all 0 above the diagonal. Their last rows, "
+        f"{words[-1]!r}: {last}."
+    )
+    caption = (
+        "Rows look, columns are looked at. The first matrix says who sees whom; in the others each "
+        "row adds up to 1. On the right, large scores: nearly all the weight is on one word."
+    )
+    return Picture(figure, alt, caption)
+
+
+# Rotation
+
+
+def draw_angles(angles: Callable[[int], Tensor], places: Sequence[tuple[int, int]]) -> Picture:
+    """Draw the angles (D/2,) by which the pairs of a query and of a key are turned, as hands of clocks,
+    one row for each (query's position, key's position)."""
+    n_pairs = len(angles(0))
+    with course_style():
+        figure, grid = plt.subplots(
+            len(places), n_pairs, figsize=(1.15 * n_pairs, 1.5 * len(places)), squeeze=False
+        )
+        for clocks, (m, n) in zip(grid, places, strict=True):
+            for pair, axes in enumerate(clocks):
+                axes.add_patch(Circle((0, 0), 1, fill=False, edgecolor=GREY, linewidth=0.8))
+                for position, color, width in ((n, ORANGE, 4), (m, BLUE, 2)):
+                    angle = float(angles(position)[pair])
+                    axes.plot([0, np.cos(angle)], [0, np.sin(angle)], color=color, linewidth=width)
+                between = float(angles(m)[pair] - angles(n)[pair])
+                axes.set(xlim=(-1.15, 1.15), ylim=(-1.15, 1.15), aspect="equal")
+                axes.set(xticks=[], yticks=[], xlabel=f"{between:.2g}")
+                axes.spines[:].set_visible(False)
+            clocks[0].set_ylabel(f"query at {m}\nkey at {n}", rotation=0, ha="right", va="center")
+        for pair, axes in enumerate(grid[0]):
+            axes.set_title(f"pair {pair}", loc="center", fontsize=9)
+    rows = " and ".join(f"a query at {m} and a key at {n}" for m, n in places)
+    between = ", ".join(f"{float(a):.2g}" for a in angles(places[0][0]) - angles(places[0][1]))
+    alt = (
+        f"{len(places)} rows of {n_pairs} clocks, one for each pair of numbers, for {rows}. Each has a "
+        f"blue hand for the query and an orange one for the key. The hands stand elsewhere in each "
+        f"row; the angles between them in the first row, in radians: {between}."
+    )
+    caption = (
+        "The hands show how far each pair of the query (blue) and of the key (orange) was turned; "
+        "below each clock, the angle between them in radians. Equal distances, equal angles: the "
+        "product is the same, wherever the two stand. Pair 0 tells neighbours apart, the last pairs "
+        "words far from each other."
     )
     return Picture(figure, alt, caption)
 

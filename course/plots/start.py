@@ -152,7 +152,7 @@ def draw_work_and_bytes(
 def draw_time_per_token(times: Mapping[int, Sequence[float]]) -> Picture:
     """Draw measured seconds of one call, for each number of tokens, per call and per token."""
     tokens = list(times)
-    call = np.array([min(times[m]) for m in tokens])
+    call = np.array([np.median(times[m]) for m in tokens])
     each = call / tokens
     with course_style():
         figure, axes = plt.subplots(1, 2, figsize=(7.5, 2.8))
@@ -171,7 +171,7 @@ def draw_time_per_token(times: Mapping[int, Sequence[float]]) -> Picture:
         f"the tokens, from {each[0] * 1e3:.2g} ms down to {each[-1] * 1e3:.2g} ms."
     )
     caption = (
-        f"Measured here, one thread: {tokens[-1]} tokens together took {call[-1] / call[0]:.0f} "
+        f"Measured here, one thread, medians: {tokens[-1]} tokens together took {call[-1] / call[0]:.0f} "
         f"times as long as one, so each of them took {each[0] / each[-1]:.1f} times less."
     )
     return Picture(figure, alt, caption)

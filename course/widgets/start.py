@@ -20,7 +20,8 @@ def play_with_a_product(
         picture = draw_product(m, k, n)
         flops, moved = matmul_flops(m, k, n), matmul_bytes(m, k, n, bytes_per_element)
         picture.figure.axes[0].set_title(
-            f"{flops:,} FLOPs, {moved:,} bytes: {flops / moved:.2f} FLOP per byte"
+            f"{flops:,} FLOPs, {moved:,} bytes ({bytes_per_element} a number): "
+            f"{flops / moved:.2f} FLOP per byte"
         )
         return picture
 

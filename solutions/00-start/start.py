@@ -18,16 +18,16 @@
 #
 # > **Predict before you read on.** One token meets one weight matrix of 4,096 × 4,096 numbers of 16
 # > bits. The matrix must come out of memory, and every number in it is used. Which is larger: the
-# > number of **bytes** that are read, or the number of **operations**? By what factor? Write your
-# > guess down. You will compute both.
+# > number of **bytes** that are read, or the number of **operations**? By what factor? You will
+# > compute both.
 
 # %% tags=["setup"]
 
 # %% [markdown]
 # ## How a lesson works
 #
-# The cell above prepares the notebook. It is the same in every lesson and does no harm when it runs
-# twice. Run a cell with **Shift + Enter**, and run them from top to bottom.
+# The cell above prepares the notebook; running it twice does no harm. Run a cell with
+# **Shift + Enter**, and run them from top to bottom.
 #
 # 1. **Predict.** A box like the one above asks for a number. A wrong guess teaches more than none.
 # 2. **Write.** Where a cell says `raise NotImplementedError()`, put your own code in its place.
@@ -36,7 +36,7 @@
 #
 # <details><summary>If something is stuck</summary>
 # <b>JupyterLab:</b> Kernel → Restart Kernel and Run All Cells. <b>Colab:</b> Runtime → Restart
-# session and run all. Both forget every variable and start again, which cures most riddles.
+# session and run all. Both forget all variables and start again, which cures most trouble.
 # </details>
 
 # %%
@@ -58,16 +58,15 @@ from course.widgets.start import play_with_a_product
 show(draw_card(machine.card()))
 
 # %% [markdown]
-# The orange marks are models: their weights at two bytes for each parameter. Each label of the scale
+# The orange marks are models: their weights at two bytes a parameter. Each label of the scale
 # is 1,000 times the one before. **A mark beyond the end of your bar is a model that this
-# machine cannot even hold.** Remember it: in lesson 03 something else will ask for that memory.
+# machine cannot even hold.** In lesson 03 something else will ask for that memory, too.
 
 # %% [markdown]
 # ## A model is mostly matrix products
 #
-# You need to know one thing about language models today. A text is cut into **tokens** (words, more
-# or less), a token is a row of numbers, and the model sends these rows through big matrices of
-# **weights**, one after another. So let us look at one such product.
+# A text is cut into **tokens** (words, more or less), a token is a row of numbers, and the model sends
+# these rows through big matrices of **weights**, one after another. Here is one such product:
 
 # %%
 show(draw_product(1, 6, 6))
@@ -77,8 +76,8 @@ show(draw_product(1, 6, 6))
 # the output, go along the row and down one column, multiply the pairs, and add up the products.
 #
 # The field counts each multiplication and each addition as one floating-point operation, a **FLOP**.
-# Multiplying a pair and adding the product to the sum is a **multiply-add**: 2 FLOPs. (The very first
-# sum starts at 0. That addition counts as well; it keeps the formula simple.)
+# Multiplying a pair and adding the product to the sum is a **multiply-add**: 2 FLOPs. (Adding the
+# first product to 0 counts as well; that keeps the formula simple.)
 #
 # > **Predict.** Two rows of three numbers, through a 3 × 4 matrix of weights. How many numbers come
 # > out? How many FLOPs is that?
@@ -124,9 +123,12 @@ checks.flops_of_one_dot_product(matmul_flops)
 checks.flops_of_any_product(matmul_flops)
 
 # %% [markdown]
+# Compare your guess: 2 · 4 = {{8 = 2 * 4}} numbers come out, each from 3 multiply-adds, so it is
+# {{48 = matmul_flops(2, 3, 4)}} FLOPs.
+#
 # ### How a failing check reads
 #
-# Let us fail on purpose. The function below adds the sizes, which is wrong:
+# Let us fail on purpose. This function adds the sizes, which is wrong:
 
 
 # %%
@@ -136,15 +138,13 @@ def flops_by_adding(m: int, k: int, n: int) -> int:
 
 try:
     checks.flops_of_any_product(flops_by_adding)
-except CheckFailed as failure:
+except CheckFailed as failure:  # so that the notebook goes on
     print("FAIL ", failure)
 
 # %% [markdown]
 # Read it from left to right: **the smallest case** that went wrong, **your number**, **the number
 # that was wanted**, and **one question**. The question is there to point at the cause. Work the small
 # case out on paper first; only then change the code.
-#
-# (The `try` is only here to let the notebook go on.)
 
 # %% [markdown]
 # ## 2 · Count the bytes
@@ -186,15 +186,20 @@ checks.bytes_of_three_matrices(matmul_bytes)
 checks.bytes_follow_the_element_size(matmul_bytes)
 
 # %% [markdown]
+# Compare your guess: the weights matter. They are {{16,777,216 = 4096 ** 2}} numbers; each of the two
+# rows has {{4,096 = 4096}}.
+#
 # ### Play with it
 #
-# Move the sliders. The title is computed by *your* two functions. When does a product do much work
-# for each byte, and when little?
+# Move the sliders. *Your* two functions compute the title, at 2 bytes a number. When does a product do
+# much work for each byte, and when little?
 
 # %%
 play_with_a_product(matmul_flops, matmul_bytes)
 
 # %% [markdown]
+# Much where all three sizes are large, little where one of them is 1.
+#
 # ## The answer to the first question
 #
 # One token, one matrix of 4,096 × 4,096 numbers of 16 bits:
@@ -239,22 +244,22 @@ show(draw_time_per_token(times))
 
 # %% [markdown]
 # Something between, on most machines: together, each token is cheaper by several times. Your numbers
-# differ from your neighbour's. That is why **no grade in this course
-# depends on a stopwatch**. Work is counted; time is only drawn.
+# differ from your neighbour's. So **no grade in this course depends on a stopwatch**. Work is
+# counted; time is only drawn.
 #
-# Here is the seed of the whole course. A model can *read* your question as many tokens at once. It can
-# *write* its answer only one token after another, because each word depends on the one before.
+# A model can *read* your question as many tokens at once. It can *write* its answer only one token
+# after another, because each word depends on the one before.
 
 # %% [markdown]
 # ## House rules
 #
 # Others call what you write, later lessons too. So in every lesson, and in every check:
 #
-# * **Arguments stay as they are.** Results are new, and stay what they are.
-# * Results keep the inputs' dtype and device.
-# * An input may be any view, so not contiguous, and of any sensible size: 0 and 1, too.
-# * What is refused is refused at once, before anything is done.
-# * Two objects share nothing.
+# * Never change an argument, nor later what you have returned.
+# * Results have the dtype and device of the inputs.
+# * A tensor may be a slice or a transpose (not contiguous), and sizes may be 0 or 1.
+# * If you refuse a call, raise before you change or draw anything.
+# * Two objects of a class share no data.
 #
 # The first rule, broken:
 

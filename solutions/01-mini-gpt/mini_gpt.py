@@ -10,15 +10,14 @@
 #
 # * name every axis of the tensors inside a model,
 # * write causal attention by hand, with KV heads that several query heads share,
-# * choose the next word: the likeliest, or one drawn by chance,
-# * say why a text's past never changes. On this rests all that follows.
+# * choose the next word: the likeliest, or one by chance,
+# * say why a text's past never changes.
 #
 # **You build:** heads, causal attention, sampling.
 # **Time:** 60 minutes. **Points:** 10. **Needs:** lesson 00 and matrix products in PyTorch.
 #
 # > **Predict before you read on.** A model has read *The cat sat on the mat*. Now replace *sat* by
-# > *dog*. For which words do the model's inner numbers change: all six, only *dog*, or some? Write
-# > down your guess.
+# > *dog*. For which words do the model's inner numbers change: all six, only *dog*, or some?
 
 # %% tags=["setup"]
 
@@ -35,9 +34,11 @@ from collections.abc import Callable
 from functools import partial
 from textwrap import fill
 
+from torch.nn.functional import silu
+
 from course.checks import mini_gpt as checks
 from course.model import MiniGPT
-from course.plots.mini_gpt import draw_attention, draw_heads
+from course.plots.mini_gpt import draw_angles, draw_attention, draw_heads, draw_weights
 from course.plots.style import show
 from course.world.tokenizer import decode, encode
 from course.widgets.mini_gpt import play_with_causality, play_with_sampling
@@ -46,8 +47,8 @@ from course.widgets.mini_gpt import play_with_causality, play_with_sampling
 # ## Words in, words out
 #
 # Our models know 243 words. Each word or punctuation mark is one **token**, a number. The model
-# answers with **logits**: for each token, one number for every word that could come next. The larger,
-# the likelier.
+# answers with **logits**: for each token, one number for every word that could come next, larger
+# for likelier ones.
 
 # %%
 tokens = encode("The cat sat")
@@ -55,9 +56,9 @@ print(tokens, "shape", tuple(tokens.shape))
 print(repr(decode(tokens)))
 
 # %% [markdown]
-# These letters mean the same in all lessons:
+# These letters mean the same in all lessons. *Here* is this text in our model `mini`:
 #
-# | letter | counts | in `mini` | | tensor | shape |
+# | letter | counts | here | | tensor | shape |
 # |---|---|---|---|---|---|
 # | B | texts side by side (batch) | 1 | | tokens | (B, T) |
 # | T | tokens | 3 | | x, one vector a token | (B, T, C) |
@@ -68,7 +69,7 @@ print(repr(decode(tokens)))
 # | V | words in the vocabulary | 243 | | | |
 #
 # The weights are trained. **What an attention layer does with them is up to you**: you hand the model
-# a function. Let us begin with one that does nothing.
+# a function. We begin with one that does nothing.
 
 
 # %%
@@ -81,20 +82,46 @@ for name, weight in lonely.state_dict().items():
     if "blocks.1" not in name:  # block 1 is built like block 0
         print(f"{name:28} {tuple(weight.shape)}")
 
+
+# %%
+def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
+    """The norms: bring every vector to one size, so that what follows never meets huge numbers."""
+    mean_square = (x * x).mean(dim=-1, keepdim=True)  # (B, T, 1)
+    return x / (mean_square + 1e-5).sqrt() * weight  # weight (C,): learned, one for each number
+
+
+def swiglu(x: Tensor, mlp: torch.nn.Module) -> Tensor:
+    """The mlp, in which a token works on its own vector: 64 numbers become 128, and 64 again."""
+    candidates = mlp.up(x)  # (B, T, 128)
+    lets_pass = silu(mlp.gate(x))  # near 0 closes a candidate's gate
+    return mlp.down(lets_pass * candidates)  # (B, T, C)
+
+
+def size(x: Tensor) -> Tensor:
+    return (x * x).mean(dim=-1).sqrt()  # (B, T): root mean square
+
+
+x, block = lonely.embed(tokens), lonely.blocks[0]
+louder = x * torch.tensor([[1.0], [10], [100]])  # as if blocks had added much to two of the tokens
+print("sizes:", size(louder), "after the norm:", size(rms_norm(louder, torch.ones(64))))
+normed, through_mlp = rms_norm(x, block.mlp_norm.weight), swiglu(x, block.mlp)
+print("the model's own norm is this one:", torch.allclose(normed, block.mlp_norm(x), atol=1e-5))
+print("the model's own mlp is this one: ", torch.allclose(through_mlp, block.mlp(x), atol=1e-5))
+
 # %% [markdown]
-# `embed` turns a token into a vector. Each **block** adds to it: first what attention found (`wq`,
-# `wk`, `wv`, `wo`), then what the token makes of it alone (`mlp`). `lm_head` turns the vector into
-# logits.
+# `embed` turns a token into a vector x. Each **block** adds to it twice: `attention(attn_norm(x))`,
+# what the token finds in others, then `mlp(mlp_norm(x))`, what it makes of it alone. `lm_head` turns
+# the vector into logits.
 #
 # ## 1 · The likeliest word
 #
 # *Difficulty 1 of 5 · importance 3 of 5 · 5 minutes*
 #
-# Write `greedy_next`. It gets the logits of each text's last token, (B, V). Whoever forgets to pick
-# the last token sends (B, T, V): refuse that with a `ValueError`.
+# Write `greedy_next`. It gets the logits of each text's last token, (B, V). Refuse any other shape
+# with a `ValueError`.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Not the largest number of a row is asked for, but where it stands.
+# Not the row's largest number, but where it stands.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # (B, V) → (B,): the vocabulary axis goes away.
@@ -124,7 +151,7 @@ checks.greedy_takes_the_likeliest(greedy_next)
 
 # %% [markdown]
 # > **Predict.** Training showed it *The cat sat on the mat .* very often. But without attention no
-# > token knows the others. What will it say after *The cat sat*, word by word?
+# > token knows the others. What will it say after *The cat sat*?
 
 
 # %%
@@ -139,12 +166,12 @@ def tell(model: MiniGPT, text: str, n_words: int, choose: Callable[[Tensor], Ten
 print(tell(lonely, "The cat sat", 10, greedy_next))
 
 # %% [markdown]
-# It goes in circles: each word is chosen by the one before it, and by nothing else. **Tokens must look
-# at each other.**
+# It goes in circles: each word is chosen by the one before it alone. **Tokens must look at each
+# other.**
 #
 # ## 2 · Heads
 #
-# A token's vector is cut into **heads**, which look at the text independently of each other.
+# A token's vector is cut into **heads**, which look at the text independently.
 
 # %%
 show(draw_heads())
@@ -155,15 +182,14 @@ show(draw_heads())
 # Write `split_heads` and its inverse `merge_heads`.
 #
 # <details><summary>Hint 1: the idea</summary>
-# In memory, the numbers of one token lie side by side, head after head. Cut there. Only then
-# rearrange.
+# In memory, a token's numbers lie side by side, head after head. Cut there. Only then rearrange.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# (B, T, H · D) → (B, T, H, D) → (B, H, T, D), and the same way back.
+# (B, T, H · D) → (B, T, H, D) → (B, H, T, D), and back.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# Two steps each: one call cuts or glues the last axes, one exchanges two axes. The shortcut straight
-# to (B, H, T, D) has the right shape and mixes tokens. On the way back PyTorch has to copy:
+# Two steps each: one call cuts or glues the last axes, one exchanges two axes. Cutting straight
+# to (B, H, T, D) gives the right shape and mixes tokens. Back, PyTorch has to copy:
 # <code>reshape</code> does, <code>view</code> refuses.
 # </details>
 
@@ -192,36 +218,54 @@ checks.heads_split_and_merge(split_heads, merge_heads)
 # %% [markdown]
 # ## 3 · Causal attention
 #
-# Each token asks with its **query**, is found by its **key**, and hands over its **value**. A token
-# must not see what comes after it, or it would read the answer that it should give:
+# Each token gives a **value**, and gets an average of the values it may see: its own and earlier
+# ones. Later ones are what it should predict.
+
+# %%
+values = torch.tensor([[1.0], [2.0], [6.0]])  # of The, cat, sat: (T, 1)
+
+# A loop: each token averages what has come so far.
+print("loop   ", torch.tensor([values[: t + 1].mean() for t in range(3)]))
+
+# The same as a matrix product: 1 where a token may look, then each row divided by its sum.
+seen = torch.tensor([[1.0, 0, 0], [1, 1, 0], [1, 1, 1]])  # (T, T): rows look, columns are seen
+average = seen / seen.sum(dim=1, keepdim=True)
+print("matrix ", (average @ values).flatten())
+
+# The same by softmax, e^score divided by the row's sum: e^0 is 1, and e^-infinity is 0.
+scores = torch.where(seen == 1, 0.0, -torch.inf)
+print("softmax", (scores.softmax(dim=1) @ values).flatten())
+
+# Scores need not be equal. Now sat prefers cat.
+scores[2, 1] = 1.5
+print("chosen ", (scores.softmax(dim=1) @ values).flatten())
+steps = {"seen": seen, "average": average, "softmax": scores.softmax(dim=1)}
+show(draw_weights(["The", "cat", "sat"], {**steps, "scores × 10": (10 * scores).softmax(dim=1)}))
+
+# %% [markdown]
+# In attention, the tokens make the scores: each asks with its **query** and is found by its **key**.
 #
-# | asks ↓ sees → | The | cat | sat |
-# |---|---|---|---|
-# | **The** | yes | no | no |
-# | **cat** | yes | yes | no |
-# | **sat** | yes | yes | yes |
-#
-# 1. A **score** for each pair: query · key, divided by √D, since a sum of D products grows like √D.
-# 2. A pair marked *no* gets the score −∞.
-# 3. **Softmax** over each row: weights that add up to 1. From −∞ comes a weight of 0.
-# 4. The output is the **average of the values** with these weights.
+# 1. A **score** for each pair: query · key, divided by √D. A sum of D products grows like √D, and large
+#    scores leave all the weight to one word (right).
+# 2. A pair that must not be seen gets −∞.
+# 3. **Softmax** over each row.
+# 4. The output is the average of the values with these weights.
 #
 # $$\mathrm{softmax}\left(\frac{QK^\top}{\sqrt{D}} + \mathrm{mask}\right)V$$
 #
-# G KV heads may serve H query heads: head h reads KV head `h // (H // G)`. For H = 4 and G = 2, query
-# heads 0 1 2 3 read KV heads {{0 = 0 // (4 // 2)}} {{0 = 1 // (4 // 2)}} {{1 = 2 // (4 // 2)}}
-# {{1 = 3 // (4 // 2)}}.
+# G KV heads may serve H query heads: head h reads KV head `h // (H // G)`. For H = 4 and G = 2, heads
+# 0 1 2 3 read {{0 = 0 // (4 // 2)}} {{0 = 1 // (4 // 2)}} {{1 = 2 // (4 // 2)}} {{1 = 3 // (4 // 2)}}.
 #
 # *Difficulty 3 of 5 · importance 5 of 5 · 12 minutes*
 #
 # Write `causal_attention` with matrix products, a mask and a softmax, not with a ready-made call.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Steps 1 to 4, for all heads and tokens at once. Before them, give every query head a KV head.
+# First give every query head a KV head. Then steps 1 to 4, for all heads and tokens at once.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# k and v (B, G, T, D) → (B, H, T, D), each head H // G times in a row. Scores (B, H, T, T): rows ask,
-# columns are seen. The mask (T, T) is a lower triangle, the diagonal included.
+# k and v (B, G, T, D) → (B, H, T, D), each head H // G times in a row. Scores (B, H, T, T). The mask
+# (T, T) is a lower triangle with its diagonal.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # <code>repeat_interleave</code> along the head axis; <code>@</code> with the last two axes of k
@@ -265,16 +309,38 @@ checks.query_heads_share_kv_heads(causal_attention)
 # %% [markdown]
 # ## 4 · The attention layer
 #
-# So far a query cannot tell in which order its keys stand. `attn.rotate(heads, positions)` turns each
-# vector by angles that grow with its position. Where query and key meet, only their distance counts.
-# Values are carried, not compared, so they are not turned.
+# A query cannot yet tell in which order its keys stand. So both are turned by their positions, each
+# pair of numbers by an angle of its own:
+
+
+# %%
+def angles(position: int, D: int = 16) -> Tensor:
+    """D/2 angles, in radians: pair 0 turns by 1 a position, each next pair more slowly."""
+    return position * 10_000 ** (-2 * torch.arange(D // 2) / D)
+
+
+def turned(x: Tensor, position: int) -> Tensor:
+    """Turn one vector (D,): numbers i and i + D/2 are a point in a plane."""
+    cos, sin = angles(position).cos(), angles(position).sin()
+    first, second = x.chunk(2)
+    return torch.cat([first * cos - second * sin, first * sin + second * cos])
+
+
+q, k = torch.randn(2, 16, generator=torch.Generator().manual_seed(0))
+for m, n in [(5, 3), (25, 23), (5, 4)]:
+    print(f"query at {m}, key at {n}: query · key = {turned(q, m) @ turned(k, n):.4f}")
+show(draw_angles(angles, [(5, 3), (25, 23)]))
+
+# %% [markdown]
+# The product depends only on the **difference of positions**. Values are carried, not compared, so
+# they are not turned. `attn.rotate(heads, positions)` turns all heads and tokens at once.
 #
 # *Difficulty 3 of 5 · importance 5 of 5 · 8 minutes*
 #
 # Write `attention_layer`, from x (B, T, C) to what is added to x.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Project three times, cut into heads, turn two of the three, attend, glue, project once more.
+# Project three times, cut into heads, turn two, attend, glue, project once more.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # x (B, T, C) → q (B, H, T, D), k and v (B, G, T, D) → heads (B, H, T, D) → (B, T, H · D) → (B, T, C).
@@ -316,36 +382,36 @@ checks.layer_obeys_positions(attention_layer)
 # %% [markdown]
 # ## It talks
 #
-# The same weights, the same loop; now with your layer.
-
-# %%
-model = MiniGPT.from_weights("mini", attention_layer=attention_layer)
-print(tell(model, "The cat sat", 4, greedy_next))
-
-# %% [markdown]
-# Surnames are drawn anew for every story, so none can be known by heart.
+# The same loop, now with your layer. Surnames are drawn anew for every story, so none can be known by
+# heart.
 #
 # > **Predict.** To say her surname, at which word must the second *Mia* look?
 
 # %%
+model = MiniGPT.from_weights("mini", attention_layer=attention_layer)
+print(tell(model, "The cat sat", 4, greedy_next))
 story = "Mia Wood came in from the rain with a red key . Mia"
 print(tell(model, story, 1, greedy_next))
-show(draw_attention(model, story, causal_attention, block=1))
+show(draw_attention(model, story, causal_attention, looks=[(0, 1, "Wood"), (1, 1, "Mia")]))
 
 # %% [markdown]
+# At *Wood*, the word after the first *Mia*. That takes **two layers**. In block 0, *Wood* looks one word
+# back and notes: "I follow *Mia*". In block 1, an **induction head**, the second *Mia* searches for
+# this note, finds *Wood*, and copies it. In block 0 it could not: there the key of *Wood* is made of
+# *Wood* alone. Hide *Mia* from *Wood* in block 0, and *Wood* is predicted with 19 % instead of 99 %.
+#
 # ## What moves when a word changes
 #
-# Now your guess from the beginning. One token is replaced. A cell is coloured where the **hidden
-# state**, the token's vector at that depth, moved. Below: the same without the mask.
+# Now your guess from the beginning. A cell is coloured where the **hidden state**, the token's vector
+# at that depth, moved. Below: the same without the mask.
 
 # %%
 play_with_causality(model, "The cat sat on the mat . It was a cold", j=2)
 
 # %% [markdown]
-# **Left of the change nothing moves, at any depth.** A hidden state depends on its own token and on
-# those before it. Keys and values are computed from hidden states. So **keys and values of the past
-# never change**, however long the text grows. Without the mask, each new word would
-# change all but block 0's.
+# **Left of the change nothing moves, at any depth**; *dog* and all after it do. A hidden state depends
+# on its own token and on those before it. Keys and values are computed from hidden states. So **keys
+# and values of the past never change**. Without the mask, each new word would change all but block 0's.
 #
 # ## 5 · A word by chance
 #
@@ -355,15 +421,15 @@ play_with_causality(model, "The cat sat on the mat . It was a cold", j=2)
 #
 # *Difficulty 3 of 5 · importance 3 of 5 · 10 minutes*
 #
-# Write `sample_next`, and refuse arguments that make no sense: a temperature of 0 or below, a `top_k`
-# outside 1 … V, logits that are not (B, V).
+# Write `sample_next`. Refuse a temperature of 0 or below, a `top_k` outside 1 … V, logits that are not
+# (B, V), and change no argument.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Refuse; keep the top k; divide; softmax; draw once per row.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# (B, V) → weights → draw (B, 1) → (B,). If you keep only the k best, (B, k), a draw is a place among
-# them, not yet a token.
+# (B, V) → weights → draw (B, 1) → (B,). Of the k best, (B, k), a draw is a place among them, not yet
+# a token.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # <code>topk</code> gives values and tokens; <code>torch.multinomial(…, 1, generator=generator)</code>
@@ -414,7 +480,7 @@ checks.sample_stays_in_top_k(sample_next)
 checks.bad_arguments_are_refused(greedy_next, sample_next)
 
 # %% [markdown]
-# > **Predict.** One story at three temperatures: at which one does the grammar break?
+# > **Predict.** At which of three temperatures does the grammar break?
 
 # %%
 for temperature in (0.5, 1.5, 3.0):
@@ -422,34 +488,29 @@ for temperature in (0.5, 1.5, 3.0):
     choose = partial(sample_next, temperature=temperature, generator=generator)
     text = tell(model, "The cat sat on the mat .", 60, choose)
     print(fill(f"Temperature {temperature}: {text}", width=90), end="\n\n")
-
-# %%
 prompts = ["Then Mia Wood opened the", "The cat sat on the mat . It was a", "The cat sat on the"]
 play_with_sampling(model, sample_next, prompts)
 
 # %% [markdown]
+# At 3 the grammar breaks at once, at 1.5 here and there.
+#
 # ## Check yourself
 #
 # **1. Four words are read, a fifth is added. Why do keys and values of the first four stay the same?**
 # <details><summary>Answer</summary>
 # The mask hides the fifth word from them, so their hidden states h stay the same in every block, and
 # with them wk(h) and wv(h). <b>Common wrong answer:</b> “because the weights are fixed”. They are
-# fixed without the mask too, and then all but block 0's move.
+# fixed without the mask too, and all but block 0's would move.
 # </details>
 #
 # **2. Is the key of *sat* in block 1 computed from the word *sat* alone?**
 # <details><summary>Answer</summary>
-# No. After block 0 its hidden state has seen <i>The</i> and <i>cat</i>: change one of them, and the key
-# changes. <b>Common wrong answer:</b> “yes, each token has its own key”. Its own, but made from its
-# past too. So a stored key belongs to one past and to no other.
-# </details>
-#
-# **3. Temperature 3 and `top_k=1`: how wild is the text?**
-# <details><summary>Answer</summary>
-# Not at all: with one candidate it is the greedy text. <b>Common wrong answer:</b> “very, it is hot”.
+# No. In block 0 it has looked at <i>The</i> and <i>cat</i>: change one of them, and the key changes.
+# <b>Common wrong answer:</b> “yes, each token has its own key”. Its own, but made from its past too.
+# So a stored key belongs to one past and to no other.
 # </details>
 #
 # ## Next
 #
 # For every new word, `tell` sends the **whole** text through the model again, although the past did
-# not change. What does that cost? Count it in lesson 02, *Decode, the slow way*.
+# not change. Count what that costs in lesson 02, *Decode, the slow way*.
