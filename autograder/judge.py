@@ -13,7 +13,9 @@ import hashlib
 import hmac
 import time
 import traceback
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -74,6 +76,7 @@ class Result:
         answers: one for each question of the lesson, in its order.
         cells: what went wrong in the student's own cells, one line each.
         output: what the student's process wrote, cut.
+        seconds: that its parts took.
     """
 
     lesson: str
@@ -83,6 +86,7 @@ class Result:
     answers: tuple[Answer, ...]
     cells: tuple[str, ...] = ()
     output: str = ""
+    seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @property
     def points(self) -> float:
@@ -120,15 +124,19 @@ def grade_one(
     try:
         digest, cells = read_submission(notebook, assignment)
         session = Session(start, cells, deadlines or Deadlines())
-        judging = _Judging(assignment, digest, secret)
+        judging, seconds = _Judging(assignment, digest, secret), {}
         try:
-            asked = judging.ask_all(session)
+            with _timed(seconds, "cells and questions"):
+                asked = judging.ask_all(session)
         finally:
             session.close()
         if follow_through:
-            asked = judging.follow_through(session, start, asked)
-        answers = _name_mistakes(assignment, asked)
-        return _result(assignment, Outcome.SCORE, "", digest, answers, session)
+            with _timed(seconds, "follow-through"):
+                asked = judging.follow_through(session, start, asked)
+        with _timed(seconds, "names of mistakes"):
+            answers = _name_mistakes(assignment, asked)
+        result = _result(assignment, Outcome.SCORE, "", digest, answers, session)
+        return replace(result, seconds=seconds)
     except BadSubmission as error:
         return _without_score(assignment, Outcome.STUDENT_FAULT, str(error), digest)
     except GaveUp as error:  # before anything could be asked
@@ -138,6 +146,13 @@ def grade_one(
     except Exception:  # whatever it is, it is ours, and no student may get a zero for it
         reason = f"the judge itself failed:\n{traceback.format_exc(limit=-5)}"
         return _without_score(assignment, Outcome.INFRA_ERROR, reason, digest)
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], part: str) -> Iterator[None]:
+    begun = time.perf_counter()
+    yield
+    seconds[part] = round(time.perf_counter() - begun, 3)
 
 
 def _without_score(

@@ -7,13 +7,19 @@ feedback show, with the points as results of its graded cells. nbgrader's own st
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import stat
 import weakref
+from collections.abc import Mapping
+from contextlib import ExitStack
 from datetime import datetime
+from functools import cache, cached_property
 from glob import glob
+from logging import Logger
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import nbformat
 from nbconvert.exporters import NotebookExporter
@@ -23,8 +29,22 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import parse_utc
 from traitlets import Bool, Float
 
+if TYPE_CHECKING:
+    from autograder.kept_results import Kept
+    from autograder.sandbox.launch import Launcher
+
 LASTING = ("kernelspec", "language_info")
 STAMP, LONGEST_STAMP = "timestamp.txt", 100
+SETTINGS = (
+    "unsafe_no_sandbox",
+    "cell_seconds",
+    "question_seconds",
+    "submission_seconds",
+    "follow_through",
+)
+"""What of a `Judge` a result depends on."""
+MARK = "second_token_submission"
+"""Of a graded notebook's metadata: the digest of the files that it was made of."""
 
 
 def drop_execution_metadata(notebook: Any, resources: dict) -> tuple[Any, dict]:
@@ -65,6 +85,10 @@ class Judge(NotebookExporter):
         "what then passes. Otherwise one mistake can cost the points of all that stands on it.",
     ).tag(config=True)
     submission_seconds = Float(600, min=0, help="What a whole notebook may take.").tag(config=True)
+    judge_again = Bool(
+        False,
+        help="Judge every submission, also where the result of the same file by the same grader is kept.",
+    ).tag(config=True)
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -77,26 +101,50 @@ class Judge(NotebookExporter):
         if self.unsafe_no_sandbox:
             self.log.warning("No sandbox, as was asked for: the students' code runs as you.")
         self.desks = {path.stem: self._open_desk(path) for path in released}
+        self._prepare()
 
     def _open_desk(self, released: Path) -> Desk:
+        course = self.parent.coursedir
+        grading = Path(course.root, course.autograded_directory).parent
+        settings = {name: getattr(self, name) for name in SETTINGS}
+        try:
+            desk = Desk(released, grading, settings, self.judge_again, self.log)
+        except (OSError, ValueError) as error:
+            self._refuse(str(error))
+        weakref.finalize(self, desk.close)
+        return desk
+
+    def _prepare(self) -> None:
+        """Take back graded notebooks of files that are others now, for nbgrader looks at their times
+        alone; and start the sandbox if there is something to judge."""
+        for files in self.parent.assignments.values():
+            for file in map(Path, files):
+                if desk := self.desks.get(file.stem):
+                    graded = self._graded(file)
+                    if graded.exists() and read_mark(graded) != desk.digest(file):
+                        self.log.warning("%s: handed in anew.", file.parent)
+                        shutil.rmtree(graded.parent)
+                    if (self.parent.force or not graded.exists()) and not desk.find(file):
+                        self._start_sandbox(desk)
+
+    def _graded(self, submitted: Path) -> Path:
+        """Return where the graded notebook of a submitted one lies."""
+        names = self.parent.init_single_notebook_resources(str(submitted))["nbgrader"]
+        course = self.parent.coursedir
+        where = (course.autograded_directory, names["student"], names["assignment"])
+        return Path(course.format_path(*where), submitted.name)
+
+    def _start_sandbox(self, desk: Desk) -> None:
         from autograder.sandbox.command import SandboxMissing
 
         try:
-            desk = Desk(
-                released,
-                _secret_of(self.parent.coursedir),
-                self.unsafe_no_sandbox,
-                (self.cell_seconds, self.question_seconds, self.submission_seconds),
-                self.follow_through,
-            )
+            _ = desk.launcher  # which is made when it is first asked for
         except SandboxMissing as error:
             self._refuse(
                 f"{error}\nHere that is: nbgrader autograde --Judge.unsafe_no_sandbox=True"
             )
         except (OSError, ValueError) as error:
             self._refuse(str(error))
-        weakref.finalize(self, desk.launcher.close)
-        return desk
 
     def _refuse(self, why: str) -> None:
         self.log.error("Nothing was graded. %s", why)
@@ -139,7 +187,10 @@ class Judge(NotebookExporter):
     def _judge(self, path: Path, names: dict[str, str]) -> nbformat.NotebookNode:
         from autograder.judge import Outcome
 
-        result, notebook = self.desks[names["notebook"]].judge(path)
+        desk = self.desks[names["notebook"]]
+        if not desk.find(path):
+            self._start_sandbox(desk)
+        result, notebook = desk.judge(path)
         # Partly the student's words: nothing in them may steer a terminal.
         why = "".join(filter(str.isprintable, " ".join(result.reason.split())))
         if result.outcome == Outcome.INFRA_ERROR:
@@ -153,55 +204,105 @@ class Judge(NotebookExporter):
 
 
 class Desk:
-    """Judges the submissions to one lesson.
+    """Judges the submissions to one lesson, each once.
 
     Args:
         released: the lesson's notebook as students get it.
-        secret: the file with the grader's secret.
-        unsafe_no_sandbox: see `Judge`.
-        seconds: of wall-clock time for one cell, one question, and a whole notebook.
-        follow_through: see `Judge`.
+        grading: the folder with the secret and the kept results.
+        settings: SETTINGS of `Judge`, by name.
+        judge_again: see `Judge`.
+        log: told of a result that cannot be kept.
 
     Raises:
-        SandboxMissing, ValueError: see `Launcher`.
+        ValueError, PermissionError: the released notebook or the secret cannot be used.
     """
 
     def __init__(
         self,
         released: Path,
-        secret: Path,
-        unsafe_no_sandbox: bool,
-        seconds: tuple[float, float, float],
-        follow_through: bool,
+        grading: Path,
+        settings: Mapping[str, Any],
+        judge_again: bool,
+        log: Logger,
     ) -> None:
         # Only here: nbgrader's other commands need none of it.
         from autograder.assignment import read_assignment
-        from autograder.sandbox.launch import Launcher
+        from autograder.kept_results import KeptResults, digest_of_grader, digest_of_submission
         from autograder.secret import read_secret
-        from autograder.session import Deadlines
 
         self.released = nbformat.read(released, as_version=4)
         self.assignment = read_assignment(released)
-        self.secret = read_secret(secret)
-        self.deadlines, self.follow_through = Deadlines(*seconds), follow_through
-        self.launcher = Launcher(self.assignment.module, unsafe_no_sandbox)
+        self.secret = read_secret(grading / "secret")
+        self.settings, self.judge_again = settings, judge_again
+        self.digest = cache(digest_of_submission)
+        self.log = log
+        self.results = KeptResults(
+            grading / "results" / self.assignment.module,
+            digest_of_grader(released, self.secret),
+            settings,
+        )
+        self._stack = ExitStack()
+        self.close = self._stack.close
+
+    @cached_property
+    def launcher(self) -> Launcher:
+        """Starts the students' processes.
+
+        Raises:
+            SandboxMissing, ValueError: see `Launcher`.
+        """
+        from autograder.sandbox.launch import Launcher
+
+        launcher = Launcher(self.assignment.module, self.settings["unsafe_no_sandbox"])
+        self._stack.callback(launcher.close)
+        return launcher
+
+    def find(self, path: Path) -> Kept | None:
+        """Return the result that is kept of a file, if it counts."""
+        return None if self.judge_again else self.results.find(self.digest(path))
 
     def judge(self, path: Path) -> tuple[Any, nbformat.NotebookNode]:
-        """Judge a file; return the result and the feedback notebook."""
+        """Judge a file, or find its result; return that and the feedback notebook."""
         from autograder.assignment import BadSubmission, read_cells
-        from autograder.judge import grade_one
         from autograder.report.feedback import feedback_notebook
 
-        path = path.absolute()
-        with self.launcher.start_for(path.parent) as start:
-            result = grade_one(
-                path, self.assignment, start, self.secret, self.deadlines, self.follow_through
-            )
+        kept = self.find(path) or self._judge(path)
         try:
-            _, cells = read_cells(path)
+            _, cells = read_cells(path.absolute())
         except BadSubmission:
             cells = []
-        return result, feedback_notebook(cells, self.released, result, self.launcher.level)
+        notebook = feedback_notebook(cells, self.released, kept.result, kept.level)
+        notebook.metadata[MARK] = self.digest(path)
+        return kept.result, notebook
+
+    def _judge(self, path: Path) -> Kept:
+        """Run a file's code, ask, and keep the result."""
+        from autograder.judge import grade_one
+        from autograder.kept_results import Kept
+        from autograder.session import Deadlines
+
+        path, given = path.absolute(), self.settings
+        seconds = Deadlines(
+            *(given[f"{part}_seconds"] for part in ("cell", "question", "submission"))
+        )
+        with self.launcher.start_for(path.parent) as start:
+            result = grade_one(
+                path, self.assignment, start, self.secret, seconds, given["follow_through"]
+            )
+        kept = Kept(result, self.launcher.level)
+        try:
+            self.results.keep(self.digest(path), kept)
+        except OSError as error:
+            self.log.error("%s: graded, but the result cannot be kept: %s", path.parent, error)
+        return kept
+
+
+def read_mark(graded: Path) -> str:
+    """Read of which files a graded notebook was made; "" when that cannot be told."""
+    try:
+        return str(json.loads(graded.read_bytes())["metadata"].get(MARK, ""))
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        return ""
 
 
 class Submitted(CourseDirectory):
@@ -236,11 +337,6 @@ class Submitted(CourseDirectory):
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 return ""
             return file.read(LONGEST_STAMP).decode("utf-8", "replace").strip()
-
-
-def _secret_of(course: CourseDirectory) -> Path:
-    """Return the path of the grader's secret, beside the folders of graded work."""
-    return Path(course.root, course.autograded_directory).parent / "secret"
 
 
 def _forget_if_new(names: dict[str, str]) -> None:

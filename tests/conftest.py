@@ -1,6 +1,7 @@
 """What several test files share."""
 
 import os
+import shutil
 import sys
 from functools import cache
 from pathlib import Path
@@ -29,6 +30,17 @@ def desks(tmp_path_factory):
     from submissions import Desk  # loads the authoring tools, which most tests do without
 
     return cache(lambda folder: Desk(folder, tmp_path_factory.mktemp(folder)))
+
+
+@pytest.fixture
+def no_bubblewrap(tmp_path) -> dict[str, str]:
+    """An environment in which every program is found but bwrap."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("choom", "prlimit", "setpriv"):
+        if found := shutil.which(name):
+            (programs / name).symlink_to(found)
+    return {"PATH": str(programs)}
 
 
 def pytest_terminal_summary(terminalreporter):

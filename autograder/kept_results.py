@@ -1,0 +1,146 @@
+"""Keep the result of every submission that was judged, so that its code need not run again.
+
+One JSON file a submission, written whole or not at all. Its name is a digest of all that the result
+depends on: what was handed in, the released lesson, the grader with its secret, and the settings. So
+whatever changes is judged anew, and nothing else is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import autograder
+import course
+from autograder.judge import Answer, Outcome, Result
+from autograder.sandbox import submission_view
+
+PACKAGES = tuple(Path(package.__file__).parent for package in (autograder, course))
+LIBRARIES = ("torch", "numpy", "ipython")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A result, and in what the student's code ran when it was found."""
+
+    result: Result
+    level: str
+
+
+class KeptResults:
+    """The results of one lesson under one grader and its settings.
+
+    Args:
+        folder: where the files lie; made when there is something to keep.
+        grader: of whose answers these are: `digest_of_grader`.
+        settings: of the judge, plain data.
+    """
+
+    def __init__(self, folder: Path, grader: str, settings: Mapping[str, Any]) -> None:
+        self._folder = folder
+        self._grader = json.dumps([grader, dict(settings)], sort_keys=True)
+
+    def find(self, submission: str) -> Kept | None:
+        """Return what was found about a submission, by `digest_of_submission`; None when nothing is
+        kept, or not legibly."""
+        if not submission:
+            return None
+        try:
+            said = json.loads(self._path(submission).read_text(encoding="utf-8"))
+            result = dict(said["result"])
+            result["outcome"] = Outcome(result["outcome"])
+            result["answers"] = tuple(_answer(answer) for answer in result["answers"])
+            result["cells"] = tuple(result["cells"])
+            return Kept(Result(**result), said["level"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def keep(self, submission: str, kept: Kept) -> None:
+        """Write a result, but not that the machine failed, nor one of files that could not be read.
+
+        Raises:
+            OSError: it cannot be written; then nothing is left of it.
+        """
+        if submission and kept.result.outcome != Outcome.INFRA_ERROR:
+            write_whole(self._path(submission), json.dumps(asdict(kept), indent=1).encode())
+
+    def _path(self, submission: str) -> Path:
+        key = hashlib.sha256(f"{self._grader}:{submission}".encode()).hexdigest()
+        return self._folder / f"{key}.json"
+
+
+def _answer(said: Mapping[str, Any]) -> Answer:
+    return Answer(**{**said, "outcome": Outcome(said["outcome"])})
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file that is there with all its bytes or not at all, even where the power fails.
+
+    Raises:
+        OSError: as of `open` and `write`.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".partial")
+    try:
+        with open(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(fd)
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+def digest_of_submission(notebook: Path) -> str:
+    """Digest a notebook and all files beside it that its process can see. Links are not followed: of a
+    notebook that is no regular file, the kind alone counts. A folder that cannot be read is "".
+    """
+    try:
+        found = os.lstat(notebook)
+        parts = [f"{notebook.name}:{found.st_mode >> 12}:{found.st_size}".encode()]
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+            copy = submission_view.lay_out(notebook.parent, Path(name, "submission"))
+            parts.append(_digest_of_files(copy))
+    except OSError:
+        return ""
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+
+def digest_of_grader(released: Path, secret: bytes) -> str:
+    """Digest what decides about a submission: the released lesson, this code, what it runs on, and the
+    secret of which challenges are drawn."""
+    versions = [f"{name} {version(name)}" for name in LIBRARIES]
+    parts = [
+        secret,
+        released.read_bytes(),
+        platform.python_version().encode(),
+        *map(str.encode, versions),
+    ]
+    parts += [_digest_of_files(package) for package in PACKAGES]
+    return hashlib.sha256(b"\0".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
+
+
+def _digest_of_files(folder: Path) -> bytes:
+    digest = hashlib.sha256()
+    for path in _files_in(folder):
+        name = os.fsencode(path.relative_to(folder))
+        with path.open("rb") as file:
+            inner = hashlib.file_digest(file, "sha256").digest()
+        digest.update(hashlib.sha256(name).digest() + inner)
+    return digest.digest()
+
+
+def _files_in(folder: Path) -> Iterable[Path]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(path for path in files if path.suffix != ".pyc")

@@ -1,0 +1,175 @@
+"""What was judged once is not run again: not for a second run, a penalty, or a lost gradebook."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from confined import needs_bubblewrap
+from nbgrader_course import CourseFolder
+from submissions import solved, submission
+
+from autograder.authoring.source import POINTS
+from autograder.judge import Answer, Outcome, Result
+from autograder.kept_results import (
+    Kept,
+    KeptResults,
+    digest_of_grader,
+    digest_of_submission,
+    write_whole,
+)
+from lessons import COURSE, ROOT
+
+LESSON = COURSE.read("00-start")
+ANSWERS = (
+    Answer("one", Outcome.SCORE, 0.5, 2, "half \ud83d", "a_bug", "mask", True),
+    Answer("two", Outcome.STUDENT_FAULT, 0.0, 8, "it hung"),
+)
+KEPT = Kept(
+    Result(
+        "start", Outcome.SCORE, "", "5a", ANSWERS, ("cell 2: ValueError",), "said\n", {"names": 0.5}
+    ),
+    "Judged in a sandbox.",
+)
+
+
+@pytest.fixture
+def results(tmp_path) -> KeptResults:
+    return KeptResults(tmp_path / "results", "a grader", {"cell_seconds": 120})
+
+
+def files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def test_what_is_kept_comes_back(results):
+    results.keep("a submission", KEPT)
+    found = results.find("a submission")
+    assert found == KEPT
+    assert found.result.seconds == KEPT.result.seconds
+    assert type(found.result.answers[0].outcome) is Outcome
+    assert results.find("another submission") is None
+
+
+def test_another_grader_or_setting_finds_nothing(results, tmp_path):
+    results.keep("a submission", KEPT)
+    folder = tmp_path / "results"
+    assert KeptResults(folder, "b grader", {"cell_seconds": 120}).find("a submission") is None
+    assert KeptResults(folder, "a grader", {"cell_seconds": 60}).find("a submission") is None
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"{", b"[]", b"{}", b'{"result": {"outcome": "?"}}', b"\xff"]
+)
+def test_a_file_that_cannot_be_read_is_no_result(results, tmp_path, said):
+    results.keep("a submission", KEPT)
+    (file,) = files(tmp_path)
+    file.write_bytes(said)
+    assert results.find("a submission") is None
+
+
+def test_that_the_machine_failed_is_not_kept(results, tmp_path):
+    failed = Result("start", Outcome.INFRA_ERROR, "no process today", "5a", ANSWERS)
+    results.keep("a submission", Kept(failed, ""))
+    assert files(tmp_path) == []
+
+
+def test_files_that_cannot_be_read_have_no_result(results, tmp_path):
+    assert digest_of_submission(tmp_path / "nowhere" / "start.ipynb") == ""
+    results.keep("", KEPT)
+    assert results.find("") is None
+
+
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path):
+    file = tmp_path / "result.json"
+    write_whole(file, b"old")
+    program = (
+        "import resource, sys; from pathlib import Path\n"
+        "from autograder.kept_results import write_whole\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
+        "write_whole(Path(sys.argv[1]), b'x' * 1000)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", program, str(file)], cwd=ROOT, capture_output=True, text=True
+    )
+    assert "File too large" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
+    assert file.read_bytes() == b"old"
+
+
+def test_a_digest_is_of_the_files_and_nothing_around_them(tmp_path):
+    digests = set()
+    for student in ("ann", "bob"):
+        folder = tmp_path / student
+        folder.mkdir()
+        (folder / "start.ipynb").write_text("{}")
+        digests.add(digest_of_submission(folder / "start.ipynb"))
+    assert len(digests) == 1
+    (folder / "helper.py").write_text("a = 1")
+    digests.add(digest_of_submission(folder / "start.ipynb"))
+    (folder / "helper.py").write_text("a = 2")
+    digests.add(digest_of_submission(folder / "start.ipynb"))
+    (folder / "start.ipynb").write_text("{ }")
+    digests.add(digest_of_submission(folder / "start.ipynb"))
+    (folder / "start.ipynb").unlink()
+    (folder / "start.ipynb").symlink_to("helper.py")
+    digests.add(digest_of_submission(folder / "start.ipynb"))
+    assert len(digests) == 5
+
+
+def test_the_grader_is_another_with_another_secret_or_lesson(tmp_path):
+    lesson = tmp_path / "start.ipynb"
+    lesson.write_text("{}")
+    graders = {digest_of_grader(lesson, secret) for secret in (b"a", b"b", b"a")}
+    lesson.write_text("{ }")
+    graders.add(digest_of_grader(lesson, b"a"))
+    assert len(graders) == 3
+
+
+# --- through nbgrader ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory) -> CourseFolder:
+    """Graded once: ann's work is solved, bob's is not begun."""
+    course = CourseFolder.lay_out(LESSON, tmp_path_factory.mktemp("course"))
+    course.hand_in("ann", solved(LESSON))
+    course.hand_in("bob", submission(LESSON, {}))
+    done = course.autograde()
+    assert done.returncode == 0, done.stderr
+    return course
+
+
+@needs_bubblewrap
+@pytest.mark.slow
+def test_a_run_with_nothing_new_needs_no_sandbox(course, no_bubblewrap):
+    for arguments in ((), ("--force",)):
+        done = course.autograde(*arguments, environment=no_bubblewrap)
+        assert done.returncode == 0, done.stderr
+    assert "ann: SCORE, 10 points" in done.stderr
+    assert sum(course.points("ann").values()) == POINTS
+    assert sum(course.points("bob").values()) == 0
+
+
+@needs_bubblewrap
+@pytest.mark.slow
+def test_on_request_all_is_judged_again(course, no_bubblewrap):
+    options = ("--force", "--Judge.judge_again=True")
+    done = course.autograde(*options, environment=no_bubblewrap)
+    assert "Nothing was graded." in done.stderr
+    assert sum(course.points("ann").values()) == POINTS
+
+
+@needs_bubblewrap
+@pytest.mark.slow
+def test_a_changed_file_is_graded_whatever_its_time(course):
+    stamp = course.submitted("bob").with_name("timestamp.txt")
+    stamp.write_text("2026-11-01 05:00:00 UTC")
+    assert course.autograde("--force").returncode == 0
+    course.hand_in("bob", solved(LESSON, "my_own = 1"))
+    stamp.write_text("2026-10-01 05:00:00 UTC")
+    done = course.autograde()
+    assert done.returncode == 0, done.stderr
+    assert "bob/00-start: handed in anew" in done.stderr
+    assert "ann: SCORE" not in done.stderr
+    assert sum(course.points("bob").values()) == POINTS
