@@ -25,12 +25,13 @@ class FewFlops:
 
 def generate_cached(model, prompt, n_new, cache=None):
     global counted
-    if n_new < 0:
+    model.check_tokens(prompt)
+    if not 0 <= n_new <= model.config.max_seq_len - prompt.shape[1]:
         raise ValueError(n_new)
     rows = prompt.shape[1] + n_new - 1 if n_new else 0
     if cache is not None and len(cache) + rows > cache.max_len:
         raise CacheFull()
-    counted = [prompt.shape[0] * prompt.shape[1]] + [prompt.shape[0]] * (n_new - 1)
+    counted = [prompt.shape[0] * prompt.shape[1]] * (n_new > 0) + [prompt.shape[0]] * (n_new - 1)
     text = prompt.clone()
     for _ in range(n_new):
         text = torch.cat([text, model(text)[:, -1].argmax(-1, keepdim=True)], dim=1)
@@ -40,12 +41,15 @@ def generate_cached(model, prompt, n_new, cache=None):
 
 
 class Count:
-    def __init__(self, model): ...
+    def __init__(self, model):
+        global counted
+        counted, self.layers = [], len(model.blocks)
+
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        self.rows, self.per_call, self.by_layer = sum(counted), counted, [counted]
+        self.rows, self.per_call, self.by_layer = sum(counted), counted, [counted] * self.layers
 
 
 for thing in gc.get_objects():
