@@ -488,7 +488,9 @@ for temperature in (0.5, 1.5, 3.0):
     choose = partial(sample_next, temperature=temperature, generator=generator)
     text = tell(model, "The cat sat on the mat .", 60, choose)
     print(fill(f"Temperature {temperature}: {text}", width=90), end="\n\n")
-prompts = ["Then Mia Wood opened the", "The cat sat on the mat . It was a", "The cat sat on the"]
+cat = "The cat sat on the mat . "
+mia = "Mia Wood came in from the rain with a red"
+prompts = [cat + mia, cat + "It was a", "The cat sat on the"]
 play_with_sampling(model, sample_next, prompts)
 
 # %% [markdown]

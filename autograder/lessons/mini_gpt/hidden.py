@@ -89,9 +89,14 @@ def judge_futures(challenge: Challenge, evidence: Evidence, tolerance: float) ->
             )
     for t, other in enumerate(pasts):
         if (tokens := moved(base, other, 2, tolerance)) != list(range(t, T)):
+            question = f"Which tokens may see token {t}?"
+            if t == 0 and tokens == list(range(1, T)):
+                question = (
+                    "Token 0 sees only itself, so its output is its value. Of what is yours made?"
+                )
             return failed(
                 f"{T} tokens: another value for token {t} moved the outputs of tokens {tokens}. "
-                f"Which tokens may see token {t}?"
+                f"{question}"
             )
     return attention.judge_equal_scores(cases[-2:], outputs[-2:], tolerance) or passed(
         "No output depends on a later token, and each on all the others."
@@ -300,6 +305,8 @@ def probabilities(logits: list[float], settings: dict[str, Any]) -> dict[str, Ar
         "the least likely": softmax_of(least / temperature),
         "zero for the others": softmax_of(kept(top_k, dropped=0.0) / temperature),
     }
+    if temperature > 0.1:  # below, what bounds the temperature gives nearly the same
+        mistakes["softmax twice"] = softmax_of(softmax_of(kept(top_k)) / temperature)
     others = {name: p for name, p in mistakes.items() if 0.5 * np.abs(p - right).sum() > 0.02}
     return {"right": right, **others}
 

@@ -36,6 +36,8 @@ def attention_error(out: Evidence, case: Case) -> str | None:
             question = "What goes into the softmax of that row?"
             if tokens == [0]:
                 question = "Token 0 has only itself to look at. Does a token see itself?"
+            elif tokens == list(range(len(tokens))):
+                question = "Which tokens are left for them to see, and which should be?"
             elif tokens == [T - 1]:
                 question = "Which half of the square do you hide?"
             return f"{name}: the outputs of tokens {tokens} are no numbers. {question}"

@@ -100,6 +100,7 @@ Truth = Callable[[list[float], dict[str, Any]], dict[str, Array]]
 "right", and those of known mistakes, by name; see QUESTIONS."""
 QUESTIONS = {
     "temperature unused": "Where does the temperature enter?",
+    "softmax twice": "How often does a logit go through the softmax, and when is it divided?",
     "temperature multiplied": "What does a {size} temperature do to the distances between logits?",
     "all alike": "Is the likeliest of the kept tokens drawn more often than the others?",
     "top_k unused": "What does top_k={top_k} leave out?",

@@ -219,7 +219,7 @@ def about_error(words: str) -> str:
         return "Inputs may lie in memory in any order, as transposes do. Which call needs none?"
     if "dtype" in words or "scalar type" in words:
         return "Which of your tensors has a dtype of its own?"
-    if "probability tensor" in words:
+    if "probability tensor" in words or "multinomial" in words:
         return "Which weights go into the draw: is any token left, and is any weight no number?"
     return ""
 

@@ -39,6 +39,21 @@ patch(
     ('float("-inf")', "-1e9"),
 )
 patch(
+    "blind_to_itself_and_zeroed",
+    "mask",
+    "a mask in which no token sees itself, so that token 0 gets nothing",
+    "tril(-1) makes token 0 NaN, and nan_to_num hides that.",
+    (".tril()", ".tril(-1)"),
+    ("scores.softmax(dim=-1)", "scores.softmax(dim=-1).nan_to_num()"),
+)
+patch(
+    "blind_to_the_one_before",
+    "mask",
+    "a mask in which a token sees neither itself nor the one before",
+    "What is hidden is triu(diagonal=-1): the diagonal moves the wrong way.",
+    (".tril()", ".tril(-2)"),
+)
+patch(
     "one_token_ahead",
     "mask",
     "a mask that lets each token see one token ahead",
@@ -179,6 +194,13 @@ patch(
     "an average of keys in the place of values",
     "The weights meet the wrong tensor.",
     ("@ v  #", "@ k  #"),
+)
+patch(
+    "values_compared",
+    "wiring",
+    "attention that compares values and averages keys",
+    "k and v changed places.",
+    ("    H, T, D = q.shape[1:]\n", "    k, v = v, k\n    H, T, D = q.shape[1:]\n"),
 )
 patch(
     "keys_of_the_first_row",

@@ -69,6 +69,13 @@ patch(
     ("v = split_heads(attn.wv(x)", "k = split_heads(attn.wv(x)"),
 )
 patch(
+    "values_handed_over_as_keys",
+    "wiring",
+    "a layer that hands values over as keys, and keys as values",
+    "causal_attention(q, v, k): shapes fit, so nothing complains.",
+    (ATTEND, "causal_attention(q, v, k)"),
+)
+patch(
     "scaled_twice",
     "softmax",
     "a layer that scales its queries although attention scales the scores",
@@ -153,7 +160,7 @@ patch(
     "nothing_turned",
     "position",
     "a layer that rotates nothing",
-    "No rotation at all: the layer sees a bag of words.",
+    "No rotation at all: a query cannot tell in which order its keys stand.",
     (f"    {TURN}\n", ""),
 )
 patch(
@@ -162,6 +169,13 @@ patch(
     "a layer that rotates queries and not keys",
     "Only the query is turned: the score then depends on where a text starts.",
     ("attn.rotate(k, positions)", "k"),
+)
+patch(
+    "queries_not_turned",
+    "position",
+    "a layer that rotates keys and not queries",
+    "Only the key is turned: the score then depends on where a text starts.",
+    ("attn.rotate(q, positions)", "q"),
 )
 patch(
     "values_turned",

@@ -55,7 +55,7 @@ patch(
     "greedy_refuses_three_axes_only",
     "arguments",
     "a greedy choice that takes logits with one axis",
-    "Only the mistake that the text names is refused.",
+    "Only a forgotten [:, -1] is refused.",
     ("logits.dim() != 2", "logits.dim() > 2"),
     kind="refusals",
 )
@@ -69,6 +69,14 @@ patch(
 )
 
 bug, patch = MUSEUM.section("sample_next", check="bad_arguments_are_refused")
+patch(
+    "exponentials_too_large",
+    "sampling",
+    "weights made by exp alone, which is infinite for large numbers",
+    "exp(logits / temperature) is fine at temperature 1, and infinite at 0.01.",
+    ("(scores / temperature).softmax(dim=-1)", "(scores / temperature).exp()"),
+    kind="sizes",
+)
 patch(
     "asserted",
     "arguments",

@@ -26,6 +26,13 @@ patch(
     (WEIGH, "scores.softmax(dim=-1) / temperature"),
 )
 patch(
+    "probabilities_through_softmax_again",
+    "sampling",
+    "probabilities that are divided by the temperature, and go through a second softmax",
+    "The temperature comes after the softmax; another softmax brings the sum back to 1, and flattens.",
+    (WEIGH, "(scores.softmax(dim=-1) / temperature).softmax(dim=-1)"),
+)
+patch(
     "argmax_of_probabilities",
     "sampling",
     "a token that is not drawn but the likeliest, every time",
@@ -320,6 +327,15 @@ def edge_is_hidden_too(logits, temperature=1.0, top_k=None, generator=None):
     k = out_of_range(logits, temperature, top_k)
     edge = logits.topk(k).values[:, -1:]
     return masked(logits, logits <= edge if top_k else logits < edge, temperature, generator)
+
+
+@bug("sampling", "an edge that hides the last of the kept tokens, too")
+def edge_is_hidden_by_a_number(logits, temperature=1.0, top_k=None, generator=None):
+    """<= again, with -1e9 for hidden: for k = 1 all tokens are hidden, and so all alike."""
+    k = out_of_range(logits, temperature, top_k)
+    edge = logits.topk(k).values[:, -1:]
+    hidden = logits <= edge if top_k else logits < edge
+    return masked(logits, hidden, temperature, generator, dropped=-1e9)
 
 
 @bug("off by one", "one token too many that is kept")
