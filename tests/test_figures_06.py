@@ -104,16 +104,15 @@ def test_averaging_alone_breaks_the_model_and_training_repairs_it():
         assert after["perplexity"] < 1.65
 
 
-def test_a_decode_step_over_8192_tokens_writes_42_times_the_numbers_when_it_repeats_first():
+def test_a_decode_step_over_8192_tokens_writes_44_times_the_numbers_when_it_repeats_first():
     q, (k, v) = torch.randn(1, 16, 1, 64), torch.randn(2, 1, 2, 8192, 64)
     with watch_new_tensors(q, k, v) as repeated:
-        wide = repeat_kv(k, 8), repeat_kv(v, 8)
-        torch.nn.functional.scaled_dot_product_attention(q, *wide)
+        grouped_attention(q, repeat_kv(k, 8), repeat_kv(v, 8))
     with watch_new_tensors(q, k, v) as grouped:
         grouped_attention(q, k, v)
     assert repeated.numbers >= 2 * 16 * 8192 * 64
     assert grouped.numbers < 4 * 16 * 8192
-    assert int(repeated.numbers / grouped.numbers) == 42
+    assert round(repeated.numbers / grouped.numbers) == 44
 
 
 @pytest.mark.parametrize(

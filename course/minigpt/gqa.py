@@ -89,7 +89,7 @@ def max_batch_that_fits(
     weight_bytes: int,
     bytes_per_element: int = 2,
 ) -> int:
-    """How many sequences fit into a memory beside the weights, an int: 0 if the weights do not.
+    """How many sequences fit into a memory beside the weights, an int: 0 if the weights alone do not.
 
     Args:
         config: sizes of the model.

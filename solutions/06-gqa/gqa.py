@@ -16,7 +16,7 @@
 # **Time:** 60 minutes. **Points:** 10. **Needs:** lessons 01, 03 and 05; their answers are given.
 #
 # > **Predict.** Our story model has {{8 = MiniGPT.from_weights("story").config.n_kv_heads}} KV heads
-# > and tells where a key was put 100 words ago in {{98 = 100 * METRICS["story"]["recall_place_far"]}}
+# > and tells where a lamp was put 100 words ago in {{98 = 100 * METRICS["story"]["recall_place_far"]}}
 # > of 100 cases. A sibling has *one*, and so an eighth of the cache. How often will it be right:
 # > {{98 = 100 * METRICS["story-g4"]["recall_place_far"]}},
 # > {{85 = 100 * METRICS["story-g2"]["recall_place_far"]}} or
@@ -40,7 +40,6 @@ import sys
 from dataclasses import replace
 
 import torch
-import torch.nn.functional as F
 from tqdm.auto import tqdm
 
 from course import weights
@@ -66,17 +65,17 @@ from course.widgets.gqa import play_with_memory
 show(draw_sharing(n_heads=8, kv_heads=(8, 2, 1)))
 
 # %% [markdown]
-# Left: multi-head attention (MHA), one KV head for each query head. Right: multi-query attention
-# (MQA; Shazeer 2019), one for all. Between them: grouped-query attention (GQA; Ainslie et al.
-# 2023). `H` query heads read `G` KV heads: head `h` reads KV head `h // (H // G)`. The query heads stay
-# as many as before, and so do the scores. Only what is *stored* shrinks.
+# Left: multi-head attention (MHA), one KV head for each query head. Right: multi-query attention (MQA;
+# Shazeer 2019), one for all. Between them: grouped-query attention (GQA; Ainslie et al. 2023). `H`
+# query heads read `G` KV heads: head `h` reads KV head `h // (H // G)`. Query heads and scores stay as
+# many as before. What shrinks is the cache, and the two matrices that fill it, wk and wv.
 #
 # > **Spot the slip.** A popular article bills a cache as 2 × layers × **heads** × head width × tokens
 # > × batch × 2 bytes, and says a little later that GQA shrinks it drastically. By that formula, could
 # > it?
 #
 # <details><summary>Answer</summary>
-# No: GQA leaves the query heads as they are. With G in their place, Llama-3-70B
+# No: GQA leaves the query heads as they are. It must be G: Llama-3-70B
 # (H = {{64 = PUBLISHED["Llama-3-70B"].config.n_heads}},
 # G = {{8 = PUBLISHED["Llama-3-70B"].config.n_kv_heads}}) needs an eighth of what the formula says.
 # </details>
@@ -85,11 +84,11 @@ show(draw_sharing(n_heads=8, kv_heads=(8, 2, 1)))
 #
 # *Difficulty 1 of 5 · importance 3 of 5 · 5 minutes*
 #
-# The plainest way to share: write each KV head out for every query head that reads it. It wins
-# nothing, but it is easily right: our reference.
+# The plainest way to share, as in lesson 03: write each KV head out for every query head that reads it.
+# It saves no work, but is easy to get right: our reference.
 #
-# **The common wrong answer** is `repeat`, which tiles: a b a b instead of a a b b. Head 1 of 4 then reads
-# KV head 1, which was trained for heads 2 and 3. No shape complains.
+# **The common wrong answer** is `repeat`, which tiles: a b a b instead of a a b b. Head 1 of 4 then
+# reads KV head 1, which was trained for heads 2 and 3. No shape complains.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Neighbours share. Where must the copies of one head stand?
@@ -117,7 +116,7 @@ def repeat_kv(x: Tensor, n_rep: int) -> Tensor:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade_id": "heads_stand_in_a_row", "points": 1}
+# %% nbgrader={"grade_id": "heads_stand_in_a_row", "points": 0.5}
 checks.heads_stand_in_a_row(repeat_kv)
 
 # %% [markdown]
@@ -125,11 +124,9 @@ checks.heads_stand_in_a_row(repeat_kv)
 #
 # *Difficulty 4 of 5 · importance 5 of 5 · 20 minutes*
 #
-# A cache of 2 heads that is written out for 16 at every step moves *more* bytes than a cache of 16
-# that is only read. So don't move the keys to the queries: move the queries.
-#
-# The H // G query heads of a group meet the same keys. Put them **below one another**: as far as a
-# matrix product cares, they are T · H // G queries of one head. Then the keys are read where they lie.
+# A cache of 2 heads, written out for 16 at every step, moves *more* bytes than one of 16 that is only
+# read. So move the queries: put the H // G heads of a group **below one another**, and for a matrix
+# product they are T · H // G queries of one head. The keys are read where they lie.
 #
 # | tensor | shape |
 # |---|---|
@@ -138,13 +135,15 @@ checks.heads_stand_in_a_row(repeat_kv)
 # | scores | (B, G, H // G · T, S), the same numbers as (B, H, T, S) |
 # | mask | None, or bool that broadcasts to (B, H, T, S); True: may look |
 #
-# **Two common wrong answers.** Cutting H into (H // G, G) instead of (G, H // G): tiling again, and
-# prefill and decode tile alike, so cached equals uncached. And a matrix product of queries
-# (B, G, H // G, T, D) with keys (B, G, **1**, D, S): right numbers, but where batch axes differ, PyTorch
-# *writes the keys out* for you. Your line does not say so; the last check counts it.
+# **Two common wrong answers.** Cutting H into (H // G, G) instead of (G, H // G): tiling again; prefill
+# and decode both make the same mistake, so comparing them shows nothing. And a matrix product of
+# queries (B, G, H // G, T, D) with keys (B, G, **1**, D, S): right numbers, but where batch axes
+# differ, PyTorch *writes the keys out* for you. Nothing in your code shows the copy; the last check
+# counts it.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Neighbouring heads stay neighbours: joining two neighbouring axes keeps their order.
+# The heads of a group are neighbours. Joining their axis with that of the tokens, next to it, keeps
+# both in order.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # For product and softmax think (B, G, H // G · T, ·). For the mask look at the same scores as
@@ -193,7 +192,7 @@ def grouped_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = Non
 # %% nbgrader={"grade_id": "grouped_equals_repeated", "points": 2}
 checks.grouped_equals_repeated(grouped_attention)
 
-# %% nbgrader={"grade_id": "masks_reach_every_head", "points": 1}
+# %% nbgrader={"grade_id": "masks_reach_every_head", "points": 1.5}
 checks.masks_reach_every_head(grouped_attention)
 
 # %% nbgrader={"grade_id": "nothing_is_expanded", "points": 2}
@@ -201,14 +200,12 @@ checks.nothing_is_expanded(grouped_attention)
 
 # %% [markdown]
 # > **Predict.** One new token, 16 query heads on 2 KV heads, 8,192 tokens cached. How many times more
-# > numbers are written by repeating first? How many times longer will it take?
+# > numbers are written when keys and values are repeated first? How much longer does it take?
 
 # %%
 q, (k, v) = torch.randn(1, 16, 1, 64), torch.randn(2, 1, 2, 8192, 64)
 calls = {
-    "repeat, then attend": lambda: F.scaled_dot_product_attention(
-        q, repeat_kv(k, 8), repeat_kv(v, 8)
-    ),
+    "repeat, then attend": lambda: grouped_attention(q, repeat_kv(k, 8), repeat_kv(v, 8)),
     "grouped": lambda: grouped_attention(q, k, v),
 }
 numbers = {}
@@ -222,6 +219,9 @@ for name, count in numbers.items():
     print(f"{name:<20} {count:>12,} new numbers {min(times[name]) * 1e3:8.2f} ms at best")
 
 # %% [markdown]
+# {{44 = 1 + 2 * 16 * 8192 * 64 / (3 * 16 * 8192 + 16 * 64)}} times the numbers (scores count on both
+# sides); less in time, for both read the cache.
+#
 # PyTorch has this built in: `F.scaled_dot_product_attention(…, enable_gqa=True)`. Whether that copies
 # depends on version, device and mask.
 #
@@ -258,12 +258,13 @@ print(continuation(MiniGPT.from_weights("story-g2", grouped_layer), STORY, n_new
 # *Difficulty 3 of 5 · importance 4 of 5 · 12 minutes*
 #
 # Nobody wants to train a model twice. Ainslie et al. make each new KV head the **mean** of the heads
-# that it replaces, and train on a little. `wk` and `wv` change; queries keep their heads.
+# that it replaces (better than picking one, they found), and train on a little. Queries keep their
+# heads.
 #
 # A weight of `wk` is (G · D, C): the first D *rows* make KV head 0, the next D head 1.
 #
-# **The common wrong answer** averages neighbouring *rows*: the shape is right, and every head is a
-# mixture of features that never belonged together.
+# **The common wrong answer** averages neighbouring *rows*: right shape, but every head mixes features
+# that never belonged together.
 #
 # <details><summary>Hint 1: the idea</summary>
 # New head g serves the query heads of old heads g · n … g · n + n - 1. Those are averaged, feature by
@@ -318,9 +319,10 @@ checks.pooling_keeps_the_rest(mean_pool_kv_heads)
 # %% [markdown]
 # ## 4 · What it costs
 #
-# Each shipped sibling was pooled so, and trained for {{500 = METRICS["story-g1"]["steps"]}} steps;
-# the parent took {{2,150 = METRICS["story"]["steps"]}}. Here they all read new stories, and beside each
-# the same model *before* those {{500 = METRICS["story-g4"]["steps"]}} steps, pooled by your function.
+# Each shipped sibling was pooled so, and trained for {{500 = METRICS["story-g1"]["steps"]}} steps: 150
+# on random words that repeat, to learn copying again, 350 on stories. (The parent: {{2,150 =
+# METRICS["story"]["steps"]}}.) All read new stories now, and so do models that *your* function pooled,
+# not trained since.
 
 # %%
 config, state = weights.read("story")
@@ -342,25 +344,24 @@ for G, name in {8: "story", 4: "story-g4", 2: "story-g2", 1: "story-g1"}.items()
     print(f"G = {G}, after 100 tokens or more: places {places:.0%}, surnames {surnames:.0%}")
 
 # %% [markdown]
-# Averaging alone breaks the model, even for G = 4. A short training repairs it: half the cache costs
-# nothing here, a quarter costs a little, an eighth loses the *places*, while every surname is still
-# there. Compare your two numbers. Perplexity hardly moves, for such words are few. **Measure what you
-# need, not what is easy to average.**
-#
-# (G = 4 even beats its parent a little: it has read 350 steps of stories more.)
+# Averaging alone breaks the model, even for G = 4 (dotted). A short training repairs it. Half the cache
+# costs nothing here (G = 4 is even ahead: it has read 350 steps of stories more). A quarter keeps the
+# surnames and loses places, {{98 = 100 * METRICS["story"]["recall_place_far"]}} % → {{85 = 100 *
+# METRICS["story-g2"]["recall_place_far"]}} %; an eighth keeps the surnames, and {{28 = 100 *
+# METRICS["story-g1"]["recall_place_far"]}} % of the places. Compare your two numbers. Perplexity hardly
+# moves, for such words are few. **Measure what you need, not what is easy to average.**
 #
 # ## 5 · How many fit
 #
 # *Difficulty 2 of 5 · importance 4 of 5 · 8 minutes*
 #
-# A server's memory holds the weights once, and a cache for every sequence. (What a step needs on its
-# way is left out.)
+# A server's memory holds the weights once, and a cache for every sequence. (Activations are ignored.)
 #
 # <details><summary>Hint 1: the idea</summary>
 # What is left beside the weights, and what does one sequence take?
 # </details>
 # <details><summary>Hint 2: the units</summary>
-# All of it bytes; 80 GB are 80 · 10⁹, not 80 · 2³⁰. Whole sequences only, and never fewer than none.
+# All of it bytes; 80 GB are 80 · 10⁹, not 80 · 2³⁰. Whole sequences only, never fewer than none.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # <code>kv_cache_bytes</code> of lesson 03, one subtraction, one division that rounds down, one
@@ -376,7 +377,7 @@ def max_batch_that_fits(
     weight_bytes: int,
     bytes_per_element: int = 2,
 ) -> int:
-    """How many sequences fit into a memory beside the weights, an int: 0 if the weights do not.
+    """How many sequences fit into a memory beside the weights, an int: 0 if the weights alone do not.
 
     Args:
         config: sizes of the model.
@@ -405,8 +406,7 @@ checks.batch_fills_the_memory(max_batch_that_fits)
 checks.edge_of_the_memory(max_batch_that_fits)
 
 # %% [markdown]
-# Published models: the bytes of one token in 16 bits, and how many sequences of 8,192 tokens fit into
-# 80 GB beside 16-bit weights.
+# Published models: bytes of a token, and sequences of 8,192 tokens that fit into 80 GB, all in 16 bits.
 
 # %%
 print(
@@ -427,7 +427,10 @@ for name, size in PUBLISHED.items():
 show(draw_published({name: PUBLISHED[name].config for name in per_token}, per_token))
 
 # %% [markdown]
-# Llama-2-7B keeps more of each token than Llama-2-70B.
+# Llama-2-7B keeps more of each token than Llama-2-70B: it shares nothing. Where 0 fit, the weights
+# alone ({{141 = PUBLISHED["Llama-3-70B"].weight_bytes / 1e9}} GB of a 70B) outgrow such a memory;
+# servers use several. (Llama-2 was made for {{4,096 = PUBLISHED["Llama-2-7B"].config.max_seq_len}}
+# tokens; its rows are arithmetic.)
 
 # %%
 play_with_memory(max_batch_that_fits)
@@ -435,8 +438,8 @@ play_with_memory(max_batch_that_fits)
 # %% [markdown]
 # ## 6 · The point on the roof
 #
-# Weights are shared by the batch: 16-bit weights give B FLOP/byte. Keys are shared by nobody but
-# the heads of a group: each byte of the cache gives H / G, *whatever the batch*.
+# Weights are shared by the batch: 16-bit weights give B FLOP/byte. Keys are shared only by the heads of
+# a group: each byte of the cache gives H / G, *whatever the batch*.
 #
 # > **Predict.** 32 conversations grow from 1,000 to 131,000 tokens. Where does the decode step's point
 # > go, on the roof of lesson 05, for G = 32, 8 and 1?
@@ -463,32 +466,28 @@ show(
 )
 
 # %% [markdown]
-# The longer the context, the nearer to H / G: down to
-# {{1 = PUBLISHED["Llama-3-8B"].config.n_heads // 32}}, down to
+# The longer the context, the nearer to H / G:
+# {{1 = PUBLISHED["Llama-3-8B"].config.n_heads // 32}} and
 # {{4 = PUBLISHED["Llama-3-8B"].config.n_heads // 8}}. For G = 1 weights and cache both give
-# {{32 = PUBLISHED["Llama-3-8B"].config.n_heads // 1}}, and the point stays. Fewer KV heads keep a long
+# {{32 = PUBLISHED["Llama-3-8B"].config.n_heads // 1}}: the point stays. Fewer KV heads keep a long
 # context from undoing what batching won, and leave room for the batch.
 #
 # ## Check yourself
 #
 # <details><summary>Cached equals uncached to the last digit. Is the order of the heads right?</summary>
-# Not proven. <em>Common wrong answer:</em> "yes, tested". Whoever tiles does so in prefill and in decode;
-# only the trained weights, or another program, know the order.
+# Not proven. <em>Common wrong answer:</em> "yes, tested". Both sides tile alike; only trained weights,
+# or another program, know the order.
 # </details>
 # <details><summary>Does GQA save FLOPs in attention?</summary>
 # No: H heads still score S keys each. <em>Common wrong answer:</em> "H / G times fewer". Only the
 # projections wk and wv become smaller.
 # </details>
-# <details><summary>Where do heads get repeated: before the cache, or after?</summary>
-# After it, if at all. <em>Common wrong answer:</em> "before, then attention needs no change". Then
-# the cache holds H heads, and nothing is saved.
-# </details>
-# <details><summary>Why the mean, and not the first head of each group?</summary>
-# The mean keeps something of every head; Ainslie et al. found it ahead of picking one. <em>Common wrong
-# answer:</em> the sum. It makes scores n times as sharp.
+# <details><summary>Why not G = 1 everywhere?</summary>
+# Here it lost the places. And 8 GPUs that share a model need 8 copies of a single KV head; with G = 8
+# each keeps its own. <em>Common wrong answer:</em> "one head is too slow".
 # </details>
 #
 # ## Next
 #
-# Fewer keys, each as wide as before. Must each number have 16 bits? **Lesson 07** stores them in 8, 4
-# and 2, and asks again what the model still remembers.
+# Must each number of a key have 16 bits? **Lesson 07** stores 8, 4 and 2, and asks again what the model
+# remembers.

@@ -199,16 +199,25 @@ def whose_mask(looked: np.ndarray, seen: np.ndarray, at: Place) -> str:
     same = np.argwhere((seen == looked[at]).all(axis=3)).tolist()
     if not same or list(at) in same:
         return ""
-    row, head, query = min(same, key=lambda place: sum(map(operator.ne, place, at)))
-    return (
-        f"It sees what the mask shows to query {query} of head {head} in row {row}. Which axes have "
-        "your scores when the mask meets them, and in which order?"
+    row, head, query = place = min(same, key=lambda place: sum(map(operator.ne, place, at)))
+    others = [name for name, a, b in zip(PLURALS, place, at, strict=True) if a != b]
+    question = (
+        f"Rows, heads and queries agree but for the {others[0]}: where in your code do the mask's "
+        f"{PLURALS[others[0]]} stand in another order than those of the scores?"
+        if len(others) == 1
+        else "Which axes have your scores when the mask meets them, and in which order?"
     )
+    return f"It sees what the mask shows to query {query} of head {head} in row {row}. {question}"
 
 
 def ask_about_key(own: np.ndarray, visible: np.ndarray) -> str:
     """Name a key (S,) that has a share and should not, or the other way round."""
     hidden = np.where(visible, 0, own)
+    if (own > 0).all():
+        return (
+            "It gives a share to every key, hidden or not. Does your code look at the mask in this call, "
+            "and which score becomes a share of exactly 0?"
+        )
     if hidden.max() > 0:
         return (
             f"Key {hidden.argmax()} is hidden from it and has {hidden.max():.2g} of its weight. "

@@ -175,6 +175,17 @@ patch(
     ),
 )
 patch(
+    "grouped_with_the_masks_of_heads_in_turns",
+    "mask",
+    "masks of single heads that are handed to other heads of the layer",
+    "A mask (B, H, T, S) is cut into (H // G, G) and turned to (G, H // G): queries are not.",
+    (
+        IF_MASKED,
+        IF_MASKED + "        own = mask.dim() == 4 and mask.shape[1] == H\n"
+        "        mask = mask.unflatten(1, (-1, G)).transpose(1, 2).flatten(1, 2) if own else mask\n",
+    ),
+)
+patch(
     "grouped_with_a_mask_of_two_axes_alone",
     "mask",
     "a mask that may have nothing but queries and keys",
