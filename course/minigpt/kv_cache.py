@@ -34,8 +34,61 @@ def causal_mask(n_new: int, n_visible: int, device: str | torch.device = "cpu") 
     return torch.arange(n_visible, device=device) <= own  # (S,) against (T, 1): (T, S)
 
 
+class GrowingKVCache:
+    """Keys and values of the tokens so far, in tensors that grow with every block.
+
+    Args:
+        config: sizes of the model that fills it.
+        batch: B, rows decoded together.
+        dtype, device: of its tensors.
+    """
+
+    def __init__(
+        self,
+        config: GPTConfig,
+        batch: int,
+        dtype: torch.dtype = torch.float32,
+        device: str | torch.device = "cpu",
+    ) -> None:
+        shape = (batch, config.n_kv_heads, 0, config.head_dim)  # no tokens yet
+        self.keys = [torch.empty(shape, dtype=dtype, device=device)] * config.n_layers
+        self.values = [torch.empty(shape, dtype=dtype, device=device)] * config.n_layers
+        self.length, self.max_len = 0, config.max_seq_len
+
+    def __len__(self) -> int:
+        """Tokens held."""
+        return self.length
+
+    def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Put copies of k and v (B, G, T, D) behind what layer `layer` holds; return all of its keys
+        and all of its values, (B, G, S, D) each."""
+        self.keys[layer] = torch.cat([self.keys[layer], k], dim=2)  # (B, G, S + T, D)
+        self.values[layer] = torch.cat([self.values[layer], v], dim=2)  # (B, G, S + T, D)
+        return self.keys[layer], self.values[layer]
+
+    def advance(self, n: int) -> None:
+        """Count n tokens more as held: once per forward pass, after the last layer."""
+        self.length += n
+
+
+def numbers_copied(config: GPTConfig, n_tokens: int, batch: int = 1) -> int:
+    """Old numbers that GrowingKVCache copies in all while tokens come one at a time.
+
+    Each step copies what was held before it, keys and values, in every layer. The new token's own
+    numbers do not count.
+
+    Args:
+        config: sizes of the model.
+        n_tokens: tokens appended to an empty cache, 0 or more.
+        batch: B, rows.
+    """
+    per_token = 2 * config.n_layers * config.n_kv_heads * config.head_dim  # keys and values
+    return batch * per_token * (n_tokens * (n_tokens - 1) // 2)  # 0 + 1 + … + (n_tokens - 1) tokens
+
+
 class KVCache:
-    """Keys and values of the tokens so far, in storage that is allocated once; no other floats.
+    """Keys and values of the tokens so far, in storage that is allocated once. It keeps no other
+    tensors of floats; lengths and positions may be whole numbers in tensors.
 
     Args:
         config: sizes of the model that fills it.

@@ -1,4 +1,4 @@
-"""Draw the pictures of lesson 03: rows computed and read, masks, a filling cache, the race, bytes."""
+"""Draw lesson 03's pictures: rows computed and read, masks, copies, a filling cache, a race, bytes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,17 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, NullLocator
 
-from course.plots.style import BLUE, GREEN, GREY, ORANGE, VERMILION, Picture, course_style
+from course.plots.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    VERMILION,
+    Picture,
+    course_style,
+)
 
 _PAPER = "#F2F2F2"
 
@@ -139,40 +147,73 @@ def draw_cache(
     )
 
 
-def draw_race(prompt_len: int, times: Mapping[int, Mapping[str, Sequence[float]]]) -> Picture:
-    """Draw the seconds of naive and of cached generation, and their ratio.
+def draw_copies(copied: Mapping[str, Sequence[int]]) -> Picture:
+    """Draw how many old numbers each cache copied at each step.
 
     Args:
-        prompt_len: tokens of the prompt.
-        times: for each number of new tokens, seconds of several runs by name: "naive", "cached".
-            The fastest run counts: noise only ever adds.
+        copied: by name of the cache, the numbers of each step, as `count_copied` counts them.
     """
-    lengths = list(times)
-    best = {name: np.array([min(times[n][name]) for n in lengths]) for name in ("naive", "cached")}
-    counted = [
-        (n * prompt_len + n * (n - 1) / 2) / (prompt_len + n - 1) for n in lengths
-    ]  # rows computed by the one and by the other
+    colours, told = (ORANGE, BLUE, GREEN), []
     with course_style():
-        figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4))
-        left.plot(lengths, best["naive"], "o-", color=ORANGE, label="naive")
-        left.plot(lengths, best["cached"], "s-", color=BLUE, label="cached")
-        left.set(xlabel="new tokens", title="Time to write them", ylim=0)
-        left.yaxis.set_major_formatter(EngFormatter("s"))
-        left.legend()
-        ratio = best["naive"] / best["cached"]
-        right.plot(lengths, counted, "^--", color=GREEN, label="rows of keys, counted")
-        right.plot(lengths, ratio, "o-", color=VERMILION, label="time, measured here")
-        right.axhline(1, color=GREY, lw=0.8)
-        right.set(xlabel="new tokens", title="Naive divided by cached", yscale="log")
-        right.yaxis.set_major_formatter(lambda value, _: f"{value:g}×")
-        right.legend()
+        figure, axis = plt.subplots(figsize=(7.5, 3.2))
+        for (name, numbers), colour in zip(copied.items(), colours, strict=False):
+            steps = np.arange(1, len(numbers) + 1)
+            told.append(f"{name}: {sum(numbers):,}")
+            axis.fill_between(steps, numbers, color=colour, alpha=0.25, linewidth=0)
+            axis.plot(steps, numbers, color=colour, lw=2.5, label=f"{told[-1]} in all")
+        axis.set(xlabel="step", ylabel="old numbers copied", xlim=(1, None))
+        axis.set_ylim(-0.03 * max(1, *map(max, copied.values())))
+        axis.yaxis.set_major_formatter(EngFormatter())
+        axis.legend(loc="upper left")
     return Picture(
         figure,
-        f"Left: seconds against new tokens; naive climbs to {best['naive'][-1]:.2g} s, cached to "
-        f"{best['cached'][-1]:.2g} s. Right, on a log scale: naive over cached; work falls by "
-        f"{counted[-1]:.0f} times, time by {ratio[-1]:.1f} times at {lengths[-1]} new tokens.",
-        f"At {lengths[-1]} new tokens the rows computed fall {counted[-1]:.0f}-fold, and the time on "
-        f"this machine {ratio[-1]:.1f}-fold (one thread, fastest of the runs).",
+        f"Old numbers copied at each step. Where a cache grows, a line that rises with every step; "
+        f"where it is written in place, a line at 0. Together, {'; '.join(told)}.",
+        f"The area under a line is all that was copied. {'; '.join(told)}.",
+    )
+
+
+Times = Mapping[str, Mapping[int, tuple[float, float]]]
+"""By name of a model, and for each number of tokens: seconds without a cache, and with one."""
+
+
+def draw_race(runs: Times, steps: Times) -> Picture:
+    """Draw the seconds of whole texts, and how many times faster a single step is with a cache.
+
+    Args:
+        runs: seconds to write so many new tokens.
+        steps: seconds of one step after so many tokens.
+    """
+    told, lengths = [], sorted({n for race in steps.values() for n in race})
+    shortest, longest = lengths[0], lengths[-1]
+    with course_style():
+        figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6))
+        for (model, race), line in zip(runs.items(), ("o--", "s-"), strict=False):
+            naive, cached = zip(*race.values(), strict=True)
+            left.plot(list(race), naive, line, color=ORANGE, label=f"naive, {model}")
+            left.plot(list(race), cached, line, color=BLUE, label=f"cached, {model}")
+        for (model, race), line in zip(steps.items(), ("o--", "s-"), strict=False):
+            ratio = [naive / cached for naive, cached in race.values()]
+            right.plot(list(race), ratio, line, color=VERMILION, label=f"time, {model}")
+            told.append(f"{ratio[-1]:.0f}-fold for {model}")
+        ends = [shortest, longest]
+        right.plot(ends, [n + 1 for n in ends], ":", color=GREEN, label="rows of keys, counted")
+        left.set(xlabel="new tokens", title="Whole texts: time to write them", ylim=0)
+        left.yaxis.set_major_formatter(EngFormatter("s"))
+        right.set(xlabel="tokens before the step", title="One step: naive divided by cached")
+        right.set(xscale="log", yscale="log", ylim=1, xticks=lengths, xticklabels=lengths)
+        right.xaxis.set_minor_locator(NullLocator())
+        right.yaxis.set_major_formatter(lambda value, _: f"{value:g}×")
+        for axis in (left, right):
+            axis.legend(fontsize=8)
+    return Picture(
+        figure,
+        f"Left: seconds against new tokens; naive climbs faster than cached. Right, on log scales: a "
+        f"step without a cache over a step with one. After {longest:,} tokens the rows computed fall "
+        f"{longest + 1:,}-fold, the time {' and '.join(told)}.",
+        f"Left: all steps of a text together. Right: after {longest:,} tokens a step computes "
+        f"{longest + 1:,} times fewer rows; its time on this machine falls {' and '.join(told)} (one "
+        f"thread).",
     )
 
 

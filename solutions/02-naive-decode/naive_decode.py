@@ -136,8 +136,7 @@ print(decode(generate_naive(model, encode("The cat sat"), 4)))
 print(decode(generate_naive(model, encode("The cat sat on the mat ."), 40)))
 
 # %% [markdown]
-# Now count: `count_kv_rows` sees every row that goes through a layer's key matrix. Compare with the
-# grid, and with your prediction.
+# Now count: `count_kv_rows` sees every row that goes through a layer's key matrix. Your prediction?
 
 # %%
 with count_kv_rows(model) as count:
@@ -148,6 +147,7 @@ print("together:         ", count.rows)
 # %% [markdown]
 # ## Is it really the *same* work?
 #
+# {{18 = kv_rows_naive(3, 4)}} rows were computed, {{6 = kv_rows_needed(3, 4)}} would do.
 # Below are the keys of "The cat sat", computed while the text was 3 tokens long, and again when it
 # was 6.
 
@@ -157,7 +157,7 @@ show(draw_same_keys(model, encode("The cat sat"), encode("The cat sat on the mat
 # %% [markdown]
 # **Why must they be equal?** In lesson 01 nothing to the left of a changed token moved: a position
 # sees itself and what is before it. So its hidden state depends on tokens 0 … i only, in every layer,
-# and its key and value are made from that hidden state. What is written later comes too late.
+# and key and value are made from that. What is written later comes too late.
 #
 # **A common wrong answer** is "because the weights do not change". They do not; but without the
 # causal mask every new word would still change all keys from layer 1 on.
@@ -212,7 +212,7 @@ checks.naive_rows_add_up(kv_rows_naive)
 checks.needed_rows_add_up(kv_rows_needed)
 
 # %% [markdown]
-# Now longer texts. The last column is a ratio that you will often read: naive / (p + g).
+# Now longer texts. The last column is a ratio too, one that you will often read: naive / (p + g).
 
 # %%
 print("    p     g      naive   needed   ratio    with p + g")
@@ -256,8 +256,8 @@ play_with_the_grid()
 # *Difficulty 1 of 5 · importance 4 of 5 · 5 minutes*
 #
 # Rows are one side. In attention, the last token fed in each step also **looks at** every position so
-# far: P of them at the first step, one more at each later one. Write `attention_visits`, the sum over
-# all steps. Start from a prompt of one token: 8 new tokens make 1 + 2 + … + 8 visits.
+# far, its own included: P of them at the first step, one more at each later one. Write
+# `attention_visits`, the sum over all steps. From a prompt of one token, 8 new ones make 1 + 2 + … + 8.
 #
 # <details><summary>Hint 1: the idea</summary>
 # You have met this sum today.
@@ -306,11 +306,12 @@ show(draw_staircases([(1, 8), (1, 16), (2000, 200)]))
 # %% [markdown]
 # ### A small model in numbers
 #
-# One projection of a mini-GPT, d = 64: a row costs d² multiply-adds. A prompt of P = 8, T = 20 new.
+# One projection of a mini-GPT, d = 64: a row costs d² multiply-adds. A prompt of P = 8, T = 20 new: each
+# step reads P rows, and those written before it, 0, 1, … T - 1.
 
 # %%
 P, T, d = 8, 20, 64
-linear = T * kv_rows_naive(P, 1) * d**2  # the prompt, at every step
+linear = T * P * d**2  # the prompt, at every step
 quadratic = T**2 * d**2 // 2  # the growing part, with T²/2 for T(T-1)/2
 once = (kv_rows_needed(P, T) + 1) * d**2  # P + T rows: the last token counted as well
 print(f"{linear:,} + {quadratic:,} = {linear + quadratic:,} against {once:,}")
@@ -323,7 +324,7 @@ print(f"counted exactly: {exact[0]:,} against {exact[1]:,}, {exact[0] / exact[1]
 # > T²/2, is far larger than the linear one, T·P. Put the numbers in.
 # >
 # > <details><summary>Answer</summary>
-# > T·P = {{204,800 = 200 * kv_rows_naive(1024, 1)}} and T²/2 = {{20,000 = 200**2 // 2}}: the linear term
+# > T·P = {{204,800 = 200 * 1024}} and T²/2 = {{20,000 = 200**2 // 2}}: the linear term
 # > is ten times <i>larger</i>; the width multiplies both. The quadratic term wins once the answer is
 # > longer than twice the prompt.
 # > </details>
@@ -332,7 +333,7 @@ print(f"counted exactly: {exact[0]:,} against {exact[1]:,}, {exact[0] / exact[1]
 # ## Feel it
 #
 # A step that reads n tokens computes n rows in every matrix of the model. So rows predict a straight
-# line: a fixed start, and a price per row.
+# line: a fixed start, and a price per row. (On a busy machine the points zigzag.)
 #
 # > **Predict.** We lay the line through the steps of up to 128 tokens. At 1,000 tokens, will a step
 # > lie on the line, below it or above it?
@@ -347,9 +348,12 @@ with machine.one_thread():
 show(draw_step_times(times, fit_to=128))
 
 # %% [markdown]
-# The points climb over the line. What did the rows leave out? In a naive step not only the newest token
-# looks back. All n tokens do, again: about n²/2 pairs, in every head and layer, and all these scores
-# have to be stored for a moment. For short texts this hides behind the matrices; later it takes over.
+# The points climb over the line. What did the rows leave out? In a naive step not only the last token
+# looks back. All n tokens do, again: code that masks a full matrix scores n² pairs, in every head and
+# layer. For short texts this hides behind the matrices; later it takes over.
+#
+# A step is quadratic, so a **run is cubic**: 1² + 2² + … + n² is about n³/3 pairs. Your visits, about
+# n²/2, are what remains if only the last token looks.
 
 # %% [markdown]
 # ## Check yourself

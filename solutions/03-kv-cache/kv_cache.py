@@ -3,21 +3,20 @@
 #
 # {{badge}}
 #
-# **Why is the second token faster than the first?** In lesson 02 you watched a model compute the
-# same keys and values again at every step. Here you store them.
+# **Why is the second token faster than the first?** In lesson 02 a model computed the same keys and
+# values again at every step. Here you store them.
 #
 # **After this lesson you can**
 #
 # * say which numbers a decoder may keep between two tokens, and why exactly those,
-# * build a KV cache, and get *the same logits* as without one,
-# * tell how many bytes it takes, for this model and for one of 70 billion parameters.
+# * build a KV cache in two ways, and get *the same logits* as without one,
+# * count what a cache copies, and how many bytes it takes, here and in published models.
 #
-# **You build:** the cache, and proof that nothing changed.
+# **You build:** two caches, and proof that nothing changed.
 # **Time:** 75 minutes. **Points:** 10. **Needs:** lessons 01 and 02; their answers are given.
 #
 # > **Predict.** A prompt has 3 tokens and the model writes 4 more. Lesson 02 computed
-# > {{18 = kv_rows_naive(3, 4)}} rows of keys. With a cache, how many? Write it down; you will
-# > count.
+# > {{18 = kv_rows_naive(3, 4)}} rows of keys. With a cache, how many? You will count.
 
 # %% tags=["setup"]
 
@@ -39,59 +38,54 @@ import sys
 from tqdm.auto import tqdm
 
 from course.checks import kv_cache as checks
+from course.measure.copies import count_copied
 from course.measure.counting import count_kv_rows
-from course.measure.machine import interleaved, one_thread
+from course.measure.machine import one_thread, seconds
 from course.minigpt.naive_decode import generate_naive
-from course.plots.kv_cache import draw_bytes, draw_masks, draw_race, draw_rows
+from course.plots.kv_cache import draw_bytes, draw_copies, draw_masks, draw_race, draw_rows
 from course.plots.style import show
+from course.published.models import PUBLISHED
 from course.world.tokenizer import decode, encode
 from course.widgets.kv_cache import watch_a_cache_fill
 
-model = MiniGPT.from_weights("mini")
+model, storyteller = MiniGPT.from_weights("mini"), MiniGPT.from_weights("story")
 
 # %% [markdown]
 # ## The picture
 #
-# Each column is one step of the decoder. A filled cell is a row of keys and values computed there.
+# Each column is a decode step, each filled cell a row of keys and values computed there.
 
 # %%
 show(draw_rows(prompt_len=3, n_new=4))
 
 # %% [markdown]
-# On the left every step starts again. On the right a row is computed once, kept, and only *read*
-# later.
+# On the left every step starts again. On the right a row is computed once, kept, and later only *read*.
 #
 # Why may a row be kept? Lesson 01's causality map said it: nothing to the left of a changed token
-# moves. The key of token 2 is the same at step 1 and at step 1,000. Its rotary position is inside
-# it: its product with a query depends only on the *difference* of their positions.
+# moves. The key of token 2 is the same at step 1 and at step 1,000, its rotation included: its product
+# with a query depends only on the *difference* of their positions.
 #
-# > **Spot the slip.** A popular explanation calls a cached step O(1). Which part of it is not?
+# A cached step is not O(1), as is often said: attention reads *every* cached row, six at step 4.
 #
-# <details><summary>Answer</summary>
-# The projections and the MLP work on one row, whatever the context. Attention reads <em>every</em>
-# cached row: at step 4 above, six of them. It has lost its redo, not its reading.
-# </details>
-
-# %% [markdown]
 # ## 1 · A mask that is not square
 #
 # *Difficulty 1 of 5 · importance 5 of 5 · 8 minutes*
 #
-# `T` new tokens look at `S` visible ones: what is cached, plus themselves. The **last** new token is
-# the last visible one, so the triangle sits at the **right** edge.
+# `T` new tokens look at `S` visible ones: the cached, and themselves. The **last** new token is the last
+# visible one, so the triangle sits at the **right** edge.
 
 # %%
 show(draw_masks([(5, 5), (2, 5), (1, 5)]))
 
 # %% [markdown]
-# **The common wrong answer** puts the triangle at the top *left*, as `is_causal=True` does in PyTorch.
-# One new token then sees only the oldest of five. The text still looks like text.
+# **The common wrong answer** puts the triangle at the top *left*, as PyTorch's `is_causal=True` does. One
+# new token then sees only the oldest of five. The text still looks like text.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Number the visible tokens 0 … S-1. Which number has new token t?
+# Number the visible tokens 0 … S-1. Which is new token t?
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# Compare a column of own numbers, (T, 1), with a row of visible numbers, (1, S).
+# A column of own numbers, (T, 1), against a row of visible numbers, (1, S).
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # Two <code>torch.arange</code>, one <code>unsqueeze</code>, one comparison. Or
@@ -125,12 +119,105 @@ def causal_mask(n_new: int, n_visible: int, device: str | torch.device = "cpu") 
 checks.mask_is_rectangular(causal_mask)
 
 # %% [markdown]
-# ## 2 · The container
+# ## 2 · The plain cache
 #
-# *Difficulty 2 of 5 · importance 5 of 5 · 15 minutes*
+# *Difficulty 2 of 5 · importance 4 of 5 · 10 minutes*
 #
-# The plainest cache grows by `torch.cat`, and so copies *every old row at every step*: half a million
-# rows for 1,000 tokens. We allocate once, at full size, and write in place.
+# The plainest cache keeps one tensor of keys and one of values a layer, and puts new tokens behind the
+# old ones by `torch.cat`. Only its `append` is missing. It is called once per *layer*, so it must not
+# move the length; `advance` does, once per forward pass.
+#
+# But `torch.cat` copies every old row into a **new** tensor. `numbers_copied` counts how much that is.
+#
+# > **Predict.** 512 tokens come one at a time. How often is the first row copied?
+#
+# <details><summary>Hint 1: the idea</summary>
+# Old and new become one tensor, which is kept. Step 1 finds no row to copy, step 2 one, step 3 two.
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# (B, G, S, D) and (B, G, T, D) make (B, G, S + T, D). A token has a key and a value, of G·D numbers each,
+# in every layer.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# Two <code>torch.cat</code> along the tokens; return what is kept. The count: lesson 02's triangle, times
+# the numbers of a token, times B.
+# </details>
+
+
+# %% nbgrader={"grade_id": "GrowingKVCache", "solution": true}
+class GrowingKVCache:
+    """Keys and values of the tokens so far, in tensors that grow with every block.
+
+    Args:
+        config: sizes of the model that fills it.
+        batch: B, rows decoded together.
+        dtype, device: of its tensors.
+    """
+
+    def __init__(
+        self,
+        config: GPTConfig,
+        batch: int,
+        dtype: torch.dtype = torch.float32,
+        device: str | torch.device = "cpu",
+    ) -> None:
+        shape = (batch, config.n_kv_heads, 0, config.head_dim)  # no tokens yet
+        self.keys = [torch.empty(shape, dtype=dtype, device=device)] * config.n_layers
+        self.values = [torch.empty(shape, dtype=dtype, device=device)] * config.n_layers
+        self.length, self.max_len = 0, config.max_seq_len
+
+    def __len__(self) -> int:
+        """Tokens held."""
+        return self.length
+
+    def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Put copies of k and v (B, G, T, D) behind what layer `layer` holds; return all of its keys
+        and all of its values, (B, G, S, D) each."""
+        ### BEGIN SOLUTION
+        self.keys[layer] = torch.cat([self.keys[layer], k], dim=2)  # (B, G, S + T, D)
+        self.values[layer] = torch.cat([self.values[layer], v], dim=2)  # (B, G, S + T, D)
+        return self.keys[layer], self.values[layer]
+        ### END SOLUTION
+
+    def advance(self, n: int) -> None:
+        """Count n tokens more as held: once per forward pass, after the last layer."""
+        self.length += n
+
+
+# %% nbgrader={"grade_id": "growing_cache_returns_everything", "points": 0.5}
+checks.growing_cache_returns_everything(GrowingKVCache)
+
+
+# %% nbgrader={"grade_id": "numbers_copied", "solution": true}
+def numbers_copied(config: GPTConfig, n_tokens: int, batch: int = 1) -> int:
+    """Old numbers that GrowingKVCache copies in all while tokens come one at a time.
+
+    Each step copies what was held before it, keys and values, in every layer. The new token's own
+    numbers do not count.
+
+    Args:
+        config: sizes of the model.
+        n_tokens: tokens appended to an empty cache, 0 or more.
+        batch: B, rows.
+    """
+    ### BEGIN SOLUTION
+    per_token = 2 * config.n_layers * config.n_kv_heads * config.head_dim  # keys and values
+    return batch * per_token * (n_tokens * (n_tokens - 1) // 2)  # 0 + 1 + … + (n_tokens - 1) tokens
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "copies_add_up", "points": 1}
+checks.copies_add_up(numbers_copied)
+
+# %% [markdown]
+# The first row is copied {{511 = 512 - 1}} times. A Llama-3-70B that wrote 8,192 tokens like this would
+# copy {{11 = numbers_copied(PUBLISHED["Llama-3-70B"].config, 8192) * 2 / 1e12}} terabytes.
+#
+# ## 3 · The cache in place
+#
+# *Difficulty 2 of 5 · importance 5 of 5 · 12 minutes*
+#
+# So allocate once, and write each block into its places.
 #
 # | part | shape | note |
 # |---|---|---|
@@ -138,25 +225,25 @@ checks.mask_is_rectangular(causal_mask)
 # | one `append` | (B, G, T, D) in, (B, G, S, D) out | keys come rotated |
 # | what is held | the first `len(cache)` places | the rest is room, not zeros to attend to |
 #
-# `append` is called once per *layer*, so it must not move the length; `advance` does, once per
-# forward pass. `truncate` forgets the newest tokens. **A full cache refuses and changes nothing.**
-# The lines above the gaps are given: they refuse wrong sizes with a clear error.
+# `truncate` forgets the newest tokens. **A full cache refuses and changes nothing.** The lines above the
+# gaps refuse wrong sizes.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Storage and a length. Every method but <code>append</code> is one line.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# <code>keys[layer]</code> is (B, G, max_len, D). The new rows go to places length … length + T - 1.
+# <code>keys[layer]</code> is (B, G, max_len, D). New rows go to places length … length + T - 1.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# In <code>append</code>: compute the end; refuse if it is beyond <code>max_len</code>; write keys and
-# values into a slice; return the slice from 0 to the end (a view: nothing is copied).
+# In <code>append</code>: compute the end; refuse if it is beyond <code>max_len</code>; write into a
+# slice; return the slice from 0 to the end, a view.
 # </details>
 
 
 # %% nbgrader={"grade_id": "KVCache", "solution": true}
 class KVCache:
-    """Keys and values of the tokens so far, in storage that is allocated once; no other floats.
+    """Keys and values of the tokens so far, in storage that is allocated once. It keeps no other
+    tensors of floats; lengths and positions may be whole numbers in tensors.
 
     Args:
         config: sizes of the model that fills it.
@@ -240,28 +327,39 @@ checks.cache_returns_what_it_was_given(KVCache)
 # %% nbgrader={"grade_id": "full_cache_changes_nothing", "points": 1}
 checks.full_cache_changes_nothing(KVCache)
 
-# %% nbgrader={"grade_id": "cache_can_go_back", "points": 1}
+# %% nbgrader={"grade_id": "cache_can_go_back", "points": 0.5}
 checks.cache_can_go_back(KVCache)
 
+# %%
+copied = {
+    "torch.cat": count_copied(GrowingKVCache(model.config, batch=1), model.config, n_tokens=512),
+    "in place": count_copied(KVCache(model.config, 1, max_len=512), model.config, n_tokens=512),
+}
+print(f"counted {sum(copied['torch.cat']):,}, your formula {numbers_copied(model.config, 512):,}")
+show(draw_copies(copied))
+
 # %% [markdown]
-# ## 3 · An attention layer that remembers
+# Lesson 02's triangle again: the plain cache computes no row twice, but *moves* every old one at every
+# step. In place, the line lies at 0.
+#
+# ## 4 · An attention layer that remembers
 #
 # *Difficulty 3 of 5 · importance 5 of 5 · 12 minutes*
 #
-# Lesson 01's layer, with two changes: the new keys and values go through the cache and come back
-# with all the old ones, and the mask is the rectangular one.
+# Lesson 01's layer, with two changes: new keys and values go through the cache and come back with all
+# the old ones, and the mask is rectangular.
 #
 # Shapes: q (B, H, T, D) · k, v from the cache (B, G, S, D) · scores (B, H, T, S) · out (B, T, C).
 #
-# Keys are rotated before they are stored: once in their life. For attention you may call
+# Rotate keys before you store them: once in their life. You may call
 # `F.scaled_dot_product_attention(q, k, v, attn_mask=...)`, where True means "may look".
 #
 # <details><summary>Hint 1: the idea</summary>
 # Project, split, rotate, <em>append</em>, attend, merge, project.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# Query head h reads KV head h // (H // G): each KV head stands H // G times in a row. Do this
-# <em>after</em> the cache, which stores G heads.
+# Query head h reads KV head h // (H // G): each KV head stands H // G times in a row,
+# <em>after</em> the cache, which stores G.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # Three <code>split_heads</code>, two <code>attn.rotate</code>, one <code>cache.append</code>, two
@@ -304,15 +402,15 @@ def attention_layer_cached(
 checks.layer_equals_uncached(attention_layer_cached, KVCache)
 
 # %% [markdown]
-# ## 4 · The whole model, a chunk at a time
+# ## 5 · The whole model, a chunk at a time
 #
 # *Difficulty 3 of 5 · importance 5 of 5 · 10 minutes*
 #
-# `MiniGPT.forward` (see `course/model.py`) with your layer in it. It takes a chunk of any length: a
-# whole prompt, or one token.
+# `MiniGPT.forward` (`??MiniGPT.forward` shows it) with your layer in it. It takes a chunk of any length.
+# The past comes from the cache alone.
 #
-# **The common wrong answer** lets positions start at 0 in every call. The first call is right, so a
-# quick test passes; then every new token believes that it is the first.
+# **The common wrong answer** lets positions start at 0 in every call. The first call is right; then every
+# new token believes that it is the first.
 #
 # <details><summary>Hint 1: the idea</summary>
 # How many tokens came before this chunk? The cache knows.
@@ -322,8 +420,7 @@ checks.layer_equals_uncached(attention_layer_cached, KVCache)
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # Is there room? Positions from <code>len(cache)</code>; a loop over
-# <code>enumerate(model.blocks)</code> with two residual lines; <code>cache.advance</code> once, after
-# the loop.
+# <code>enumerate(model.blocks)</code>, two residual lines each; <code>cache.advance</code> after it.
 # </details>
 
 
@@ -363,26 +460,21 @@ def forward_cached(model: MiniGPT, tokens: Tensor, cache: KVCacheLike) -> Tensor
 # %% nbgrader={"grade_id": "every_split_equals_uncached", "points": 1}
 checks.every_split_equals_uncached(forward_cached, KVCache)
 
-# %% [markdown]
-# The next check fills your cache with random keys and values that belong to no token. There is nothing
-# to recompute them from: the logits must come from the cache alone.
-
-# %% nbgrader={"grade_id": "cache_is_the_only_memory", "points": 1}
+# %% nbgrader={"grade_id": "cache_is_the_only_memory", "points": 0.5}
 checks.cache_is_the_only_memory(forward_cached, KVCache)
 
-# %% nbgrader={"grade_id": "two_conversations_stay_apart", "points": 1}
+# %% nbgrader={"grade_id": "two_conversations_stay_apart", "points": 0.5}
 checks.two_conversations_stay_apart(forward_cached, KVCache)
 
 # %% [markdown]
-# ## 5 · Write text with it
+# ## 6 · Write text with it
 #
 # *Difficulty 2 of 5 · importance 4 of 5 · 8 minutes*
 #
-# Feed the prompt once; then each new token alone. Go back to your number: 3 prompt tokens, 4 new
-# ones. The last new token is *printed*. Is it ever fed?
+# Feed the prompt once; then each new token alone. The last one is *printed*. Is it ever fed?
 #
 # <details><summary>Hint 1: the idea</summary>
-# What is fed first? And after that? Only the last position's logits choose the next token.
+# What is fed first, and what then? Only the last position's logits choose.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # logits (B, T, V) → last position (B, V) → <code>greedy_next</code> (B,) → a column (B, 1).
@@ -444,45 +536,57 @@ checks.no_row_is_computed_twice(generate_cached, KVCache)
 with count_kv_rows(model) as count:
     print(decode(generate_cached(model, encode("The cat sat"), 4)))
 print(f"rows of keys computed: {count.rows}, in calls of {count.per_call}")
-
-# %% [markdown]
-# Six, not seven: the last token is never fed. Watch it happen. Each row is one place of the cache,
-# with the real keys.
-
-# %%
 watch_a_cache_fill(model, forward_cached, KVCache, "The cat sat", n_new=9)
 
 # %% [markdown]
-# ## 6 · The race
+# Six, not seven: the last token is never fed. In the picture each row is a place of the cache with its
+# keys; only framed rows are new.
+#
+# ## 7 · The race
 #
 # > **Predict.** For 3 + 256 tokens the naive decoder computes
-# > {{129 = kv_rows_naive(3, 256) / kv_rows_needed(3, 256)}} times as many rows of keys. How many
-# > times faster will the cached one be on your machine?
+# > {{129 = kv_rows_naive(3, 256) / kv_rows_needed(3, 256)}} times as many rows of keys. How many times
+# > faster will the cached one be, with `mini` and with the larger `story`? And one step, after 1,000
+# > tokens?
 
 # %%
-prompt, times = encode("The cat sat"), {}
-for n in tqdm([16, 32, 64, 128, 256], desc="racing", file=sys.stdout):
-    with one_thread():
-        times[n] = interleaved(
-            {
-                "naive": lambda n=n: generate_naive(model, prompt, n),
-                "cached": lambda n=n: generate_cached(model, prompt, n),
-            },
-            rounds=3,
-        )
-show(draw_race(prompt_len=3, times=times))
+racers = {"mini": model, "story": storyteller}
+runs, steps = {"mini": {}, "story": {}}, {"mini": {}, "story": {}}
+prompt, text = encode("The cat sat"), torch.randint(model.config.vocab_size, (1, 1001))
+
+
+def best(call):
+    """The faster of two runs counts: noise only ever adds."""
+    return min(seconds(call, warmup=0, repeats=2))
+
+
+with one_thread():
+    for n in tqdm([32, 64, 128, 256], desc="whole texts", file=sys.stdout):
+        for name, racer in racers.items():
+            runs[name][n] = (
+                best(lambda racer=racer, n=n: generate_naive(racer, prompt, n)),
+                best(lambda racer=racer, n=n: generate_cached(racer, prompt, n)),
+            )
+    for n in tqdm([64, 256, 512, 1000], desc="single steps", file=sys.stdout):
+        for name, racer in racers.items():
+            cache = KVCache(racer.config, batch=1, max_len=n + 2)
+            forward_cached(racer, text[:, :n], cache)
+            steps[name][n] = (
+                best(lambda racer=racer, n=n: racer(text[:, : n + 1])),
+                best(lambda racer=racer, c=cache: forward_cached(racer, text[:, -1:], c)),
+            )
+show(draw_race(runs, steps))
 
 # %% [markdown]
-# The work fell a hundredfold; the time by far less. A step on one row costs nearly as much as a step
-# on fifty: it does not wait for arithmetic. What it does wait for: lessons 04 and 05.
+# For whole texts the work fell a hundredfold, the time by far less: while a text is short, few rows cost
+# nearly what one costs. But the gain of a step climbs with every token. A cached step hardly waits for
+# arithmetic; for what, lessons 04 and 05 ask.
 #
-# ## 7 · What is in the cache is what the model knows
+# ## 8 · What is in the cache is what the model knows
 #
-# A story puts a lamp somewhere; a question comes later. Between the two, the cache is the only witness.
-# What will the model say when that sentence is gone?
+# A story puts a lamp somewhere. What will the model say when that sentence is gone from the cache?
 
 # %%
-storyteller = MiniGPT.from_weights("story")
 past = encode(
     "The cat sat on the mat. Kenji Snow came in from the rain with a black lamp. "
     "He smiled and put the black lamp in the shed. The bread was warm and the tea was hot."
@@ -496,13 +600,13 @@ cache.truncate(19)  # up to "... with a black lamp .": the lamp came, and nobody
 print("after truncate(19):  ", decode(generate_cached(storyteller, question, 1, cache)[0, -1:]))
 
 # %% [markdown]
-# It says *something*: a model does not notice what it has forgotten.
+# It says *something*: no model notices what it has forgotten.
 #
-# ## 8 · The price
+# ## 9 · The price
 #
 # *Difficulty 1 of 5 · importance 4 of 5 · 5 minutes*
 #
-# Speed was bought with memory. Count what `KVCache` allocates.
+# Count what `KVCache` allocates.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Name every axis of the storage.
@@ -538,21 +642,24 @@ checks.bytes_match_the_storage(kv_cache_bytes, KVCache)
 
 # %%
 gpt3 = GPTConfig(50_257, 96, 12_288, 96, 96, 49_152, max_seq_len=2048)
+small, medium = PUBLISHED["Llama-3.2-1B"].config, PUBLISHED["Qwen3-8B"].config
 with_8_kv_heads = GPTConfig(128_256, 80, 8192, 64, 8, 28_672, max_seq_len=131_072)
 with_64_kv_heads = GPTConfig(128_256, 80, 8192, 64, 64, 28_672, max_seq_len=131_072)
 caches = {
-    "our mini-GPT, 28 tokens, fp32": kv_cache_bytes(model.config, 28, bytes_per_element=4),
-    "GPT-3, 2,048 tokens, fp16": kv_cache_bytes(gpt3, 2048),
-    "70B, 128k tokens, fp16, G = 8": kv_cache_bytes(with_8_kv_heads, 131_072),
-    "70B, 128k tokens, fp16, G = H = 64": kv_cache_bytes(with_64_kv_heads, 131_072),
+    "our mini-GPT, 28 tokens, 32 bits": kv_cache_bytes(model.config, 28, bytes_per_element=4),
+    "GPT-3, 2,048 tokens, 16 bits": kv_cache_bytes(gpt3, 2048),
+    "Llama-3.2-1B, 128k tokens, 16 bits": kv_cache_bytes(small, small.max_seq_len),
+    "Qwen3-8B, 32k tokens, 16 bits": kv_cache_bytes(medium, medium.max_seq_len),
+    "70B, 128k tokens, 16 bits, G = 8": kv_cache_bytes(with_8_kv_heads, 131_072),
+    "70B, 128k tokens, 16 bits, G = H = 64": kv_cache_bytes(with_64_kv_heads, 131_072),
 }
 for name, n_bytes in caches.items():
-    print(f"{name:<35} {n_bytes:>15,} bytes")
+    print(f"{name:<38} {n_bytes:>15,} bytes")
 show(draw_bytes(caches))
 
 # %% [markdown]
-# > **Spot the slip.** A popular formula for these bytes has `n_heads` in it, and puts a 70B model at
-# > 128k tokens at "tens of gigabytes". Which bar is its formula, and which its number?
+# > **Spot the slip.** A popular formula has `n_heads` in it, and puts a 70B model at 128k tokens at "tens
+# > of gigabytes". Which bar is its formula, which its number?
 #
 # <details><summary>Answer</summary>
 # The formula gives the last bar,
@@ -564,22 +671,15 @@ show(draw_bytes(caches))
 # ## Check yourself
 #
 # <details><summary>Why does token 5 not change the keys of tokens 0 to 4?</summary>
-# Their hidden states depend on tokens to their left only, in every layer. <em>Common wrong answer:</em>
-# "the weights are frozen". Without the causal mask frozen weights would still give other keys.
+# Their hidden states depend on tokens to their left only. <em>Common wrong answer:</em> "the weights are
+# frozen". Without the causal mask frozen weights would still give other keys.
 # </details>
 # <details><summary>Why is there no query cache?</summary>
-# A query is used in its own step and never again. <em>Common wrong answer:</em> "queries are
+# A query is used in its own step alone. <em>Common wrong answer:</em> "queries are
 # smaller". They are larger: H heads against G.
-# </details>
-# <details><summary>How wide are the scores of a decode step with n_past tokens cached?</summary>
-# n_past + 1: the new token sees itself too. <em>Common wrong answer:</em> n_past.
-# </details>
-# <details><summary>The first test compared only the text, and passed. Is the cache right?</summary>
-# Not yet. Greedy text hides small errors. <em>Common wrong answer:</em> "the same words, so the same
-# numbers". Compare logits, for several splits.
 # </details>
 #
 # ## Next
 #
-# The prompt went in as one chunk, and then came single tokens: two phases with opposite habits.
-# **Lesson 04** looks at both, and answers the question at the top.
+# The prompt went in as one chunk, then came single tokens. **Lesson 04** looks at both phases, and
+# answers the question at the top.

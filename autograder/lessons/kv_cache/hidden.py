@@ -71,6 +71,14 @@ def bytes_of(case: Challenge) -> int:
     return np.broadcast_to(np.zeros(1, case["dtype"]), shape).nbytes
 
 
+def copied_by_growing(case: Challenge) -> int:
+    """Count the old numbers of each step, token by token: all that (2, L, B, G, n, D) held before."""
+    c = GPTConfig(**case["config"])
+    shape = (2, c.n_layers, case["batch"], c.n_kv_heads, case["tokens"], c.head_dim)
+    held = np.broadcast_to(np.zeros(1), shape)
+    return sum(held[..., :step, :].size for step in range(case["tokens"]))
+
+
 # --- the cache as a container: series of operations that nobody can know before ---
 
 
@@ -237,6 +245,8 @@ def judge_generation(
 
 CHECKS = by_name(
     visible.mask_is_rectangular,
+    visible.growing_cache_returns_everything,
+    visible.copies_add_up.hidden(truth=copied_by_growing),
     visible.cache_returns_what_it_was_given,
     visible.full_cache_changes_nothing.hidden(
         probe=probes.full_cache_changes_nothing,

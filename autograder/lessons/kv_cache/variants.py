@@ -13,7 +13,13 @@ import torch.nn.functional as F
 from autograder.lessons.exhibits import Edits, Variant
 from course.bounds import check_between
 from course.cache import CacheFull, check_block, check_cache_sizes
-from course.minigpt.kv_cache import KVCache, attention_layer_cached, causal_mask, forward_cached
+from course.minigpt.kv_cache import (
+    GrowingKVCache,
+    KVCache,
+    attention_layer_cached,
+    causal_mask,
+    forward_cached,
+)
 
 
 class PairsInADeque:
@@ -239,7 +245,46 @@ def generate_prefill_first(model, prompt, n_new, cache=None):
     return text
 
 
+class GrowsByDoubling:
+    """Room is doubled when it ends; what comes back are views."""
+
+    def __init__(self, config, batch, dtype=torch.float32, device="cpu"):
+        self.shape = (2, batch, config.n_kv_heads, 1, config.head_dim)
+        self.rows = [torch.zeros(self.shape, dtype=dtype) for _ in range(config.n_layers)]
+        self.length, self.max_len = 0, config.max_seq_len
+
+    def __len__(self):
+        return self.length
+
+    def append(self, layer, k, v):
+        end = self.length + k.shape[2]
+        while self.rows[layer].shape[3] < end:
+            self.rows[layer] = self.rows[layer].repeat(1, 1, 1, 2, 1)
+        self.rows[layer][:, :, :, self.length : end] = torch.stack([k, v])
+        return tuple(self.rows[layer][:, :, :, :end])
+
+    def advance(self, n):
+        self.length += n
+
+
+class GrowsInALoop(GrowingKVCache):
+    """Both tensors of a layer in turn, by concat of their last but one axis."""
+
+    def append(self, layer, k, v):
+        for kept, new in ((self.keys, k), (self.values, v)):
+            kept[layer] = torch.concat((kept[layer], new), -2)
+        return self.keys[layer], self.values[layer]
+
+
+def copies_step_by_step(config, n_tokens, batch=1):
+    old = torch.arange(n_tokens).sum().item()  # 0 + 1 + … + (n - 1)
+    heads = config.n_layers * config.n_kv_heads
+    return sum(old * batch * heads * config.head_dim for _ in ("keys", "values"))
+
+
 VARIANTS = [
+    Variant("doubling", {"GrowingKVCache": GrowsByDoubling}),
+    Variant("loop", {"GrowingKVCache": GrowsInALoop, "numbers_copied": copies_step_by_step}),
     Variant("pairs_in_a_deque", {"KVCache": PairsInADeque, "causal_mask": mask_by_tril}),
     Variant("one_tensor", {"KVCache": OneTensorCache, "kv_cache_bytes": bytes_by_head}),
     Variant("kept_in_the_notebook", {"KVCache": KeptInTheNotebook}),

@@ -6,6 +6,7 @@ from course.checks.kv_cache.forward import (
     mask_is_rectangular,
 )
 from course.checks.kv_cache.generation import no_row_is_computed_twice
+from course.checks.kv_cache.growing import copies_add_up, growing_cache_returns_everything
 from course.checks.kv_cache.holding import (
     cache_can_go_back,
     cache_returns_what_it_was_given,
@@ -19,8 +20,10 @@ __all__ = [
     "cache_can_go_back",
     "cache_is_the_only_memory",
     "cache_returns_what_it_was_given",
+    "copies_add_up",
     "every_split_equals_uncached",
     "full_cache_changes_nothing",
+    "growing_cache_returns_everything",
     "layer_equals_uncached",
     "mask_is_rectangular",
     "no_row_is_computed_twice",

@@ -116,8 +116,21 @@ def draw_layer(seed: int) -> Challenge:
 
 
 def probe_layer(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Run each case's layer, chunk after chunk."""
-    return {"out": [_run_layer(student, case) for case in challenge["cases"]]}
+    """Run each case's layer, chunk after chunk; tell by how many tokens it moved the cache itself."""
+    moved = [_length_moved_by(student, case) for case in challenge["cases"]]
+    if any(moved):
+        return {"out": [[]] * len(moved), "moved": moved}
+    return {"out": [_run_layer(student, case) for case in challenge["cases"]], "moved": moved}
+
+
+def _length_moved_by(student: SimpleNamespace, case: Challenge) -> int:
+    """Call the layer once, with 2 tokens, and tell how many the cache says that it holds then."""
+    dtype = getattr(torch, case["dtype"])
+    attn = build_model(case).to(dtype).blocks[case["layer"]].attn
+    cache = new_cache(student, case, 8, batch=len(case["x"]), dtype=dtype)
+    x, places = given(case["x"][:, :2], dtype), given(np.arange(2))
+    student.attention_layer_cached(attn, x, places, cache, case["layer"])
+    return len(cache)
 
 
 def _run_layer(student: SimpleNamespace, case: Challenge) -> list[np.ndarray]:
@@ -143,7 +156,8 @@ def uncached_layer(case: Challenge) -> np.ndarray:
 
 
 def layer_form(challenge: Challenge) -> Evidence:
-    return {"out": [[np.ndarray] * len(case["split"]) for case in challenge["cases"]]}
+    n = len(challenge["cases"])
+    return {"out": [Each(np.ndarray)] * n, "moved": [int] * n}
 
 
 def judge_layer(
@@ -153,8 +167,17 @@ def judge_layer(
     tolerance: float,
 ) -> Verdict:
     agree = []
-    for case, out in zip(challenge["cases"], evidence["out"], strict=True):
+    for case, out, moved in zip(
+        challenge["cases"], evidence["out"], evidence["moved"], strict=True
+    ):
         G = case["config"]["n_kv_heads"]
+        if moved:
+            return failed(
+                f"An empty cache holds {moved} tokens after one layer was called with 2. Other layers "
+                f"append behind the same length. Which line moves it, and when should it move?"
+            )
+        if len(out) != len(case["split"]):
+            return failed(f"Chunks of {case['split']}: {len(out)} outputs came back.")
         wrong = first_difference(out, truth(case), case["split"], tolerance)
         if wrong and agree:
             return failed(
@@ -225,14 +248,16 @@ def run_split(
 
 
 def probe_splits(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Feed the text in each split to a cache of just its length, and then one token more; the same in
-    float64; and a text as long as the model can read."""
+    """Feed the text in each split, first to a cache with room to spare, then to caches of just its
+    length; then one token more; the same in float64; and a text as long as the model can read."""
     model, tokens = build_model(challenge), challenge["tokens"]
     logits, lengths = [], []
-    for split in challenge["splits"]:
-        cache = new_cache(student, challenge, 10, batch=len(tokens))
+    for number, split in enumerate(challenge["splits"]):
+        cache = new_cache(student, challenge, 10 if number else 100, batch=len(tokens))
         logits.append(run_split(student, model, tokens, split, cache))
         lengths.append(len(cache))
+        if lengths[-1] != 10:
+            return {**_nothing_more(challenge), "logits": logits, "lengths": lengths}
     full = outcome(lambda: student.forward_cached(model, given(tokens[:, :1]), cache))
     wide = new_cache(student, challenge, 10, batch=len(tokens), dtype=torch.float64)
     with count_kv_rows(model) as count:
@@ -247,6 +272,19 @@ def probe_splits(student: SimpleNamespace, challenge: Challenge) -> Evidence:
         "full_length": len(cache),
         "float64": run_split(student, build_model(challenge).double(), tokens, [4, 6], wide),
         **_run_to_the_end(student, model, challenge),
+    }
+
+
+def _nothing_more(challenge: Challenge) -> Evidence:
+    """Stand in for what is not asked once the cache holds another number of tokens than were fed."""
+    return {
+        "passes": [[]] * challenge["config"]["n_layers"],
+        "full": "",
+        "full_length": 0,
+        "float64": [],
+        "at_the_end": "",
+        "held_at_the_end": 0,
+        "long": [],
     }
 
 
@@ -266,14 +304,14 @@ def _run_to_the_end(student: SimpleNamespace, model: Any, challenge: Challenge) 
 
 
 def splits_form(challenge: Challenge) -> Evidence:
-    splits, n_layers = challenge["splits"], challenge["config"]["n_layers"]
+    n_layers = challenge["config"]["n_layers"]
     return {
-        "logits": [[np.ndarray] * len(split) for split in splits],
-        "lengths": [int] * len(splits),
+        "logits": Each(Each(np.ndarray)),
+        "lengths": Each(int),
         "passes": [Each(int)] * n_layers,
         "full": str,
         "full_length": int,
-        "float64": [np.ndarray] * 2,
+        "float64": Each(np.ndarray),
         "at_the_end": str,
         "held_at_the_end": int,
         "long": Each(np.ndarray),
@@ -284,21 +322,23 @@ def judge_splits(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Compare the logits of every chunk of every split with the uncached ones."""
-    wanted = truth(challenge, challenge["tokens"])
+    wanted, splits = truth(challenge, challenge["tokens"]), challenge["splits"]
     agree = []
-    for split, chunks, length in zip(
-        challenge["splits"], evidence["logits"], evidence["lengths"], strict=True
-    ):
-        wrong = first_difference(chunks, wanted, split, tolerance)
-        if wrong:
-            so_far = f" Chunks of {agree[-1]} agree." if agree else ""
-            return failed(f"{wrong}{so_far} {question_about(split, wrong)}")
+    for split, chunks, length in zip(splits, evidence["logits"], evidence["lengths"], strict=False):
         if length != 10:
             return failed(
                 f"Chunks of {split}: 10 tokens were fed and len(cache) is {length}. "
-                f"How often is advance called in one forward pass?"
+                f"How often is advance called in one forward pass, and with which number?"
             )
+        if len(chunks) != len(split):
+            return failed(f"Chunks of {split}: logits of {len(chunks)} came back.")
+        wrong = first_difference(chunks, wanted, split, tolerance)
+        if wrong:
+            so_far = f" Chunks of {agree[-1]} agree." if agree else ""
+            return failed(f"{wrong}{so_far} {_ask_about_chunk(split, wrong)}")
         agree.append(split)
+    if len(agree) != len(splits) or len(evidence["float64"]) != 2:
+        return failed(f"Chunks of {splits} were fed, and logits of {len(agree)} came back.")
     wrong = (
         _wrong_at_the_end(challenge, evidence, truth, tolerance)
         or _wrong_dtype(evidence["float64"], wanted, tolerance)
@@ -309,6 +349,15 @@ def judge_splits(
         f"Every logit equals the uncached one, for chunks of {agree} (max |Δ| {apart:.0e}, "
         f"tolerance {tolerance:g})."
     )
+
+
+def _ask_about_chunk(split: list[int], wrong: Difference) -> str:
+    if wrong.call == 0 and wrong.place == 0:
+        return (
+            "Nothing was cached yet, and the first token sees itself alone. If layer_equals_uncached "
+            "passes: what stands around the attention layer in a block, and behind the last block?"
+        )
+    return question_about(split, wrong)
 
 
 def _wrong_at_the_end(

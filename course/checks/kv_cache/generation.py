@@ -213,10 +213,10 @@ def _wrong_text(
     B, P = prompt.shape
     case = f"{name}A prompt (B, P) = ({B}, {P}) and n_new = {n_new}"
     if isinstance(text, str):
-        return failed(
-            f"{case}: {text}, wanted is a text of {P + n_new} tokens a row. Which line stops it, in "
-            f"the generation or in the cache that it uses, and what is compared there?"
-        )
+        question = "Which line stops it, in the generation or in the cache that it uses?"
+        if text == "CacheFull":
+            question = "How many tokens do you feed in all, and how many places are there?"
+        return failed(f"{case}: {text}, wanted is a text of {P + n_new} tokens a row. {question}")
     if text.shape != (B, P + n_new):
         return failed(
             f"{case}: got shape {text.shape}, wanted is (B, P + n_new) = {(B, P + n_new)}. How often "
@@ -240,7 +240,10 @@ def _ask_about_token(new: np.ndarray, wrong: WrongChoice) -> str:
     if END in new[wrong.row, : wrong.step]:
         return "`<end>` was written before it. Is that a reason to choose otherwise?"
     if wrong.step == 0:
-        return "Which position's logits choose the first token, and of which row?"
+        return (
+            "If every_split_equals_uncached passes: which position's logits choose the first token, "
+            "and of which row?"
+        )
     return "The first new token is right. What was fed after it, and into which cache?"
 
 
@@ -283,7 +286,7 @@ def _wrong_in_a_cache(
     if evidence["one_held"] != P:
         return failed(
             f"{name}A prompt of {P} tokens and n_new = 1: it holds {evidence['one_held']} tokens "
-            f"afterwards, wanted are {P}. Which token is never fed?"
+            f"afterwards, wanted are {P}. {_ask_about_held(evidence['one_held'], P, P)}"
         )
     held, continued = evidence["held"], evidence["continued"]
     once, twice = P + g - 1, P + 2 * g - 1
@@ -298,11 +301,17 @@ def _wrong_in_a_cache(
 
 def _ask_about_held(held: int, continued: int, once: int) -> str:
     if held == 0:
-        return "Is the cache that was given the one that is used? An empty one is a cache, too."
+        return (
+            "Is the cache that was given the one that is used (an empty one is a cache, too), and does "
+            "it keep what was fed?"
+        )
     if held == once + 1:
         return "For whose logits was the last new token fed?"
-    if held == once and continued < once + 1:
-        return "What became of the tokens that it held before the second call?"
+    if held == once and continued <= once:
+        return (
+            "The second call was given a cache that held tokens, and fewer were there afterwards. Who "
+            "may empty or replace a given cache?"
+        )
     return "Which tokens are fed, and does the cache keep them?"
 
 

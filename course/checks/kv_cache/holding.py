@@ -115,7 +115,7 @@ def _judge_series(challenge: Challenge, dtype: str, evidence: Evidence) -> Verdi
             )
         block = evidence["blocks"][call]
         for layer, got in enumerate(block["returned"]):
-            verdict = _compare_block(got, stored[:, layer, :, :, :done], split[: call + 1], layer)
+            verdict = wrong_block(got, stored[:, layer, :, :, :done], split[: call + 1], layer)
             if verdict:
                 return verdict
         if block["length"] != done:
@@ -146,9 +146,11 @@ def _judge_long(challenge: Challenge, evidence: Evidence) -> Verdict | None:
     return None
 
 
-def _compare_block(
+def wrong_block(
     got: np.ndarray, wanted: np.ndarray, split: list[int], layer: int
 ) -> Verdict | None:
+    """Fail keys and values (2, B, G, S, D) that a layer returned and that were not stored, or give
+    None."""
     case = f"After blocks of {split}, layer {layer}"
     if got.shape != wanted.shape:
         return failed(

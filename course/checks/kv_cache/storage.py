@@ -144,14 +144,21 @@ def _wrong_storage(
         if wrong := no_number(f"{sizes}: nbytes()", got):
             return wrong
         if got != wanted:
-            more = (
-                "What did nbytes() leave out?" if got < wanted else "What did nbytes() count twice?"
-            )
+            more = _ask_about_nbytes(reported, wanted)
             return failed(
                 f"{sizes}: nbytes() of the {when} cache gives {got:,}, and the storage of a cache "
                 f"occupies {wanted:,}, whether filled or not. {more}"
             )
     return None
+
+
+def _ask_about_nbytes(reported: list[int | float | str], wanted: int) -> str:
+    empty, full = reported
+    if full == wanted:
+        return "The full cache gives it. When is the memory of the storage taken?"
+    if isinstance(empty, str) or empty >= wanted:
+        return "What is in it that is not stored, or of which size is a number taken to be?"
+    return "Is all that is stored in it, and is the result in bytes?"
 
 
 bytes_match_the_storage = Check(

@@ -5,6 +5,7 @@ from autograder.lessons.kv_cache.museum import (
     causal_masks,
     forward_passes,
     generations,
+    growing,
     layers,
 )
 from autograder.lessons.kv_cache.museum.collection import MUSEUM
@@ -15,5 +16,6 @@ __all__ = [
     "causal_masks",
     "forward_passes",
     "generations",
+    "growing",
     "layers",
 ]

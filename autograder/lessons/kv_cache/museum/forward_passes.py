@@ -64,6 +64,14 @@ patch(
     ),
 )
 patch(
+    "forward_advances_first",
+    "state",
+    "a forward pass that advances the cache before its layers append",
+    "The length is moved first, and every layer writes behind places that nobody filled.",
+    ("    cache.advance(T)\n", ""),
+    ("x = model.embed(tokens)", "cache.advance(T)\n    x = model.embed(tokens)"),
+)
+patch(
     "forward_advances_by_one",
     "state",
     "a forward pass that advances the cache by one token, however many were fed",

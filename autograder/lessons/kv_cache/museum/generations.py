@@ -142,6 +142,59 @@ patch(
     ("if cache is None:", "if not cache:"),
 )
 patch(
+    "generate_empties_a_given_cache",
+    "state",
+    "a generation that empties the cache that it was given",
+    "cache.reset() at the beginning: what the cache held of the text is thrown away.",
+    (
+        "    text, feed = [prompt], prompt",
+        "    cache.reset()\n    text, feed = [prompt], prompt",
+    ),
+)
+patch(
+    "generate_empties_a_given_cache_before_it_looks",
+    "state",
+    "a generation that empties the cache that it was given, and so never finds it full",
+    "cache.reset() before the room is counted: what the cache held is thrown away.",
+    ("    if len(cache) + n_fed", "    cache.reset()\n    if len(cache) + n_fed"),
+)
+patch(
+    "generate_renews_a_given_cache",
+    "state",
+    "a generation that makes a new cache in the place of the one it was given",
+    "A cache of the same size: the caller's own stays as it was.",
+    (
+        "    if cache is None:",
+        "    if cache is not None:\n"
+        "        cache = KVCache(model.config, B, cache.max_len, dtype=cache.dtype)\n"
+        "    if cache is None:",
+    ),
+)
+patch(
+    "generate_empties_the_cache_afterwards",
+    "state",
+    "a generation that empties the cache when it is done",
+    "Cleaning up: but the caller may want to go on from there.",
+    ("    return torch.cat(text, dim=1)", "    cache.reset()\n    return torch.cat(text, dim=1)"),
+)
+patch(
+    "generate_that_feeds_the_last_without_a_place",
+    "feeding",
+    "a generation that feeds its last token, too, for which there is no place",
+    "The loop feeds what it has just chosen; the cache has P + n_new - 1 places.",
+    (
+        "    return torch.cat(text, dim=1)",
+        "    forward_cached(model, feed, cache)\n    return torch.cat(text, dim=1)",
+    ),
+)
+patch(
+    "generate_that_feeds_the_whole_text",
+    "feeding",
+    "a generation that feeds the whole text at every step, behind the same text in the cache",
+    "Lesson 02's loop with a cache: what is held already is fed again.",
+    ("(model, feed, cache)", "(model, torch.cat(text, dim=1), cache)"),
+)
+patch(
     "generate_until_any_row_ends",
     "feeding",
     "a generation that ends as soon as one row has written <end>",

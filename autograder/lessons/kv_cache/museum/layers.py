@@ -70,6 +70,24 @@ patch(
     ("attn_mask=mask", "attn_mask=~mask"),
 )
 patch(
+    "layer_with_is_causal_for_chunks",
+    "mask",
+    "a layer that masks a later chunk as if nothing had been cached",
+    "is_causal=True for more than one token: right for a prompt, and for a token alone.",
+    ("attn_mask=mask", "is_causal=q.shape[2] > 1"),
+)
+patch(
+    "layer_with_an_inverted_fill",
+    "mask",
+    "a layer that fills with minus infinity where a token may look",
+    "masked_fill hides where its mask is True; the mask says where to look.",
+    (
+        "heads = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)",
+        "scores = q @ k.transpose(2, 3) / q.shape[-1] ** 0.5\n"
+        "    heads = scores.masked_fill(mask, float('-inf')).softmax(dim=-1) @ v",
+    ),
+)
+patch(
     "layer_that_ignores_what_comes_back",
     "wiring",
     "a layer that appends to the cache and reads its own new keys alone",
@@ -167,4 +185,17 @@ patch(
     "float() somewhere: fine until the weights are of another dtype.",
     ("    q = split_heads(attn.wq(x)", "    x = x.float()\n    q = split_heads(attn.wq(x)"),
     kind="dtype",
+)
+
+bug, patch = MUSEUM.section("attention_layer_cached", check="cache_is_the_only_memory")
+patch(
+    "layer_that_stores_keys_before_rotation",
+    "position",
+    "a layer that stores keys as they are, and rotates all of them at every step",
+    "Right as long as place and position agree; and every old key is rotated again each time.",
+    (
+        "q, k = attn.rotate(q, positions), attn.rotate(k, positions)",
+        "q = attn.rotate(q, positions)",
+    ),
+    ("group = attn", "k = attn.rotate(k, torch.arange(k.shape[2]))\n    group = attn"),
 )
