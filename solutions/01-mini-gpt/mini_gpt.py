@@ -48,7 +48,7 @@ from course.widgets.mini_gpt import play_with_causality, play_with_sampling
 #
 # Our models know 243 words. Each word or punctuation mark is one **token**, a number. The model
 # answers with **logits**: for each token, one number for every word that could come next, larger
-# for likelier ones.
+# for likelier words.
 
 # %%
 tokens = encode("The cat sat")
@@ -182,14 +182,14 @@ show(draw_heads())
 # Write `split_heads` and its inverse `merge_heads`.
 #
 # <details><summary>Hint 1: the idea</summary>
-# In memory, a token's numbers lie side by side, head after head. Cut there. Only then rearrange.
+# In memory, a token's numbers lie side by side, head after head. Cut there, then rearrange.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # (B, T, H · D) → (B, T, H, D) → (B, H, T, D), and back.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # Two steps each: one call cuts or glues the last axes, one exchanges two axes. Cutting straight
-# to (B, H, T, D) gives the right shape and mixes tokens. Back, PyTorch has to copy:
+# to (B, H, T, D) has the right shape but mixes tokens. Back, PyTorch has to copy:
 # <code>reshape</code> does, <code>view</code> refuses.
 # </details>
 
@@ -246,7 +246,7 @@ show(draw_weights(["The", "cat", "sat"], {**steps, "scores × 10": (10 * scores)
 # In attention, the tokens make the scores: each asks with its **query** and is found by its **key**.
 #
 # 1. A **score** for each pair: query · key, divided by √D. A sum of D products grows like √D, and large
-#    scores leave all the weight to one word (right).
+#    scores leave all the weight to one word (last panel).
 # 2. A pair that must not be seen gets −∞.
 # 3. **Softmax** over each row.
 # 4. The output is the average of the values with these weights.
@@ -421,8 +421,8 @@ play_with_causality(model, "The cat sat on the mat . It was a cold", j=2)
 #
 # *Difficulty 3 of 5 · importance 3 of 5 · 10 minutes*
 #
-# Write `sample_next`. Refuse a temperature of 0 or below, a `top_k` outside 1 … V, logits that are not
-# (B, V), and change no argument.
+# Write `sample_next`. Refuse a temperature of 0 or below, a `top_k` outside 1 … V, and logits that are
+# not (B, V). Change no argument.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Refuse; keep the top k; divide; softmax; draw once per row.
@@ -480,7 +480,7 @@ checks.sample_stays_in_top_k(sample_next)
 checks.bad_arguments_are_refused(greedy_next, sample_next)
 
 # %% [markdown]
-# > **Predict.** At which of three temperatures does the grammar break?
+# > **Predict.** At which temperature does the grammar break: 0.5, 1.5 or 3?
 
 # %%
 for temperature in (0.5, 1.5, 3.0):
