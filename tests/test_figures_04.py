@@ -1,5 +1,6 @@
 """What lesson 04 says of its model's runs and shapes; the builder computes the figures in its prose."""
 
+import matplotlib.pyplot as plt
 import pytest
 import torch
 
@@ -11,16 +12,24 @@ from course.minigpt.prefill_and_decode import (
     forward_ragged,
     pad_prompts,
     prefill,
+    ragged_mask,
     ragged_positions,
     stream,
 )
 from course.model import MiniGPT
-from course.plots.prefill_and_decode import phase_shapes
+from course.plots import prefill_and_decode as plots
+from course.plots.prefill_and_decode import Shared, phase_shapes
 from course.widgets.prefill_and_decode import AROUND, share
 from course.world.stories import tell
 from course.world.tokenizer import PAD, decode, encode
 
 GIANT = GPTConfig(128_256, 80, 8192, 64, 8, 28_672, max_seq_len=131_072)  # 70B
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
 
 
 @pytest.fixture(scope="module")
@@ -144,3 +153,43 @@ def test_rotary_forgives_a_shifted_row_and_no_torn_one(story, monkeypatch, mista
     right = last_logits()
     monkeypatch.setattr(lesson, "ragged_positions", mistake)
     assert torch.allclose(right, last_logits(), atol=1e-4) is forgiven
+
+
+# --- the pictures --------------------------------------------------------------------------------
+
+
+def test_the_masks_that_are_drawn_are_those_of_the_answer():
+    for title, rows in plots.MASKS.items():
+        n_pads = torch.tensor([3 if title.startswith("row 0") else 0])
+        mask = ragged_mask(len(rows), len(rows[0]), n_pads)[0, 0]
+        assert [[cell != "." for cell in row] for row in rows] == mask.tolist()
+        own = [row.index("i") for row in rows if "i" in row]
+        assert own == list(range(3))[: len(own)]
+
+
+def test_a_ttft_is_drawn_as_its_own_chunks_and_the_steps_between():
+    run = Shared(tokens=[-2.0, -1.0, 4.0, 8.0, 9.0], chunks=[(0.0, 3.0), (4.0, 7.0)])
+    assert (run.ttft, run.own) == (7.0, 6.0)
+    assert run.steps()[2:] == [(3.0, 4.0), (7.0, 8.0), (8.0, 9.0)]
+    caption = plots.draw_sharing({8: run}, 8).caption
+    assert "waits 7000.0 ms: 6000.0 for its own chunks, 1000.0 for the other's steps" in caption
+
+
+def test_the_timeline_shows_the_second_token_with_and_without_a_cache():
+    picture = plots.draw_timeline(500, 0.0, [0.02, 0.021, 0.022], [0.02, 0.022])
+    assert "20 times as long as the next ones" in picture.caption
+    assert "Without a cache, the second took 1.1 times as long as the first" in picture.caption
+    assert "501 rows" in "".join(text.get_text() for text in picture.figure.axes[0].texts)
+
+
+def test_without_a_cache_the_second_token_computes_one_row_more_than_the_first(story, prompt):
+    with count_passes(story) as passes:
+        for text in (prompt, torch.cat([prompt, prompt[:, :1]], dim=1)):
+            story(text)
+    assert passes == [500, 501]
+
+
+def test_what_is_read_for_one_token_is_written_beside_its_bar():
+    picture = plots.draw_reading({"input": (70e6, 330e3), "output": (140e9, 0.66e9)})
+    assert "input: 0.07 GB of weights, 0.33 MB of cache" in picture.alt
+    assert "output: 140 GB of weights, 0.66 GB of cache" in picture.alt

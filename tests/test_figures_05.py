@@ -13,10 +13,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from course.checks.roofline.fake_device import FakeDevice, Pace
 from course.config import GPTConfig
 from course.fast.decode import FastDecoder
-from course.fast.steps import count_operations, forward_last, step
-from course.measure.costs import Cost
+from course.fast.steps import Operations, count_operations, forward_last, step
+from course.measure.costs import Cost, Parts
 from course.measure.counting import count_kv_rows
-from course.measure.limits import DATASHEETS, Machine
+from course.measure.limits import DATASHEETS, MEMORY_BYTES, Machine
 from course.measure.recorded import Point, Recording
 from course.minigpt.kv_cache import KVCache, kv_cache_bytes
 from course.minigpt.roofline import (
@@ -131,9 +131,33 @@ def test_the_prose_computes_with_the_model_and_the_machine_that_are_drawn():
     assert Machine("H200", 989e12, 4800e9) == H200
 
 
-def test_no_batch_is_compute_bound_with_1024_cached_tokens():
+def test_as_one_lump_no_batch_is_compute_bound_with_1024_cached_tokens():
     assert first_compute_bound(context=16) is not None
     assert first_compute_bound(context=1024) is None
+
+
+@pytest.mark.parametrize("context", [0, 16, 1024, 131_072])
+def test_the_matrices_are_compute_bound_from_one_batch_on_whatever_the_context(context):
+    bound = [bound_by(parts(LARGE, 1, context, B, width=2).matrices, H200) for B in (223, 224)]
+    assert bound == ["memory", "compute"]
+
+
+@pytest.mark.parametrize("batch", [1, 64, 1024])
+def test_attention_stays_at_one_flop_a_byte_whatever_the_batch(batch):
+    attention = parts(LARGE, 1, 1024, batch, width=2).attention
+    assert attention.intensity == pytest.approx(1, rel=0.01)
+    assert bound_by(attention, H200) == "memory"
+
+
+def test_parts_add_up_to_the_bill():
+    cost = phase_cost(LARGE, 7, 90, 3)
+    both = cost.parts(attention_flops(LARGE, 7, 90, 3))
+    assert both.whole == cost
+    assert both.attention.weight_bytes == both.matrices.kv_read_bytes == 0
+    lump = cost.flops / attainable(cost.intensity, H200)
+    assert both.seconds(attainable, H200) >= lump  # which lets both overlap perfectly
+    with pytest.raises(ValueError, match="flops"):
+        cost.parts(cost.flops + 1)
 
 
 def test_the_weights_lead_for_one_user_and_the_caches_for_16():
@@ -225,13 +249,14 @@ def test_logits_of_the_last_position_are_those_of_the_model(model):
 
 def test_operations_are_counted_one_by_one():
     numbers = torch.ones(3)
-    assert count_operations(lambda: numbers.add_(1).mul_(2)) == 2
+    assert count_operations(lambda: numbers.add_(1).mul_(2)) == Operations(views=0, kernels=2)
+    assert count_operations(lambda: numbers.view(1, 3).t()[0] + 1) == Operations(3, 1)
 
 
 def test_the_fast_decoder_asks_for_fewer_operations():
     mini = MiniGPT.from_weights("mini")
     plain = count_operations(step(mini, n_past=64))
-    assert count_operations(step(FastDecoder(mini, 1, 1), n_past=64)) < plain
+    assert sum(count_operations(step(FastDecoder(mini, 1, 1), n_past=64))) < sum(plain)
 
 
 # --- the pictures --------------------------------------------------------------------------------
@@ -239,21 +264,34 @@ def test_the_fast_decoder_asks_for_fewer_operations():
 HERE = Machine("a test machine", 90e9, 25e9)
 
 
-def phases(config: GPTConfig) -> dict[str, Cost]:
-    return {"prefill": phase_cost(config, 64, 0, 1, 4), "decode": phase_cost(config, 1, 64, 1, 4)}
+def parts(config: GPTConfig, *call: int, width: int = 4) -> Parts:
+    return phase_cost(config, *call, bytes_per_element=width).parts(attention_flops(config, *call))
 
 
-def test_rings_lie_on_the_roof_and_dots_where_they_were_measured():
+def phases(config: GPTConfig) -> dict[str, Parts]:
+    return {"prefill": parts(config, 64, 0), "decode": parts(config, 1, 64)}
+
+
+def drawn_points(picture) -> list[tuple[float, float]]:
+    lines = [line for line in picture.figure.axes[0].lines if len(line.get_xdata()) == 1]
+    return [(float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in lines]
+
+
+def test_matrices_and_attention_are_drawn_apart_on_the_roof():
+    bills = phases(SIZES["cpu"].config)
+    drawn = drawn_points(plots.draw_phases(attainable, HERE, bills))
+    for part in (part for both in bills.values() for part in both):
+        assert pytest.approx((part.intensity, attainable(part.intensity, HERE))) in drawn
+
+
+def test_rings_lie_where_a_phase_was_predicted_and_dots_where_it_was_measured():
     bills = phases(SIZES["cpu"].config)
     times = {"prefill": 0.2, "decode": 0.01}
     picture = plots.draw_phases(attainable, HERE, bills, times)
-    drawn = [
-        (float(line.get_xdata()[0]), float(line.get_ydata()[0]))
-        for line in picture.figure.axes[0].lines
-    ]
-    for name, cost in bills.items():
-        for rate in (attainable(cost.intensity, HERE), cost.flops / times[name]):
-            assert pytest.approx((cost.intensity, rate)) in drawn
+    for name, both in bills.items():
+        for taken in (both.seconds(attainable, HERE), times[name]):
+            rate = both.whole.flops / taken
+            assert pytest.approx((both.whole.intensity, rate)) in drawn_points(picture)
     assert "1 of 2 phases are within a factor of 2" in picture.caption
 
 
@@ -280,7 +318,7 @@ def test_recorded_points_are_named_as_recorded():
 
 
 def test_the_bars_of_bytes_add_up():
-    bills = phases(LARGE)
+    bills = {name: both.whole for name, both in phases(LARGE).items()}
     axes = plots.draw_bytes(bills).figure.axes[0]
     width = sum(bar.get_width() for bar in axes.patches)
     assert width == pytest.approx(sum(cost.bytes for cost in bills.values()) / 1e9)
@@ -293,20 +331,41 @@ def test_the_queue_shows_a_clock_that_stops_too_early():
 
 def test_the_third_roof_says_how_far_the_first_two_are_off():
     cost = phase_cost(MiniGPT.from_weights("mini").config, 1, 64, 1, 4)
-    picture = plots.draw_third_roof(cost, HERE, 2e-6, {"a": 100, "b": 50}, {"a": 4e-4, "b": 1e-4})
-    assert "2.0 times what its operations say, at 2 µs each" in picture.caption
+    asked = {"a": Operations(20, 80), "b": Operations(10, 40)}
+    prices = Operations(views=1e-6, kernels=2e-6)
+    picture = plots.draw_third_roof(cost, HERE, prices, asked, {"a": 3.6e-4, "b": 1e-4})
+    assert "2.0 times what its operations take at least, 1 µs a view and 2 µs a" in picture.caption
 
 
-@pytest.mark.parametrize("gpu", DATASHEETS)
-def test_every_gpu_of_the_sliders_is_drawn_as_its_datasheet(gpu, monkeypatch):
+@pytest.fixture
+def sliders(monkeypatch):
+    """What draws the widget's picture, and its controls."""
     drawn = []
     monkeypatch.setattr(
         widget, "playground", lambda draw, **controls: drawn.append((draw, controls))
     )
-    widget.play_with_the_roof(phase_cost, attainable, bound_by)
-    ((draw, controls),) = drawn
+    widget.play_with_the_roof(phase_cost, attention_flops, attainable, bound_by)
+    return drawn[0]
+
+
+@pytest.mark.parametrize("gpu", DATASHEETS)
+def test_every_gpu_of_the_sliders_is_drawn_as_its_datasheet(gpu, sliders):
+    draw, controls = sliders
     assert set(controls) == {"gpu", "model", "stored", "batch", "context"}
-    for batch, context in ((1, 0), (267, 16), (1024, 131_072)):
-        picture = draw(gpu, "6.7B", "16 bits", batch, context)
+    for batch, context in ((1, 0), (232, 16), (1024, 131_072)):
+        picture = draw(gpu, "Llama-2-7B", "16 bits", batch, context)
         assert f"{gpu}'s datasheet" in picture.caption
         assert "e+" not in picture.figure.axes[0].get_title(loc="left")
+
+
+def test_what_does_not_fit_is_said_and_pale(sliders):
+    draw, _ = sliders
+    room = MEMORY_BYTES["H200"] - phase_cost(LARGE, 1, 0).weight_bytes
+    most = int(room // kv_cache_bytes(LARGE, 1025))
+    picture = draw("H200", "Llama-2-7B", "16 bits", 128, 1024)
+    assert f"at most {most:,} rows fit" in picture.caption
+    assert "does not fit" not in picture.figure.axes[0].get_title(loc="left")
+    picture = draw("H200", "Llama-2-7B", "16 bits", 1024, 131_072)
+    assert "does not fit" in picture.figure.axes[0].get_title(loc="left")
+    decode = [line for line in picture.figure.axes[0].lines if line.get_marker() in ("o", "s")][:2]
+    assert {line.get_color() for line in decode} == {plots.GREY}

@@ -91,7 +91,7 @@ def name_mistake(museum: Iterable[tuple[Bug, Reply]], reply: Reply) -> Diagnosis
     (family,) = families
     stopped = bool(kind_of_error(reply))
     if len(found) == 1:
-        words = "Known to stop like this" if stopped else "These are the numbers of"
+        words = "Known to stop like this" if stopped else "These numbers come from"
         return Diagnosis(found[0].name, family, f"{words}{':' * stopped} {found[0].mistake}.")
     words = "end like this" if stopped else "give these numbers"
     return Diagnosis("", family, f"Several mistakes {words}, all about {FAMILIES[family]}.")

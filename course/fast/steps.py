@@ -9,6 +9,7 @@ What the tokens are, and what the cache holds, makes no difference to the time, 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -100,21 +101,33 @@ def _fast(lender: FastDecoder, tokens: Tensor, n_past: int) -> Step:
     return call
 
 
+class Operations(NamedTuple):
+    """How many operations of torch were asked for: views, which describe the same memory anew, and
+    kernels, which compute or copy."""
+
+    views: int
+    kernels: int
+
+
 class _Counter(TorchDispatchMode):
-    """Count every operation that torch launches; views count too, since launching one takes Python
-    as long as launching any other."""
+    """Count every operation that torch launches; to ask for a view takes time, too."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.operations = 0
+        self.views = self.kernels = 0
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        self.operations += 1
+        returned = [value.alias_info for value in function._schema.returns]
+        is_view = any(alias is not None and not alias.is_write for alias in returned)
+        if is_view or function is torch.ops.aten._unsafe_view.default:
+            self.views += 1
+        else:
+            self.kernels += 1
         return function(*args, **(kwargs or {}))
 
 
-def count_operations(call: Callable[[], object]) -> int:
+def count_operations(call: Callable[[], object]) -> Operations:
     """Count the operations of torch that one call launches."""
     with _Counter() as counter:
         call()
-    return counter.operations
+    return Operations(counter.views, counter.kernels)

@@ -7,8 +7,13 @@ Lesson 05 computes a `Cost` from the sizes of a model.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from numbers import Real
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from course.measure.limits import Machine
 
 
 @dataclass(frozen=True)
@@ -20,7 +25,7 @@ class Cost:
         weight_bytes: matrices read, each once, however many tokens go through.
         kv_read_bytes: keys and values that attention reads, those of the new tokens included.
         kv_written_bytes: keys and values that are added to the cache.
-        activation_bytes: inputs and outputs of the matrix products.
+        activation_bytes: rows that matrices read and write.
 
     Raises:
         ValueError: a count is no whole number of at least 0. A float or a NumPy number that is
@@ -60,3 +65,45 @@ class Cost:
         if not self.bytes:
             raise ValueError("a cost without bytes has no intensity")
         return self.flops / self.bytes
+
+    def parts(self, attention_flops: int) -> Parts:
+        """Split the bill into its matrix products and its attention.
+
+        Args:
+            attention_flops: those of the flops that are attention's. Its bytes are the cache's.
+
+        Raises:
+            ValueError: attention has more FLOPs than the bill.
+        """
+        cache = {"kv_read_bytes": self.kv_read_bytes, "kv_written_bytes": self.kv_written_bytes}
+        return Parts(
+            replace(self, flops=self.flops - attention_flops, **dict.fromkeys(cache, 0)),
+            Cost(attention_flops, weight_bytes=0, activation_bytes=0, **cache),
+        )
+
+
+class Parts(NamedTuple):
+    """One forward pass in two parts, of which one follows the other: layer by layer, matrices wait for
+    attention and attention for matrices, so that their seconds add up.
+
+    Attributes:
+        matrices: weights and activations, and the FLOPs of the matrix products.
+        attention: the cache, and the FLOPs of scores and of sums of values.
+    """
+
+    matrices: Cost
+    attention: Cost
+
+    @property
+    def whole(self) -> Cost:
+        """The bill of both together."""
+        sums = {f.name: sum(getattr(part, f.name) for part in self) for f in fields(Cost)}
+        return Cost(**sums)
+
+    def seconds(self, attainable: Callable[[float, Machine], float], machine: Machine) -> float:
+        """Add up the seconds of both parts, each at the FLOP/s that its own intensity allows.
+
+        Args:
+            attainable: lesson 05's function.
+        """
+        return sum(part.flops / attainable(part.intensity, machine) for part in self)

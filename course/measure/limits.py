@@ -7,13 +7,14 @@
 datasheet, and a program below the measured machine. Rates are FLOP/s and bytes/s; a multiply-add is
 two FLOPs.
 
-Datasheets, read for dense (not sparse) float16 or bfloat16 with tensor cores, and the memory's rate:
+Datasheets, read for dense (not sparse) float16 or bfloat16 with tensor cores, and the memory's rate and
+size:
 
-* T4: NVIDIA T4 datasheet (2019), 65 TFLOP/s, 320 GB/s
-* L4: NVIDIA L4 datasheet (2023), 242 TFLOP/s with sparsity, so 121; 300 GB/s
+* T4: NVIDIA T4 datasheet (2019), 65 TFLOP/s, 320 GB/s, 16 GB
+* L4: NVIDIA L4 datasheet (2023), 242 TFLOP/s with sparsity, so 121; 300 GB/s, 24 GB
 * A100: NVIDIA A100 datasheet (2022), 80 GB SXM, 312 TFLOP/s, 2,039 GB/s
-* H100: NVIDIA H100 datasheet (2023), SXM, 1,979 TFLOP/s with sparsity, so 989; 3.35 TB/s
-* H200: NVIDIA H200 datasheet (2024), SXM, 1,979 TFLOP/s with sparsity, so 989; 4.8 TB/s
+* H100: NVIDIA H100 datasheet (2023), SXM, 1,979 TFLOP/s with sparsity, so 989; 3.35 TB/s, 80 GB
+* H200: NVIDIA H200 datasheet (2024), SXM, 1,979 TFLOP/s with sparsity, so 989; 4.8 TB/s, 141 GB
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ DATASHEETS: dict[str, Machine] = {
         Machine("H200", 989e12, 4800e9),
     )
 }
+MEMORY_BYTES = {"T4": 16e9, "L4": 24e9, "A100": 80e9, "H100": 80e9, "H200": 141e9}
+"""What the memory of each of them holds, by the same datasheets."""
 
 
 def measure_machine(

@@ -55,16 +55,18 @@ def stream(
 
     Args:
         prompt: (B, P) int64; it follows what the cache holds.
-        n_new: tokens to write, 0 or more. For 0 nothing is fed.
-        cache: holds P + n_new - 1 tokens more afterwards (for n_new = 0, what it held).
+        n_new: tokens to write, from 0 to the model's max_seq_len. For 0 nothing is fed, so no room
+            is needed.
+        cache: holds P + n_new - 1 tokens more afterwards; for n_new = 0, what it held.
         chunk_size: of the prefill.
 
     Yields:
         (B,) int64, n_new times, each a tensor of its own.
 
     Raises (at the latest when the first token is asked for, and before any forward pass is made):
-        ValueError: n_new below 0, or, where a token is wanted, what prefill refuses.
-        CacheFull: no room for all P + n_new - 1 tokens.
+        ValueError: n_new out of its bounds, or tokens that the model cannot take; where a token is
+            wanted, a chunk_size below 1.
+        CacheFull: n_new above 0, and no room for all P + n_new - 1 tokens.
     """
     check_between("n_new", n_new, 0, model.config.max_seq_len)
     model.check_tokens(prompt)
@@ -95,8 +97,8 @@ def latency_metrics(start: float, stamps: Sequence[float]) -> Latency:
         None.
 
     Raises:
-        ValueError: no stamps, times that go back or are not finite, several stamps that are all at
-            one moment.
+        ValueError: no stamps; times that go back or are not finite; two stamps or more, all of them
+            at one moment (two of several may be).
     """
     check_stamps(start, stamps)
     ttft, gaps = stamps[0] - start, np.diff(stamps)  # (n - 1,)

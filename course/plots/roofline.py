@@ -8,10 +8,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.text import Annotation
 from matplotlib.ticker import FuncFormatter
 
-from course.measure.costs import Cost
+from course.fast.steps import Operations
+from course.measure.costs import Cost, Parts
 from course.measure.limits import Machine
 from course.measure.recorded import Recording
 from course.plots.style import (
@@ -178,8 +178,8 @@ def draw_bytes(bills: Mapping[str, Cost]) -> Picture:
         axes.legend(loc="upper right", fontsize=8)
     alt = f"Horizontal bars of the bytes of forward passes, by part. {'; '.join(bars)}."
     caption = (
-        "The weights are the same in every bar. What grows with users and context is the cache "
-        "that is read."
+        "However many users and however long their texts, a model's weights are read once. What grows is "
+        "the cache that is read."
     )
     return Picture(figure, alt, caption)
 
@@ -190,70 +190,96 @@ def draw_bytes(bills: Mapping[str, Cost]) -> Picture:
 def draw_phases(
     attainable: Attainable,
     machine: Machine,
-    bills: Mapping[str, Cost],
+    bills: Mapping[str, Parts],
     times: Mapping[str, float] | None = None,
     recorded: Sequence[Recording] = (),
 ) -> Picture:
-    """Draw phases under the roof, predicted as rings and measured as dots, and how far apart.
+    """Draw phases under the roof. Predicted: their matrices as rings, their attention as squares, both
+    on the roof. Measured: each whole phase as a ring where it was predicted and a dot where it is.
 
     Args:
-        attainable: the lesson's function, which says how high the ring lies.
+        attainable: the lesson's function, which says how high the roof is.
         machine: whose roof is drawn.
         bills: what each phase costs, by name.
         times: measured seconds by the same names; left out, only predictions are drawn.
         recorded: runs on other machines, drawn with their own roofs, as recorded.
     """
-    predicted = {
-        name: cost.flops / attainable(cost.intensity, machine) for name, cost in bills.items()
-    }
-    rates = [cost.flops / predicted[name] for name, cost in bills.items()]
-    rates += [bills[name].flops / seconds for name, seconds in (times or {}).items()]
+    predicted = {name: parts.seconds(attainable, machine) for name, parts in bills.items()}
     points = [point for run in recorded for point in run.points]
-    across = [cost.intensity for cost in bills.values()] + [point.intensity for point in points]
-    up = rates + [point.flops_per_second for point in points]
+    across = [part.intensity for parts in bills.values() for part in parts]
+    across += [point.intensity for point in points]
+    up = [attainable(part.intensity, machine) for parts in bills.values() for part in parts]
+    up += [bills[name].whole.flops / seconds for name, seconds in (times or {}).items()]
+    up += [point.flops_per_second for point in points]
     with course_style():
         figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.9), width_ratios=[1.35, 1])
         _draw_axes(left, across, up)
         _draw_roof(left, machine, BLUE, machine.name)
         for run, color in zip(recorded, (PURPLE, GREEN, SKY) * len(recorded), strict=False):
             _draw_recording(left, run, color)
-        _draw_pairs(left, bills, predicted, times)
+        if times:
+            _draw_pairs(left, bills, predicted, times)
+        else:
+            _draw_parts(left, bills, attainable, machine)
         left.legend(fontsize=7, loc="lower left", bbox_to_anchor=(0, 1))  # clear of every point
         rows = _draw_seconds(right, predicted, times)
+    marks = "with a ring where it was predicted and a dot where it was measured, for each phase"
+    if not times:
+        marks = (
+            "with a ring for each phase's matrices and a square for its attention, all on the roof"
+        )
     alt = (
-        f"Left, a roofline of {machine.name}, ridge at {machine.balance:.3g} FLOP/byte, with a ring "
-        f"on the roof for each phase{' and a dot where it was measured' if times else ''}. Right, "
+        f"Left, a roofline of {machine.name}, ridge at {machine.balance:.3g} FLOP/byte, {marks}. Right, "
         f"seconds of each phase: {'; '.join(rows)}."
     )
     return Picture(figure, alt, _caption_of_phases(predicted, times, recorded))
 
 
+class _Labels:
+    """Number marks; those in one place share a label."""
+
+    def __init__(self, axes: Axes) -> None:
+        self.axes, self.labels = axes, {}
+
+    def add(self, number: int, x: float, y: float) -> None:
+        place = (float(f"{x:.1g}"), float(f"{y:.1g}"))
+        if place in self.labels:
+            self.labels[place].set_text(f"{self.labels[place].get_text()}, {number}")
+            return
+        above = {"xytext": (3, 7), "textcoords": "offset points", "ha": "right", "fontsize": 8}
+        self.labels[place] = self.axes.annotate(str(number), (x, y), **above)
+
+
+def _draw_parts(
+    axes: Axes, bills: Mapping[str, Parts], attainable: Attainable, machine: Machine
+) -> None:
+    """Draw matrices and attention of each phase on the roof."""
+    labels = _Labels(axes)
+    for number, (name, parts) in enumerate(bills.items(), 1):
+        color = ORANGE if "prefill" in name else VERMILION
+        for part, marker, size in zip(parts, "os", (10, 6), strict=True):
+            top = attainable(part.intensity, machine)
+            axes.plot(part.intensity, top, marker, color=color, markersize=size, fillstyle="none")
+        labels.add(number, parts.matrices.intensity, attainable(parts.matrices.intensity, machine))
+    for marker, text in (("o", "matrices"), ("s", "attention")):
+        axes.plot([], [], marker, color=GREY, fillstyle="none", label=text)
+
+
 def _draw_pairs(
     axes: Axes,
-    bills: Mapping[str, Cost],
+    bills: Mapping[str, Parts],
     predicted: Mapping[str, float],
-    times: Mapping[str, float] | None,
+    times: Mapping[str, float],
 ) -> None:
-    labels: dict[tuple[float, float], Annotation] = {}  # rings in one place share a label
-    for number, (name, cost) in enumerate(bills.items(), 1):
-        color = ORANGE if "prefill" in name else VERMILION
-        top = cost.flops / predicted[name]
+    """Draw each whole phase, predicted and measured."""
+    labels = _Labels(axes)
+    for number, (name, parts) in enumerate(bills.items(), 1):
+        color, cost = ORANGE if "prefill" in name else VERMILION, parts.whole
+        top, measured = cost.flops / predicted[name], cost.flops / times[name]
         axes.plot(cost.intensity, top, "o", color=color, markersize=10, fillstyle="none")
-        if times:
-            measured = cost.flops / times[name]
-            axes.plot([cost.intensity] * 2, [top, measured], color=color, linewidth=1)
-            axes.plot(cost.intensity, measured, "o", color=color, markersize=6)
-        place = (float(f"{cost.intensity:.1g}"), float(f"{top:.1g}"))
-        if place in labels:
-            labels[place].set_text(f"{labels[place].get_text()}, {number}")
-        else:
-            labels[place] = axes.annotate(
-                str(number),
-                (cost.intensity, top),
-                xytext=(3, 7),
-                textcoords="offset points",
-                ha="right",
-            )
+        axes.plot([cost.intensity] * 2, [top, measured], color=color, linewidth=1)
+        axes.plot(cost.intensity, measured, "o", color=color, markersize=6)
+        labels.add(number, cost.intensity, top)
 
 
 def _draw_recording(axes: Axes, run: Recording, color: str) -> None:
@@ -294,7 +320,7 @@ def _draw_seconds(
     axes.set(xscale="log", xlim=(min(drawn) / 2, max(*drawn, 2 * max(predicted.values())) * 3.5))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: as_time(x)))
     axes.minorticks_off()
-    axes.set_title("measured, in predicted times" if times else "predicted")
+    axes.set_title("measured ÷ predicted" if times else "predicted")
     return rows
 
 
@@ -303,8 +329,9 @@ def _caption_of_phases(
 ) -> str:
     if not times:
         caption = (
-            "Rings: predicted, on the roof. The grey bands reach from the predicted time to twice as "
-            "much: no run should be left of its band, and a good one stays in it."
+            "Numbered rings: matrices. Squares: attention. Right: the seconds of both, added. The grey "
+            "bands reach from there to twice as much: no run should be left of its band, and a good one "
+            "stays in it."
         )
     else:
         hit = [name for name, seconds in times.items() if seconds <= 2 * predicted[name]]
@@ -312,6 +339,11 @@ def _caption_of_phases(
             f"Rings: predicted. Dots: measured here. {len(hit)} of "
             f"{len(times)} phases are within a factor of 2 (the grey bands)."
         )
+        if any(seconds < 0.9 * predicted[name] for name, seconds in times.items()):
+            caption += (
+                " A phase that beats the roof says that the machine was busy while its limits were "
+                "measured: restart, and measure again."
+            )
     if recorded:
         labels = "; ".join(run.label for run in recorded)
         caption += f" Squares (prefill) and diamonds (decode) are recorded, not yours: {labels}."
@@ -321,34 +353,98 @@ def _caption_of_phases(
 # --- the sliders ---------------------------------------------------------------------------------
 
 
+PLACES = {
+    ("decode", "matrices"): (-7, 8),
+    ("decode", "attention"): (7, -26),
+    ("prefill", "matrices"): (7, -28),
+    ("prefill", "attention"): (7, 9),
+}
+"""Where each mark's label stands, in points from it."""
+
+
 def draw_operating_points(
-    attainable: Attainable, machine: Machine, bills: Mapping[str, Cost], title: str, caption: str
+    attainable: Attainable,
+    machine: Machine,
+    bills: Mapping[str, Parts],
+    users: Sequence[tuple[int, float]],
+    batch: int,
+    most: int,
+    title: str,
+    caption: str,
 ) -> Picture:
-    """Draw named forward passes on the roof of one machine, each with a label."""
-    rates = {name: attainable(cost.intensity, machine) for name, cost in bills.items()}
+    """Draw forward passes on the roof of one machine, their matrices and their attention apart; and what
+    batches make of it.
+
+    Args:
+        bills: by name; the one of "decode" is pale where it does not fit.
+        users: batches, each with the seconds of its decode step.
+        batch: the one that is drawn on the roof.
+        most: the largest batch that fits into the memory; 0 for none.
+    """
+    fits = batch <= most
     with course_style():
-        figure, axes = plt.subplots(figsize=(7.5, 3.6))
-        _draw_axes(axes, (0.6, 8000), (3e10, 8e15))
-        _draw_roof(axes, machine, BLUE, f"{machine.name}, datasheet")
-        axes.axvline(machine.balance, color=GREY, linestyle=":", linewidth=1)
-        axes.text(machine.balance * 1.1, 1.6e10, f"{machine.balance:.3g}", color=GREY)
-        for (name, cost), color in zip(bills.items(), (VERMILION, ORANGE), strict=False):
-            axes.plot(cost.intensity, rates[name], "o", color=color, markersize=9)
-            axes.annotate(
-                f"{name}\n{in_digits(cost.intensity)} FLOP/byte",
-                (cost.intensity, rates[name]),
-                xytext=(6, -34 if name == "decode" else 10),
-                textcoords="offset points",
-                color=color,
-            )
-        axes.set_title(title)
-        axes.legend(loc="upper left", fontsize=8)
+        figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.7), width_ratios=[1.5, 1])
+        _draw_axes(left, (0.6, 8000), (3e10, 8e15))
+        _draw_roof(left, machine, BLUE, f"{machine.name}, datasheet")
+        left.axvline(machine.balance, color=GREY, linestyle=":", linewidth=1)
+        left.text(machine.balance * 1.1, 1.6e10, f"{machine.balance:.3g}", color=GREY)
+        for (name, parts), color in zip(bills.items(), (VERMILION, ORANGE), strict=False):
+            shown = color if fits or name != "decode" else GREY
+            for part, of, marker in zip(parts, ("matrices", "attention"), "os", strict=True):
+                rate = attainable(part.intensity, machine)
+                left.plot(part.intensity, rate, marker, color=shown, markersize=8)
+                place = PLACES[name, of]
+                if place[0] < 0 and part.intensity < 10:  # keep clear of the axis
+                    place = (0, 28)
+                left.annotate(
+                    f"{name}: {of}\n{in_digits(part.intensity)} FLOP/byte",
+                    (part.intensity, rate),
+                    xytext=place,
+                    ha={-1: "right", 0: "center", 1: "left"}[int(np.sign(place[0]))],
+                    textcoords="offset points",
+                    color=shown,
+                    fontsize=8,
+                )
+        left.set_title(title, fontsize=9)
+        left.legend(loc="upper left", fontsize=8)
+        _draw_users(right, users, batch, most)
     points = "; ".join(
-        f"{name} at {in_digits(cost.intensity)} FLOP/byte gets {with_prefix(rates[name], 'FLOP/s')}"
-        for name, cost in bills.items()
+        f"{of} of {name} at {in_digits(part.intensity)} FLOP/byte"
+        for name, parts in bills.items()
+        for part, of in zip(parts, ("matrices", "attention"), strict=True)
     )
-    alt = f"A roofline of {machine.name}, ridge at {machine.balance:.3g} FLOP/byte. {points}. {title}."
+    end = f"up to a batch of {most}, the last that fits" if most else "and none fits"
+    alt = (
+        f"Left, a roofline of {machine.name}, ridge at {machine.balance:.3g} FLOP/byte. {points}. Right, "
+        f"over the batch, tokens a second of each user, which fall, and of all, which rise, {end}. "
+        f"{' '.join(title.split())}."
+    )
     return Picture(figure, alt, caption)
+
+
+def _draw_users(axes: Axes, users: Sequence[tuple[int, float]], batch: int, most: int) -> None:
+    """Draw tokens a second over the batch, for each user and for all; pale where memory has ended."""
+    sizes = np.array([size for size, _ in users])
+    seconds = np.array([second for _, second in users])
+    for rates, color, name in (
+        (sizes / seconds, BLUE, "tokens/s, all users"),
+        (1 / seconds, VERMILION, "tokens/s, each user"),
+    ):
+        axes.plot(sizes, rates, color=color, alpha=0.2)
+        axes.plot(sizes[sizes <= most], rates[sizes <= most], color=color, label=name)
+        axes.plot(
+            batch, np.interp(batch, sizes, rates), "o", color=color if batch <= most else GREY
+        )
+    if most < sizes[-1]:
+        axes.axvspan(max(most, 1), sizes[-1], color=GREY, alpha=0.15, linewidth=0)
+        axes.text(
+            0.98, 0.03, "does not fit", ha="right", color=GREY, fontsize=8, transform=axes.transAxes
+        )
+    axes.set(xscale="log", yscale="log", xlabel="batch", xlim=(1, sizes[-1]))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: in_digits(y)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    axes.minorticks_off()
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), fontsize=8)
 
 
 # --- a queue and a clock -------------------------------------------------------------------------
@@ -414,8 +510,8 @@ def _draw_calls(axes: Axes, queueing: float, work: float, calls: int) -> float:
 def draw_third_roof(
     cost: Cost,
     machine: Machine,
-    asking: float,
-    asked: Mapping[str, int],
+    prices: Operations,
+    asked: Mapping[str, Operations],
     taken: Mapping[str, float],
 ) -> Picture:
     """Draw three predictions of a tiny model's step beside what it took.
@@ -423,26 +519,27 @@ def draw_third_roof(
     Args:
         cost: of the step.
         machine: for the first two predictions.
-        asking: seconds that one tiny operation takes.
-        asked: how many operations each way of doing the step asks for.
+        prices: seconds that a view and the cheapest kernel take.
+        asked: how many of both each way of doing the step asks for.
         taken: seconds that it took, by the same names.
     """
     rows = [
         ("by its FLOPs", cost.flops / machine.flops_per_second, BLUE),
         ("by its bytes", cost.bytes / machine.bytes_per_second, BLUE),
     ]
+    least = {name: n.views * prices.views + n.kernels * prices.kernels for name, n in asked.items()}
     for name, n in asked.items():
-        rows.append((f"{name}: {n} operations", n * asking, ORANGE))
-        rows.append((f"{name}: measured", taken[name], VERMILION))
+        words = f"{name}: {n.views} views, {n.kernels} kernels"
+        rows += [(words, least[name], ORANGE), (f"{name}: measured", taken[name], VERMILION)]
     figure = _bars_of_seconds(rows)
     bars = "; ".join(f"{name} {as_time(seconds)}" for name, seconds, _ in rows)
     alt = f"Bars of seconds on a logarithmic scale for one decode step of the mini model: {bars}."
-    slowest = max(taken.values())
+    slowest = max(taken, key=taken.get)
     caption = (
-        f"Blue and orange are predicted, red is measured. The step took "
-        f"{slowest / max(rows[0][1], rows[1][1]):.0f} times what the two roofs say, and "
-        f"{slowest / (asked[max(taken, key=taken.get)] * asking):.1f} times what its operations say, at "
-        f"{as_time(asking)} each."
+        f"Blue and orange are predicted, red is measured. {slowest}: "
+        f"{taken[slowest] / max(rows[0][1], rows[1][1]):.0f} times what the two roofs say, and "
+        f"{taken[slowest] / least[slowest]:.1f} times what its operations take at least, "
+        f"{as_time(prices.views)} a view and {as_time(prices.kernels)} a kernel."
     )
     return Picture(figure, alt, caption)
 

@@ -3,12 +3,11 @@
 #
 # {{badge}}
 #
-# **Why is the second token faster than the first?** Here is the answer, and what a serving engine
-# makes of it.
+# **Why is the second token faster than the first?** And what do serving engines make of it?
 #
 # **After this lesson you can**
 #
-# * tell the two phases apart by their shapes and their clocks,
+# * tell the two phases apart by shapes and clocks,
 # * feed a prompt in chunks, stream tokens, and report TTFT and ITL as engines do,
 # * decode prompts of different lengths in one batch, each as if it were alone.
 #
@@ -38,12 +37,20 @@ from course.model import MiniGPT
 
 # %%
 import time
+from functools import partial
 
 from course.checks import prefill_and_decode as checks
-from course.measure.machine import one_thread
-from course.minigpt.kv_cache import KVCache, generate_cached
-from course.plots.prefill_and_decode import draw_padding, draw_phases, draw_timeline
+from course.measure.machine import one_thread, seconds
+from course.minigpt.kv_cache import KVCache, generate_cached, kv_cache_bytes
+from course.plots.prefill_and_decode import (
+    draw_masks,
+    draw_padding,
+    draw_phases,
+    draw_reading,
+    draw_timeline,
+)
 from course.plots.style import show
+from course.published.models import PUBLISHED
 from course.world.stories import tell
 from course.world.tokenizer import PAD, decode, encode
 from course.widgets.prefill_and_decode import share_a_machine
@@ -61,7 +68,7 @@ prompt = torch.cat([encode(tell(seed).text) for seed in (7, 8)], dim=1)[:, :500]
 show(draw_phases(storyteller.config, prompt_len=12, n_past=15))
 
 # %% [markdown]
-# In prefill every weight that is read serves 12 rows; in decode it serves one. And the scores of a
+# In prefill every weight that is read serves 12 rows; in decode it serves one. The scores of a
 # decode step are `n_past + 1` wide: its own key is appended first.
 #
 # ## 1 · Prefill, in chunks
@@ -70,7 +77,7 @@ show(draw_phases(storyteller.config, prompt_len=12, n_past=15))
 #
 # The prompt may enter whole or in pieces: `forward_cached` takes both. Only the last position's
 # logits matter: they choose the first new token. **A prompt that does not fit is refused
-# before anything is fed**: a half-fed prompt is worse than none.
+# before anything is fed.**
 #
 # <details><summary>Hint 1: the idea</summary>
 # Look for room once, for all. Then chunk after chunk, each behind the one before; the cache
@@ -121,10 +128,9 @@ checks.every_chunk_size_gives_the_same_logits(prefill)
 checks.too_long_a_prompt_changes_nothing(prefill)
 
 # %% [markdown]
-# All but one row of those logits were computed for nobody. Our
-# {{243 = MiniGPT.from_weights("story").config.vocab_size}} words forgive it. With 128,256 words and
-# 2,048 prompt tokens in float32 they would take {{1.05 = 2048 * 128_256 * 4 / 1e9}} GB: an engine
-# sends the last row alone through `lm_head`.
+# All but one row of those logits were computed for nobody. With 128,256 words, those of 2,048 prompt
+# tokens take {{1.05 = 2048 * 128_256 * 4 / 1e9}} GB in float32: an engine sends the last row alone
+# through `lm_head`.
 #
 # ## 2 · A stream
 #
@@ -159,16 +165,18 @@ def stream(
 
     Args:
         prompt: (B, P) int64; it follows what the cache holds.
-        n_new: tokens to write, 0 or more. For 0 nothing is fed.
-        cache: holds P + n_new - 1 tokens more afterwards (for n_new = 0, what it held).
+        n_new: tokens to write, from 0 to the model's max_seq_len. For 0 nothing is fed, so no room
+            is needed.
+        cache: holds P + n_new - 1 tokens more afterwards; for n_new = 0, what it held.
         chunk_size: of the prefill.
 
     Yields:
         (B,) int64, n_new times, each a tensor of its own.
 
     Raises (at the latest when the first token is asked for, and before any forward pass is made):
-        ValueError: n_new below 0, or, where a token is wanted, what prefill refuses.
-        CacheFull: no room for all P + n_new - 1 tokens.
+        ValueError: n_new out of its bounds, or tokens that the model cannot take; where a token is
+            wanted, a chunk_size below 1.
+        CacheFull: n_new above 0, and no room for all P + n_new - 1 tokens.
     """
     check_between("n_new", n_new, 0, model.config.max_seq_len)
     model.check_tokens(prompt)
@@ -199,8 +207,8 @@ checks.no_step_before_it_is_asked_for(stream)
 # *Difficulty 2 of 5 · importance 4 of 5 · 8 minutes*
 #
 # * **TTFT**, time to first token: from the request to the first token.
-# * **ITL**, inter-token latency: the gaps *between* tokens, so n - 1 of them. Mean, median (p50)
-#   and p99: the one bad gap in a hundred is what people notice.
+# * **ITL**, inter-token latency: the gaps *between* tokens, so n - 1 of them. Median (p50), p99 (one
+#   gap in a hundred is worse), and mean, which engines call **TPOT**, time per output token.
 # * **Tokens per second** of the decode phase: tokens after the first, by the seconds since the
 #   first.
 #
@@ -234,8 +242,8 @@ def latency_metrics(start: float, stamps: Sequence[float]) -> Latency:
         None.
 
     Raises:
-        ValueError: no stamps, times that go back or are not finite, several stamps that are all at
-            one moment.
+        ValueError: no stamps; times that go back or are not finite; two stamps or more, all of them
+            at one moment (two of several may be).
     """
     check_stamps(start, stamps)
     ### BEGIN SOLUTION
@@ -261,51 +269,58 @@ with one_thread():
     start, stamps = time.perf_counter(), []
     for _ in stream(storyteller, prompt, 40, cache, chunk_size=500):
         stamps.append(time.perf_counter())
+    longer = torch.cat([prompt, prompt[:, :1]], dim=1)  # one token more, whichever
+    uncached = [min(seconds(partial(storyteller, text))) for text in (prompt, longer)]
 latency = latency_metrics(start, stamps)
 print(f"TTFT {latency.ttft * 1e3:.1f} ms for {prompt.shape[1]} prompt tokens")
 print(f"ITL  {latency.itl_p50 * 1e3:.1f} ms median, {latency.itl_p99 * 1e3:.1f} ms p99")
 print(f"     {latency.tokens_per_second:.0f} tokens per second in the decode phase")
-show(draw_timeline(prompt.shape[1], start, stamps))
+show(draw_timeline(prompt.shape[1], start, stamps, uncached))
 
 # %% [markdown]
-# The second token is faster because its step computes *one* row, where the first waited for 500. It
-# is not 500 times faster: a step still starts every operation and reads every weight, for one row.
+# Without a cache the second token computes 501 rows, and takes as long as the first. With one it
+# computes *one* row, where the first computed 500. It is not 500 times faster: a step still starts
+# every operation and reads every weight. (Of 39 gaps, p99 is nearly the worst.)
 #
 # > **Spot the slip.** A popular table says: prefill time is "linear in N", and decode is limited by
-# > "cache reads". Test both with a 70B model in fp16 ({{140 = 70e9 * 2 / 1e9}} GB of weights,
-# > {{327,680 = kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 1)}} bytes of cache a token).
+# > "cache reads". Test both with a 70B model in fp16: {{140 = 70e9 * 2 / 1e9}} GB of weights,
+# > {{327,680 = kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 1)}} bytes of cache a token (8 KV heads
+# > serve 64 query heads: lesson 06).
 #
 # <details><summary>Answer</summary>
 # Attention in prefill has N² / 2 scores: beside the matrices that is little at 2,000 tokens, and
 # much at 100,000. And at 2,000 tokens a step reads
 # {{0.66 = kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 2000) / 1e9}} GB of cache and
-# {{140 = 70e9 * 2 / 1e9}} GB of weights; cache reads weigh as much from some
-# {{200 = round(70e9 * 2 / kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 2000), -2)}} such users on.
+# {{140 = 70e9 * 2 / 1e9}} GB of weights; only with about
+# {{200 = round(70e9 * 2 / kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 2000), -2)}} such users do
+# cache reads equal the weights.
 # </details>
 #
 # ## 4 · Why input is priced below output
 #
-# No prices, only arithmetic: one token in each phase.
+# What that model reads for one token, in texts of 2,000:
 
 # %%
-parameters, bytes_each = 70e9, 2
-print("                     FLOPs per token    weight bytes per token")
-for name, rows in (
-    ("input, 1,000 together", 1000),
-    ("output, alone", 1),
-    ("output, 64 users together", 64),
-):
-    print(f"{name:<26} {2 * parameters:>9.2g} {parameters * bytes_each / rows:>20,.0f}")
+config, weights = PUBLISHED["Llama-3-70B"].config, 70e9 * 2
+cache_of_2000 = kv_cache_bytes(config, 2000)
+show(
+    draw_reading(
+        {
+            "input, 2,000 together": (weights / 2000, cache_of_2000 / 2000),
+            "output, alone": (weights, cache_of_2000),
+            "output, 64 users together": (weights / 64, cache_of_2000),
+        }
+    )
+)
 
 # %% [markdown]
-# The same FLOPs, a thousandth of the reading. Batching users closes most of the gap, not all: each
-# brings a cache of its own. Lesson 05 turns bytes into seconds.
+# The FLOPs are the same: {{140 = 2 * 70e9 / 1e9}} billion for the matrices. The bytes are not. 64 users
+# close most of the gap; what remains: 64 are fewer than 2,000, and each reads a cache of its own.
 #
 # ## 5 · What chunks are for
 #
-# A machine that prefills 500 tokens in one go serves nobody else meanwhile: every other stream
-# stalls. Cut the prompt into chunks, and each iteration can carry a chunk *and* everybody's next
-# token.
+# A machine that prefills 500 tokens in one go serves nobody else meanwhile. Cut the prompt into chunks,
+# and each iteration can carry a chunk *and* everybody's next token.
 #
 # > **Predict.** Smaller chunks: what happens to the longest gap of the others, and to the
 # > newcomer's TTFT?
@@ -314,12 +329,15 @@ for name, rows in (
 share_a_machine(storyteller, forward_cached, KVCache, prompt)
 
 # %% [markdown]
-# Move the slider. Here a chunk and a token take turns; an engine puts both into one pass (lesson 10).
+# Smaller chunks: shorter gaps, and a later first token, for two reasons: each chunk reads all weights
+# again, and the other's steps come between. Here chunk and token take
+# turns; an engine puts both into one pass (lesson 10).
 #
 # ## 6 · Going back
 #
 # A user edits the last question. What both texts share need not be computed again: `truncate` to
-# the common prefix, feed the rest; at least the last token, whose logits nobody kept.
+# the common prefix, feed the rest. If nothing is left to feed, feed the last token again: its logits
+# were not kept.
 
 
 # %%
@@ -399,9 +417,15 @@ def pad_prompts(prompts: Sequence[Tensor], pad_id: int) -> tuple[Tensor, Tensor]
 checks.pads_stand_on_the_left(pad_prompts)
 
 # %% [markdown]
-# Now the mask. A token sees its own row's tokens up to itself. What a *pad* sees interests nobody,
-# but it must see **something**: softmax over nothing is 0 / 0 = NaN, and in the next layer 0 · NaN
-# is NaN for all who hide that pad.
+# Now the mask. A token sees its own row's tokens up to itself. What a *pad* sees does not matter, but
+# it must see **something**: softmax over nothing is 0 / 0 = NaN, and in the next layer 0 · NaN is NaN
+# for all who hide that pad.
+
+# %%
+show(draw_masks())
+
+# %% [markdown]
+# The triangle ends in the lower right corner, cached places or not; the pads are the first columns.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Three conditions: not after me; not a pad; and each place may see itself, pad or not.
@@ -485,7 +509,7 @@ def ragged_positions(n_new: int, n_visible: int, n_pads: Tensor) -> Tensor:
 checks.positions_count_own_tokens(ragged_positions)
 
 # %% [markdown]
-# Lesson 03's layer with your mask and positions is given, and the forward pass around it.
+# Given: lesson 03's layer with your mask and positions, and the forward pass.
 
 
 # %% tags=["export"]
@@ -534,14 +558,13 @@ for text, row in zip(texts, torch.cat(written, dim=1), strict=True):
     print(f"{text:<24} together: {decode(row):<22} alone: {decode(alone)}")
 
 # %% [markdown]
-# Pads are paid for, though: rows, cache places, waiting. Lessons 09 and 10 get rid of them.
+# Pads still cost compute, cache space and waiting time. Lessons 09 and 10 get rid of them.
 #
 # ## Check yourself
 #
 # <details><summary>Why is the second token faster than the first?</summary>
-# The first waits for all of the prompt's rows, the second for one.
-# <em>Common wrong answer:</em> "because of the cache". The cache keeps token 100 as fast as token
-# 2; the first token would be slow with or without.
+# Because the prompt's rows are kept, it computes one row; the first had to compute all.
+# <em>Common wrong answer:</em> "the prompt has been read". Without a cache it is read again.
 # </details>
 # <details><summary>After a prompt of P, how wide are the scores of the first step?</summary>
 # P + 1: P cached, and its own. <em>Common wrong answer:</em> P + 2. The second token is chosen, not
@@ -550,14 +573,10 @@ for text, row in zip(texts, torch.cat(written, dim=1), strict=True):
 # <details><summary>101 tokens: 1 s to the first, 3 s in all. Tokens per second?</summary>
 # 100 / 2 =
 # {{50 = latency_metrics(0.0, [1 + step / 50 for step in range(101)]).tokens_per_second}}.
-# <em>Common wrong answer:</em> 101 / 3 = {{34 = 101 / 3}}, which mixes the phases and falls as the
-# prompt grows.
-# </details>
-# <details><summary>Do chunks make a prompt faster?</summary>
-# Small ones make it slower: each reads all weights again. (Middle ones may win a little where, as
-# here, masked scores are computed too.) <em>Common wrong answer:</em> "yes". They are for the others.
+# <em>Another common definition:</em> 101 / 3 = {{34 = 101 / 3}}, which mixes the phases and falls as
+# the prompt grows.
 # </details>
 #
 # ## Next
 #
-# Bytes and FLOPs disagree about what is dear. **Lesson 05** measures both limits of your machine.
+# **Lesson 05** turns FLOPs and bytes into seconds.

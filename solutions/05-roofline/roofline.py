@@ -4,11 +4,11 @@
 # {{badge}}
 #
 # **Prefill** reads all tokens of a prompt at once; **decode** writes one token after another. A large
-# GPU could read 256 tokens in the time of writing two. You will compute such times, and then measure.
+# GPU could read 256 tokens in the time of writing two.
 #
 # **After this lesson you can**
 #
-# * write the bill of a forward pass, in FLOPs and in bytes, from a model's sizes,
+# * write the bill of a forward pass from a model's sizes,
 # * draw a machine's roofline, put prefill and decode under it, and hit the measured points,
 # * time work on a device that only pretends to be finished.
 #
@@ -26,7 +26,7 @@ from collections.abc import Callable
 
 from course.bounds import check_between
 from course.config import GPTConfig
-from course.measure.costs import Cost
+from course.measure.costs import Cost, Parts
 from course.measure.devices import Device
 from course.measure.limits import Machine
 
@@ -46,8 +46,9 @@ from course.model import MiniGPT
 from course.plots.roofline import draw_bytes, draw_matrix, draw_phases, draw_queue, draw_third_roof
 from course.plots.style import show
 from course.measure.recorded import recordings
-from course.published.sizes import SIZES, build_random, check_room, choose_size
-from course.fast.steps import count_operations, step
+from course.published.models import PUBLISHED
+from course.published.sizes import build_random, check_room, choose_size
+from course.fast.steps import Operations, count_operations, step
 from course.widgets.roofline import play_with_the_roof
 
 # %% [markdown]
@@ -55,7 +56,7 @@ from course.widgets.roofline import play_with_the_roof
 #
 # Across: how many FLOPs the work does for each byte it moves, its **arithmetic intensity**. Up: how
 # many FLOPs a second it gets. Left of the **ridge** the memory sets the pace, right of it the
-# arithmetic unit. The dots are the matrix of the question, for ever more tokens.
+# arithmetic unit. The dots: that matrix, for ever more tokens.
 
 # %%
 imagined = Machine("a machine of 100 FLOP/byte", flops_per_second=100e12, bytes_per_second=1e12)
@@ -157,7 +158,7 @@ checks.attention_is_causal(attention_flops)
 #
 # *Difficulty 3 of 5 · importance 5 of 5 · 15 minutes*
 #
-# Now the whole forward pass. These conventions decide what counts:
+# The whole forward pass, by these conventions:
 #
 # | part | what counts |
 # |---|---|
@@ -165,12 +166,12 @@ checks.attention_is_causal(attention_flops)
 # | `weight_bytes` | every matrix, read **once** a forward pass for all B · T tokens |
 # | `kv_written_bytes` | keys and values of the new tokens, G heads |
 # | `kv_read_bytes` | keys and values of all P + T tokens, once |
-# | `activation_bytes` | the rows that go into each matrix, shared or not, and come out of it |
+# | `activation_bytes` | rows that each matrix reads and writes; a row that three read counts thrice |
 #
-# The matrices: `wq`, `wk`, `wv`, `wo`, `gate`, `up`, `down` in each layer, and `lm_head`. The embedding
-# table is no matrix here: a few rows are looked up, which nobody bills. Where it is *tied*, the same
-# table is `lm_head`, and is read as such. Norms, rotations, softmax, and the scores that attention holds
-# for a moment are not billed.
+# The matrices: `wq`, `wk`, `wv`, `wo`, `gate`, `up`, `down` in each layer, and `lm_head`. Looking up
+# embeddings is not billed; where the table is *tied*, it is `lm_head`, and read as such. Nor are norms,
+# rotations, softmax, or scores: a fused kernel (FlashAttention) never writes these to memory. FLOPs count
+# pairs that may look; many kernels compute masked ones, too.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Lesson 00: (m, k) times (k, n). Weights are k · n, rows in and out m · (k + n), FLOPs 2 · m · k · n.
@@ -181,7 +182,7 @@ checks.attention_is_causal(attention_flops)
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # A list of seven pairs; one sum of k · n over it, one of k + n; then five fields. If
-# <code>attention_flops</code> is still missing, leave it out for now: three of four checks do not ask.
+# <code>attention_flops</code> is missing, leave it out for now: three of four checks do not ask.
 # </details>
 
 
@@ -243,28 +244,24 @@ checks.activations_go_in_and_out(phase_cost)
 # > time?
 
 # %%
-large = SIZES["6.7B"].config
+older, today = PUBLISHED["Llama-2-7B"].config, PUBLISHED["Qwen3-8B"].config
 show(
     draw_bytes(
         {
-            "prefill, 1,024 tokens": phase_cost(large, 1024, 0),
-            "decode, 1 user, 4,096 cached": phase_cost(large, 1, 4096),
-            "decode, 16 users, 128 cached": phase_cost(large, 1, 128, batch=16),
-            "decode, 16 users, 4,096 cached": phase_cost(large, 1, 4096, batch=16),
+            "prefill, 1,024 tokens": phase_cost(older, 1024, 0),
+            "decode, 1 user, 4,096 cached": phase_cost(older, 1, 4096),
+            "decode, 16 users, 128 cached": phase_cost(older, 1, 128, batch=16),
+            "decode, 16 users, 4,096 cached": phase_cost(older, 1, 4096, batch=16),
+            "the same, Qwen3-8B": phase_cost(today, 1, 4096, batch=16),
         }
     )
 )
 
 # %% [markdown]
-# A batch shares the weights. Nobody shares a cache.
-#
-# > **Spot the slip.** A popular text says: better matrix kernels and larger batches help prefill, and
-# > decode only very little. Which half is wrong?
-#
-# <details><summary>Answer</summary>
-# The second. One step does not get shorter. But 16 users get 16 tokens for nearly the bytes of one, as
-# long as their caches are short: third bar.
-# </details>
+# One user: from the weights. 16 users: from the caches,
+# {{34 = phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 4096, 16).kv_read_bytes / 1e9}} GB against
+# {{13 = phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 4096, 16).weight_bytes / 1e9}}. A batch shares the
+# weights; nobody shares a cache. The last bar: a model of 2025, a quarter of the KV heads (lesson 06).
 #
 # ## 4 · Which roof?
 #
@@ -300,20 +297,25 @@ checks.bound_is_the_lower_roof(bound_by)
 # %% [markdown]
 # ### Play with it
 #
-# The roofs are the makers' datasheets. **Which batch makes decode compute-bound on an H200?** Try with
-# little context, then with 1,024 tokens.
+# Matrices and attention wait for each other, layer by layer. So each has a dot, and **their seconds add
+# up**. (One dot for the lump would assume that they overlap perfectly.) The roofs are datasheets.
+# **Which batch makes decode compute-bound on an H200?** Try 16 tokens of context, then 1,024.
 
 # %%
-play_with_the_roof(phase_cost, attainable, bound_by)
+play_with_the_roof(phase_cost, attention_flops, attainable, bound_by)
 
 # %% [markdown]
-# With 16 cached tokens, a batch of {{267 = next(
+# Its *matrices* are from
+# {{224 = next(
 # B for B in range(1, 3000)
-# if bound_by(phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 16, B), Machine("H200", 989e12, 4800e9))
-# == "compute")}} is enough. With 1,024 tokens *no batch is*: every row brings a cache of its own, so
-# FLOPs and bytes grow together and the point stops at
-# {{25 = phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 1024, 10**7).intensity}} FLOP/byte. The common
-# wrong answer, "a batch as large as the balance", forgets the cache.
+# if bound_by(phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 16, B).parts(
+# attention_flops(PUBLISHED["Llama-2-7B"].config, 1, 16, B)).matrices, Machine("H200", 989e12, 4800e9))
+# == "compute")}} rows on, with any context: all rows share the weights. Its *attention* never is: every
+# row brings a cache of its own, so FLOPs and bytes grow together, at
+# {{1.0 = phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 1024, 64).parts(
+# attention_flops(PUBLISHED["Llama-2-7B"].config, 1, 1024, 64)).attention.intensity}} FLOP/byte. The
+# common wrong answer, "a batch as large as the balance", forgets the cache. Right: a batch gives more
+# tokens to all, fewer to each, until memory ends.
 #
 # ## 5 · A clock for work that is queued
 #
@@ -326,9 +328,9 @@ show(draw_queue())
 
 # %% [markdown]
 # Three rules: **wait** for an empty queue before each reading of the clock; let **first calls** pass
-# (they compile, allocate, fetch); take the **median**, because somebody always disturbs one call.
+# (they compile, allocate, fetch); take the **median**, because something always disturbs one call.
 #
-# The checks pretend a device, so seconds are never graded: only what you read, and when.
+# The checks use a pretended device, so seconds are never graded: only what you read, and when.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Each repeat has its own start and its own end, and the queue is empty at both.
@@ -384,10 +386,11 @@ checks.warm_up_is_not_timed(time_on_device)
 checks.one_slow_repeat_changes_nothing(time_on_device)
 
 # %% [markdown]
-# ## 6 · Hit it
+# ## 6 · Predict, then measure
 #
-# First your machine's two limits, measured. Then a model whose weights outgrow every cache. They are
-# random: time does not ask what a number is. Predicted seconds are FLOPs over *attainable* FLOP/s.
+# First your machine's two limits, measured. Then a model whose weights outgrow every CPU cache; random
+# ones, which changes no time. Predicted seconds are FLOPs over *attainable* FLOP/s, added for matrices
+# and attention.
 
 # %%
 device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -407,15 +410,17 @@ phases |= {f"decode, B = {B}": {"batch": B, "n_past": 128} for B in batches}
 phases["decode, 4,000 cached"] = {"n_past": 4000}
 
 
-def bill(batch: int = 1, n_new: int = 1, n_past: int = 0) -> Cost:
-    return phase_cost(size.config, n_new, n_past, batch, size.dtype.itemsize)
+def bill(batch: int = 1, n_new: int = 1, n_past: int = 0) -> Parts:
+    sizes = (size.config, n_new, n_past, batch)
+    return phase_cost(*sizes, size.dtype.itemsize).parts(attention_flops(*sizes))
 
 
 # %%
 show(draw_phases(attainable, here, {name: bill(**phase) for name, phase in phases.items()}))
 
 # %% [markdown]
-# The rings are *your* predictions, on the roof. Nothing was run yet.
+# *Your* predictions; nothing was run yet. More rows move the matrices along the roof; decode's attention
+# stays left.
 #
 # > **Predict.** Which of them will your machine miss by more than a factor of 2?
 
@@ -431,15 +436,17 @@ with one_thread():
 show(draw_phases(attainable, here, bills, times, recordings()))
 
 # %% [markdown]
-# **Within a factor of 2**, if nothing else is running: one row (decode, with little and with much
-# context) and 64 rows or more. The same code, the same weights, and two different roofs.
+# In each round the median counts (rule 3); of the three rounds the best, since the limits, too, were
+# measured as the best of several.
 #
-# **Below it, on a CPU: 2 to 16 rows.** They reached a quarter to a half of the roof where this lesson
-# was tried. Too many rows for the code that streams a matrix past one row, too few to fill the blocks
-# that fast matrix products are cut into. A roof says what is possible, not what somebody has
-# programmed.
+# **Within a factor of 2**, on an idle machine: one row (decode, with little and with much
+# context) and 64 rows or more.
 #
-# Points recorded on a GPU, where the course ships any, are drawn beside yours and named so.
+# **Missed, on a CPU: 2 to 16 rows.** They reached a quarter to a half of the roof where this lesson was
+# tried: too many rows for code that streams a matrix past one row, too few to fill the blocks of fast
+# matrix products. A roof says what is possible, not what somebody has programmed.
+#
+# The course ships no points recorded on a GPU yet; `benchmarks/roofline.py --record` would add yours.
 #
 # ## 7 · The third roof
 #
@@ -454,9 +461,12 @@ mini = MiniGPT.from_weights("mini").to(device)
 numbers = torch.zeros(8, device=device)
 
 
-def ask_a_thousand_times() -> None:
-    for _ in range(1000):
-        numbers.add_(1)
+def price(operation: Callable[[], object]) -> float:
+    def a_thousand_times() -> None:
+        for _ in range(1000):
+            operation()
+
+    return time_on_device(a_thousand_times, device_of(device)) / 1000
 
 
 ways = {
@@ -464,19 +474,19 @@ ways = {
     "FastDecoder": step(FastDecoder(mini, batch=1, max_len=1), n_past=64),
 }
 with one_thread():
-    asking = time_on_device(ask_a_thousand_times, device_of(device)) / 1000
+    prices = Operations(views=price(numbers.t), kernels=price(numbers.neg_))
     asked = {name: count_operations(call) for name, call in ways.items()}
     taken = {name: time_on_device(call, device_of(device), 5, 21) for name, call in ways.items()}
-show(draw_third_roof(phase_cost(mini.config, 1, 64, 1, 4), here, asking, asked, taken))
+show(draw_third_roof(phase_cost(mini.config, 1, 64, 1, 4), here, prices, asked, taken))
 
 # %% [markdown]
-# Far under both roofs. The time goes into *asking*: each operation costs Python and PyTorch a few
-# millionths of a second, however small it is. So operations times the price of one is a third
-# prediction.
+# Many times as long. The time goes into *asking*: each operation costs Python and PyTorch about a
+# millionth of a second, however small it is. The orange bars are a third limit: views (the same memory,
+# described anew) and kernels (which compute), each at the price of the cheapest. Most cost more.
 #
-# `course/fast/decode.py` asks for fewer operations. On a GPU it also records a whole step as a **CUDA
-# graph** and asks for it at once; there, even a model of a billion parameters needs that to come near the
-# memory's roof. A CPU has no queue, so there is nothing to record.
+# `course/fast/decode.py` asks for fewer operations. On a GPU it also records a step as a **CUDA graph**
+# and asks for it at once; without, even a model of a billion parameters stays far below the memory's
+# roof.
 #
 # ## Check yourself
 #
@@ -501,5 +511,5 @@ show(draw_third_roof(phase_cost(mini.config, 1, 64, 1, 4), here, asking, asked, 
 #
 # ## Next
 #
-# Decode reads weights and caches. A batch shares the weights; the cache is what each row brings. **Lesson
-# 06** makes it smaller: fewer keys, same answer.
+# A batch shares the weights; each row brings a cache. **Lesson 06** makes it smaller: fewer keys, same
+# answer.

@@ -84,7 +84,8 @@ def draw_turns(seed: int) -> Challenge:
 
 
 def turns_form(challenge: Challenge) -> Evidence:
-    return {**streaming.laziness_form(challenge), "exchanged": Each(streaming.STREAM)}
+    exchanged = {"exchanged": Each(streaming.STREAM), "came": str}
+    return {**streaming.laziness_form(challenge), **exchanged}
 
 
 def judge_turns(
@@ -98,6 +99,8 @@ def judge_turns(
     prompt, turns, exchanged = challenge["prompt"], challenge["turns"], evidence["exchanged"]
     (B, P), V, n_new = prompt.shape, challenge["config"]["vocab_size"], challenge["n_new"]
     case = "A stream whose words mean something else after each token that it gave out"
+    if evidence["came"] != "returned":
+        return failed(f"{case}, continued from its last token by another one: {evidence['came']}.")
     for name in ("tokens", "later"):
         if [recorded[name].shape for recorded in exchanged] != [(B, n_new), (B, 1)]:
             return failed(f"{case}: not all of its tokens came out.")

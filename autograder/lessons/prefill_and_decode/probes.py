@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from course.checks.check import Challenge, Evidence
+from course.checks.comparing import outcome
 from course.checks.drawing import build_model
 from course.checks.prefill_and_decode.chunks import (
     Lookups,
@@ -79,7 +80,12 @@ def no_step_before_it_is_asked_for(student: SimpleNamespace, challenge: Challeng
         for _ in first:
             meanings.begin(turns[min(len(first.kinds), n_new)])
         exchanged = [first.read()]
+        came = "nothing to go on from"
         if (ids := exchanged[0]["tokens"]).size:
             last = given(ids[:, -1:])
-            exchanged.append(record(islice(start(student, model, last, 1, cache, chunk_size=P), 2)))
-    return {**evidence, "exchanged": exchanged}
+            came = outcome(
+                lambda: exchanged.append(
+                    record(islice(start(student, model, last, 1, cache, chunk_size=P), 2))
+                )
+            )
+    return {**evidence, "exchanged": exchanged, "came": came}

@@ -33,7 +33,7 @@ def _refuse(model, prompt, cache, chunk_size):
 
 def _refuse_stream(model, prompt, n_new, cache):
     """Refuse what stream must refuse, in other words than the lesson's."""
-    if not isinstance(n_new, int) or n_new < 0:
+    if not isinstance(n_new, int) or not 0 <= n_new <= model.config.max_seq_len:
         raise ValueError(f"n_new {n_new}")
     model.check_tokens(prompt)
     if n_new and cache.max_len - len(cache) < prompt.shape[1] + n_new - 1:

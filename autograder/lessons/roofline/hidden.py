@@ -50,6 +50,7 @@ def misread_attention(c: GPTConfig, call: Call, looks: int) -> dict[str, float]:
         "prompt without the old": own if T > 1 else P + 1,
         "itself twice": looks + T,
         "exchanged": P * T + int(np.arange(P + 1).sum()),
+        "up to the model's length": T * min(P, c.max_seq_len) + own,
     }
     look, heads = 4 * D, B * L * H
     return {name: count * heads * look for name, count in looks_alone.items()} | {
@@ -171,7 +172,17 @@ def matrices(sizes: Sizes, call: Call, telling: bool) -> dict[str, Answer]:
     both = misread_shapes, misread_rows
     counted = bill(sizes, call, telling, lambda part: 2 * part.rows * part.k * part.n, *both)
     if telling:
-        counted["misread"]["multiply-add as one"] = counted["right"] // 2
+        right, looked = counted["right"], attention(sizes, call, True)["attention_flops"]
+        counted["misread"] |= {"multiply-add as one": right // 2} | {
+            name: right
+            - looked["right"]
+            + looked["misread"][taken]  # attention, written out wrongly
+            for name, taken in (
+                ("looks without a mask", "no mask"),
+                ("half of the looks", "half"),
+                ("looks of heads with keys", "heads with keys"),
+            )
+        }
     return {"matrix_flops": counted}
 
 
@@ -197,7 +208,11 @@ def activations(sizes: Sizes, call: Call, telling: bool) -> dict[str, Answer]:
         read = {part.name: part.times * part.rows * part.k for part in parts}
         outputs = counted["right"] - sum(read.values())
         shared = sum(read[name] for name in ("wk", "wv", "up"))
+        (T, P, B, _), c = call, GPTConfig(**sizes)
+        scores = B * c.n_layers * c.n_heads * T * (P + T)
         counted["misread"] |= {
+            "scores too": counted["right"] + scores,
+            "scores twice": counted["right"] + 2 * scores,  # written, and read
             "inputs alone": sum(read.values()),
             "outputs alone": outputs,
             "outputs of layers alone": outputs + read["lm_head"],

@@ -38,9 +38,10 @@ one."""
 
 
 def draw_streams(seed: int) -> Challenge:
-    """List streams (start, stamps) in seconds, each on a clock that has run some days longer; the last,
-    of one whose clock starts with it."""
-    starts = [86_400.0 * (10 * day + seed) for day in range(1, len(MS) + 1)]
+    """List streams (start, stamps) in seconds, each on a clock that has run an hour longer; the last,
+    of one whose clock starts with it. The clocks have run for a day: what float32 leaves of them are
+    wrong gaps, but never gaps of 0 alone, by which nobody could divide."""
+    starts = [86_400.0 + 3600 * hour + seed for hour in range(1, len(MS) + 1)]
     streams = [
         (start, [start + ms / 1e3 for ms in times]) for start, times in zip(starts, MS, strict=True)
     ]

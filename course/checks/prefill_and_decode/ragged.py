@@ -126,7 +126,10 @@ def judge_padding(challenge: Challenge, evidence: Evidence) -> Verdict:
             pads = T - len(prompt)
             if (tokens[row, :pads] != pad_id).any() or (tokens[row, pads:] != prompt).any():
                 made = f"row {row} is {_short(tokens[row])}, made of {_short(prompt)}"
-                return failed(f"{case}: {made}. {_about_row(tokens[row], row, prompts, pad_id)}")
+                question = _about_row(tokens[row], row, prompts, pad_id)
+                if (tokens == tokens[0]).all() and len({tuple(p) for p in prompts}) > 1:
+                    question = "All rows came out alike. Does each have memory of its own?"
+                return failed(f"{case}: {made}. {question}")
             if n_pads[row] != pads:
                 return failed(
                     f"{case}: row {row} is {_short(tokens[row])}, and its n_pads is "

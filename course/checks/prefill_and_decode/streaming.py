@@ -252,7 +252,7 @@ def probe_laziness(student: SimpleNamespace, challenge: Challenge) -> Evidence:
         "given": came,
         "held": len(cache),
         "by_default": _first_of_long(student, challenge["long"]),
-        "edges": [_first_token(student, model, challenge, *edge[:2]) for edge in edges(challenge)],
+        "edges": [_first_token(student, model, challenge, *edge[:3]) for edge in edges(challenge)],
     }
 
 
@@ -265,29 +265,32 @@ def _first_of_long(student: SimpleNamespace, case: Challenge) -> list[int]:
     return list(passes)
 
 
-def edges(challenge: Challenge) -> list[tuple[int, int, str, list[int], str]]:
-    """List streams at the edges: n_new, the places of an empty cache; what comes when the first token is
-    asked for, and the passes that are made for it; and a question to whom it does not."""
+def edges(challenge: Challenge) -> list[tuple[int, int, int, str, list[int], str]]:
+    """List streams at the edges: tokens of the prompt, n_new, the places of an empty cache; what comes
+    when the first token is asked for, and the passes that are made for it; and a question to whom it
+    does not."""
     P, n = challenge["prompt"].shape[1], challenge["n_new"]
-    chunks, room = (
-        chunks_of(P, CHUNK),
-        "How many tokens are to be fed in all, and when is that known?",
-    )
+    chunks, longest = chunks_of(P, CHUNK), challenge["config"]["max_seq_len"]
+    room = "How many tokens are to be fed in all, and when is that known?"
+    bounds = "Do the lines above the gap stand where they stood?"
     return [
-        (n, P + n - 1, "a token", chunks, room),
-        (1, P, "a token", chunks, room),
-        (0, P + n, "no token", [], "Who asked for one?"),
-        (n, P + n - 2, "CacheFull", [], room),
-        (n, P - 1, "CacheFull", [], room),
-        (-1, P + n, "ValueError", [], "Do the lines above the gap stand where they stood?"),
+        (P, n, P + n - 1, "a token", chunks, room),
+        (P, 1, P, "a token", chunks, room),
+        (1, n, n, "a token", [1], "What does your prefill get of a prompt of one token?"),
+        (P, 0, P + n, "no token", [], "Who asked for one?"),
+        (P, 0, P - 2, "no token", [], "How much room does a stream of no tokens need?"),
+        (P, n, P + n - 2, "CacheFull", [], room),
+        (P, n, P - 1, "CacheFull", [], room),
+        (P, -1, P + n, "ValueError", [], bounds),
+        (P, longest + 1, P + n, "ValueError", [], bounds),
     ]
 
 
 def _first_token(
-    student: SimpleNamespace, model: MiniGPT, challenge: Challenge, n_new: int, places: int
+    student: SimpleNamespace, model: MiniGPT, challenge: Challenge, P: int, n_new: int, places: int
 ) -> Evidence:
-    """Ask a stream for its first token; say what came, and what was fed."""
-    prompt, cache = given(challenge["prompt"]), new_cache(challenge, places)
+    """Ask a stream from P tokens of the prompt for its first token; say what came, and what was fed."""
+    prompt, cache = given(challenge["prompt"][:, :P]), new_cache(challenge, places)
     came: list[Any] = []
     with count_passes(model) as passes:
         how = outcome(lambda: came.append(next(start(student, model, prompt, n_new, cache), None)))
@@ -344,16 +347,15 @@ def judge_laziness(challenge: Challenge, evidence: Evidence) -> Verdict:
 
 
 def _judge_edges(challenge: Challenge, evidence: Evidence) -> Verdict | None:
-    P = challenge["prompt"].shape[1]
     for edge, got in zip(edges(challenge), evidence["edges"], strict=True):
-        n_new, places, came, passes, question = edge
+        P, n_new, places, came, passes, question = edge
         if got == {"came": came, "passes": passes, "held": sum(passes)}:
             continue
         if got["came"] == came and sum(got["passes"]) == sum(passes):
             question = "What becomes of chunk_size?"
         return failed(
-            f"A prompt of {P} tokens, chunk_size {CHUNK}, n_new = {n_new}, an empty cache of {places} "
-            f"places, and the first token is asked for: {got['came']}, after passes of "
+            f"A prompt of {P} token{'s' * (P > 1)}, chunk_size {CHUNK}, n_new = {n_new}, an empty "
+            f"cache of {places} places, and the first token is asked for: {got['came']}, after passes of "
             f"{in_short(got['passes'])} tokens, and {got['held']} are held. Wanted is {came}, "
             f"{passes}, and {sum(passes)}. {question}"
         )

@@ -25,6 +25,7 @@ ATTENTION = {
     "prompt without the old": "Do several new tokens look at the cached ones, too?",
     "itself twice": "How often does a token look at itself?",
     "exchanged": "Which of the two numbers are the new tokens, and which the cached ones?",
+    "up to the model's length": "Nothing is run here. Does max_seq_len bound a number of tokens?",
     "half": "What does a look cost: a score alone? And how many operations is a multiply-add?",
     "quarter": "What does a look cost: a score alone? And how many operations is a multiply-add?",
     "heads with keys": "How many heads ask: those with queries of their own, or those with keys?",
@@ -66,9 +67,13 @@ MATRICES = {
     "attention of one row": "What does attention_flops need to know besides T and P?",
     "attention without the old": "What does attention_flops need to know besides T?",
     "attention exchanged": "In which order does attention_flops take its numbers?",
+    "looks without a mask": "The matrices are right. In your bill, does attention have a mask?",
+    "half of the looks": "The matrices are right. What does a look cost in your bill?",
+    "looks of heads with keys": "The matrices are right. How many heads look in your bill?",
     **ROWS,
     **ARCHITECTURE,
-    "": "Seven matrices in each layer, one after the last: which rows go through each of them?",
+    "": "Your sum has seven matrices in each layer, one after the last, and what attention_flops counts. "
+    "Which of them is not as large as it should be?",
 }
 WEIGHTS = {
     "for every token": "How often does a matrix leave memory in one forward pass?",
@@ -111,10 +116,13 @@ ACTIVATIONS = {
     "outputs of layers alone": "What goes into the matrices of a layer, besides what comes out?",
     "shared inputs once": "wq, wk and wv take the same row. Each of them reads it: how often is that?",
     "no head": "What goes into the last matrix, and what comes out?",
+    "scores too": "Scores are held for a moment. Does the lesson bill them?",
+    "scores twice": "Scores are held for a moment. Does the lesson bill them?",
     "all logits": "How many tokens of each row does the last matrix see?",
     **{name: ROWS[name] for name in ROWS if name != "all logits"},
     **ELEMENTS,
     **{name: question for name, question in ARCHITECTURE.items() if name != "no head"},
+    "no wo": "Either wo is missing, or a row that three matrices read was counted once. Which is it?",
     "": "Each matrix takes rows of one width and gives rows of another: how many, and which widths?",
 }
 ROOF = {

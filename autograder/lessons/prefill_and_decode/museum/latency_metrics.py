@@ -102,6 +102,18 @@ patch(
     kind="dtype",
 )
 patch(
+    "latency_start_in_float32",
+    "form",
+    "a start and stamps that were both rounded to float32",
+    "torch.tensor([start, *stamps]) is float32: gaps and the first wait lose their digits.",
+    (
+        "ttft, gaps = stamps[0] - start, np.diff(stamps)",
+        "ttft, *gaps = np.diff(np.float32([start, *stamps])).astype(float)\n"
+        "    gaps = np.array(gaps)",
+    ),
+    kind="dtype",
+)
+patch(
     "latency_ttft_to_the_second",
     "off by one",
     "a time to first token that ends at the second",

@@ -115,6 +115,25 @@ patch(
     kind="arguments",
 )
 patch(
+    "prompts_sorted_beside_their_counts",
+    "state",
+    "rows that are sorted by length, beside counts that are not",
+    "The rows are filled in the order of their lengths; the counts stay in that of the prompts.",
+    ("zip(tokens, prompts, strict=True)", "zip(tokens, sorted(prompts, key=len), strict=True)"),
+    kind="batch",
+)
+patch(
+    "rows_in_one_memory",
+    "state",
+    "rows that all lie in one memory, so that the last prompt stands in each",
+    "One row of pads, expanded (or a list times B): what is written into one row is in all of them.",
+    (
+        "torch.full((len(prompts), T), pad_id, dtype=torch.int64)",
+        "torch.full((1, T), pad_id, dtype=torch.int64).expand(len(prompts), T)",
+    ),
+    kind="batch",
+)
+patch(
     "equal_prompts_once",
     "feeding",
     "a batch in which neighbouring equal rows stand only once",

@@ -236,6 +236,18 @@ patch(
 
 
 patch(
+    "stream_prefills_all_but_the_last",
+    "feeding",
+    "a stream whose prefill leaves the prompt's last token to a decode step, and that stops for a prompt "
+    "of a single token",
+    "As above; of a single token nothing is left to prefill.",
+    ("(prefill(model, prompt, cache", "(prefill(model, prompt[:, -1:], cache"),
+    (
+        "token = greedy_next(prefill",
+        "prefill(model, prompt[:, :-1], cache, chunk_size)\n    token = greedy_next(prefill",
+    ),
+)
+patch(
     "stream_one_by_one_by_default",
     "feeding",
     "a stream whose prompt goes in token by token where no chunk size was asked for",
@@ -323,6 +335,18 @@ patch(
     "a stream that looks for a place for its last token, which is never fed",
     "P + n_new in place of P + n_new - 1.",
     ("prompt.shape[1] + n_new - 1", "prompt.shape[1] + n_new"),
+    kind="sizes",
+)
+patch(
+    "stream_looks_for_room_for_nothing",
+    "capacity",
+    "a stream that refuses a prompt without room although no token was asked for",
+    "The question for room comes before the look at n_new = 0.",
+    ("    if n_new == 0:\n        return\n", ""),
+    (
+        "    token = greedy_next(prefill",
+        "    if n_new == 0:\n        return\n    token = greedy_next(prefill",
+    ),
     kind="sizes",
 )
 patch(

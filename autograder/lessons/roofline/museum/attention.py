@@ -56,6 +56,13 @@ patch(
     ("(n_new + 1) // 2", "n_new // 2"),
 )
 patch(
+    "half_a_square_and_halves",
+    "off by one",
+    "a count in which half of a square, halves included, stands for a triangle with its diagonal",
+    "T · T / 2 as a float: the diagonal is cut in half, and every odd T leaves a half.",
+    ("n_new * (n_new + 1) // 2", "n_new * n_new / 2"),
+)
+patch(
     "sees_itself_twice",
     "off by one",
     "a count in which a token looks at itself twice",

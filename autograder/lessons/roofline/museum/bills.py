@@ -153,6 +153,29 @@ patch(
     "attention_flops is called with its numbers in another order.",
     (ATTENTION, "attention_flops(config, n_past, n_new, batch)"),
 )
+for name, mistake, story, pairs, heads in (
+    (
+        "attention_inside_without_a_mask",
+        "a bill with an attention of its own, in which new tokens look at those after them",
+        "Attention is written out once more in the bill, as T · (P + T) looks.",
+        "n_new * (n_past + n_new)",
+        "config.n_heads",
+    ),
+    (
+        "attention_inside_of_key_heads",
+        "a bill with an attention of its own, in which only as many heads ask as there are key heads",
+        "Attention is written out once more in the bill, with the width of the keys.",
+        "(n_new * n_past + n_new * (n_new + 1) // 2)",
+        "config.n_kv_heads",
+    ),
+):
+    patch(
+        name,
+        "formula",
+        mistake,
+        story,
+        (ATTENTION, f"4 * batch * L * {heads} * config.head_dim * {pairs}"),
+    )
 patch(
     "attention_in_every_layer",
     "formula",
@@ -535,6 +558,23 @@ patch(
         "widths = L * sum(k + n for k, n in layer)",
         "widths = L * (sum(k + n for k, n in layer) - 3 * C)",
     ),
+)
+patch(
+    "queries_keys_and_values_share_a_row",
+    "formula",
+    "a bill in which wq, wk and wv together read a row once",
+    "One row goes into three matrices; here each of them reads it.",
+    (
+        "widths = L * sum(k + n for k, n in layer)",
+        "widths = L * (sum(k + n for k, n in layer) - 2 * C)",
+    ),
+)
+patch(
+    "scores_are_written_and_read",
+    "formula",
+    "a bill with the scores of attention in it, written and read",
+    "Scores before the softmax and after it: the lesson bills neither.",
+    (ROWS, f"{ROWS} + 2 * rows * L * config.n_heads * (n_past + n_new)"),
 )
 patch(
     "scores_are_activations",
