@@ -490,7 +490,7 @@ for temperature in (0.5, 1.5, 3.0):
     print(fill(f"Temperature {temperature}: {text}", width=90), end="\n\n")
 cat = "The cat sat on the mat . "
 mia = "Mia Wood came in from the rain with a red"
-prompts = [cat + mia, cat + "It was a", "The cat sat on the"]
+prompts = [cat + "It was a", cat + mia, "The cat sat on the"]
 play_with_sampling(model, sample_next, prompts)
 
 # %% [markdown]
