@@ -102,11 +102,11 @@ class QuantizedKVCache:
         check_quantized_sizes(config, batch, max_len, bits, group, window)
         self.config, self.batch, self.max_len, self.dtype = config, batch, max_len, dtype
         self.bits, self.group, self.window = bits, group, window
-        room, codecs = max(0, max_len - window) // group, (pack_int4, unpack_int4)
-        sizes = (config, batch, room, group, bits)
+        groups, codecs = max(0, max_len - window) // group, (pack_int4, unpack_int4)
+        sizes = (config, batch, groups, group, bits)  # groups: so many can ever be complete
         self.keys = GroupStore(*sizes, -2, dtype, device, *codecs)
         self.values = GroupStore(*sizes, -1, dtype, device, *codecs)
-        recent = min(max_len, window + group - 1)
+        recent = min(max_len, window + group - 1)  # tokens: so many can ever wait
         shape = (2, config.n_layers, batch, config.n_kv_heads, recent, config.head_dim)
         self.recent = torch.zeros(shape, dtype=dtype, device=device)  # (2, L, B, G, recent, D)
         self.pending: dict[int, tuple[Tensor, Tensor]] = {}  # by layer, until advance
@@ -147,8 +147,8 @@ class QuantizedKVCache:
         check_appended(self.pending, self.config.n_layers, n)
         if n == 0:
             return
-        layers = [torch.stack(self.pending[i]) for i in range(self.config.n_layers)]
-        new = torch.stack(layers, dim=1)[..., :n, :]  # (2, L, B, G, n, D)
+        layers = [torch.stack(self.pending[i])[..., :n, :] for i in range(self.config.n_layers)]
+        new = torch.stack(layers, dim=1)  # (2, L, B, G, n, D)
         held = self.length - self.n_groups * self.group
         rows = torch.cat([self.recent[..., :held, :], new], dim=4)
         self.length, self.pending = self.length + n, {}

@@ -29,24 +29,6 @@ _CODES = np.array([[1, 2, 3, 2, 0, 2], [0, 2, 3, 1, 2, 0], [0, 1, 3, 2, 0, 2], [
 _STEPS, _ZEROS = np.array([0.5, 0.5, 1.0, 0.5]), np.array([-0.2, -0.6, 2.0, -1.1])
 
 
-def draw_weights(gigabytes: Mapping[str, float]) -> Picture:
-    """Draw the bytes of a model's weights by the kind of number, in GB."""
-    names, sizes = list(gigabytes), list(gigabytes.values())
-    with course_style():
-        figure, axis = plt.subplots(figsize=(7, 0.36 * len(names) + 0.9))
-        axis.barh(names, sizes, color=[GREY, GREY, *[BLUE] * (len(names) - 2)], height=0.62)
-        for place, size in enumerate(sizes):
-            axis.text(size + 3, place, f"{size:g} GB", va="center")
-        axis.set(xlim=(0, max(sizes) * 1.15), ylim=(len(names) - 0.5, -0.5), xlabel="GB of weights")
-    in_words = ", ".join(f"{name} {size:g} GB" for name, size in gigabytes.items())
-    return Picture(
-        figure,
-        f"Bars, each half as long as the one above: {in_words}.",
-        "70 billion weights, in numbers of 32 to 2 bits. The same works for the cache, which no one "
-        "trained and which changes at every token.",
-    )
-
-
 def draw_example() -> Picture:
     """Draw a few numbers, their 2-bit codes, and what comes back, beside each other."""
     return draw_there_and_back(EXAMPLE, _CODES, _ZEROS[:, None] + _STEPS[:, None] * _CODES)
@@ -182,8 +164,60 @@ def draw_cache_bytes(caches: Mapping[str, CacheBytes | int]) -> Picture:
     return Picture(
         figure,
         f"Stacked bars of bytes: codes, scales, window. {in_words}.",
-        "Scales are small change where a vector is long, and half the bill where it is short. The window "
-        "costs the same at any length.",
+        f"{_parts_in_words(caches)} The window has the same bytes at any length of the text.",
+    )
+
+
+def _parts_in_words(caches: Mapping[str, CacheBytes | int]) -> str:
+    """Write "Of 2 bits, codes are 60 %, scales 20 %, the window 20 %." for each quantized cache."""
+    return " ".join(
+        f"Of {name}, codes are {size.codes / size.total:.0%}, scales {size.scales / size.total:.0%}, the "
+        f"window {size.window / size.total:.0%}."
+        for name, size in caches.items()
+        if isinstance(size, CacheBytes)
+    )
+
+
+def draw_true_bits(found: Mapping[tuple[str, str], tuple[float, Mapping[str, float]]]) -> Picture:
+    """Draw far places recalled, and perplexity, against all bits that a cache takes for a number.
+
+    Args:
+        found: by name and by the groups ("" where there are none): bits a number, codes, steps and
+            window together; and what `evaluate` returned.
+    """
+    styles = {  # of a curve, and where the names of its points stand
+        "": ("*", GREEN, 13, (7, 6)),
+        "groups of 16": ("o-", BLUE, 6, (-4, -14)),
+        "groups of 64": ("s--", ORANGE, 6, (-22, 7)),
+    }
+    kinds = (
+        ("recall_place_far", 100, "Places recalled, 100 tokens or more back"),
+        ("perplexity", 1, "Perplexity"),
+    )
+    with course_style():
+        figure, panels = plt.subplots(1, 2, figsize=(9.4, 3.5))
+        for axis, (key, times, title) in zip(panels, kinds, strict=True):
+            for groups, (style, colour, size, beside) in styles.items():
+                at = {n: (b, times * r[key]) for (n, g), (b, r) in found.items() if g == groups}
+                x, y = zip(*at.values(), strict=True)
+                label = groups or "no groups, a plain cast"
+                axis.plot(x, y, style, color=colour, markersize=size, label=label)
+                for name, place in at.items():
+                    axis.annotate(name, place, beside, textcoords="offset points", fontsize=8)
+            axis.set(title=title, xlabel="bits a number: codes, steps and window", xlim=(17.5, 4))
+            axis.margins(y=0.15)
+        panels[0].yaxis.set_major_formatter(lambda value, _: f"{value:g} %")
+        panels[0].legend(loc="lower left")
+    in_words = "; ".join(
+        f"{name}{', ' * bool(groups)}{groups}: {bits:.3g} bits, {100 * r['recall_place_far']:.1f} % and "
+        f"{r['perplexity']:.3f}"
+        for (name, groups), (bits, r) in found.items()
+    )
+    return Picture(
+        figure,
+        f"Far places recalled, and perplexity, against the bits that each number takes in all. "
+        f"{in_words}.",
+        "Fewer bits to the right. A point stands where the cache's bytes say, not where its name does.",
     )
 
 

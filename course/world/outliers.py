@@ -79,6 +79,42 @@ class BothPerToken:
         return self._keys.nbytes() + self._values.nbytes()
 
 
+class StoredAs:
+    """A cache of a narrow type, for a model that computes in a wider one.
+
+    Args:
+        cache: keys and values are turned into its type on their way in, and back on their way out.
+        dtype: that type.
+        rounded_to: a still narrower one, through which they go first.
+    """
+
+    def __init__(
+        self, cache: KVCacheLike, dtype: torch.dtype, rounded_to: torch.dtype | None = None
+    ) -> None:
+        self._cache, self._types = cache, (rounded_to or dtype, dtype)
+        self.max_len = cache.max_len
+
+    def __len__(self) -> int:
+        return len(self._cache)
+
+    def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        first, then = self._types
+        keys, values = self._cache.append(layer, *(x.to(first).to(then) for x in (k, v)))
+        return keys.to(k.dtype), values.to(v.dtype)
+
+    def advance(self, n: int) -> None:
+        self._cache.advance(n)
+
+    def truncate(self, n: int) -> None:
+        self._cache.truncate(n)
+
+    def reset(self) -> None:
+        self._cache.reset()
+
+    def nbytes(self) -> int:
+        return self._cache.nbytes()
+
+
 def through_a_cache(
     model: MiniGPT,
     forward_cached: Forward,

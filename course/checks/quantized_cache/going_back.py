@@ -149,14 +149,14 @@ def wrong_after_refusals(
     more = np.concatenate([rows[..., :-1, :], challenge["others"][..., :1, :]], axis=4)
     if problem := wrong_read(challenge, more, reads[0], truth(*sizes, held)):
         return (
-            f"some appends were refused, one was never advanced. Then, with {n} tokens: {problem} What "
-            f"did an append leave behind that did not count?"
+            f"some appends were refused, one was never advanced. Then, with {n} tokens: {problem} (If "
+            f"groups_and_a_window passes: what did an append leave behind that did not count?)"
         )
     if problem := wrong_read(challenge, rows, reads[1], truth(*sizes, n - 1)):
         return (
             f"{room} were appended to every layer, {room + 1} refused, and advance({room - 1}) counts "
-            f"the first of those {room}. Then, with {n} tokens: {problem} Which tokens were pending, and "
-            f"which of them count?"
+            f"the first of those {room}. Then, with {n} tokens: {problem} (If groups_and_a_window "
+            f"passes: which tokens were pending, and which of them count?)"
         )
     return None
 

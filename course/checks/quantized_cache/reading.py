@@ -113,7 +113,10 @@ def wrong_read(case: Challenge, rows: Array, layers: list[Array], n_codes: int) 
         )
     got = join_layers(layers)
     if got.dtype != rows.dtype:
-        return f"{got.dtype} came back from a {rows.dtype} cache. Whose dtype should it be?"
+        return (
+            f"{got.dtype} came back from a {rows.dtype} cache. Whose dtype should it be? (Does "
+            f"half_a_step_at_most pass?)"
+        )
     return _wrong_exact(rows, got, n_codes) or _wrong_codes(case, rows, got, n_codes)
 
 
@@ -145,6 +148,12 @@ def _whose(rows: Array, one: Array, kind: int, token: int) -> str:
         return "They belong to another cache, fed beside this one. What do the two share?"
     if (one == right[:1]).all():
         return "Every layer gave back those of layer 0. Which layer was asked?"
+    for layer, got in enumerate(one):
+        others = [n for n, of_layer in enumerate(right) if n != layer and (got == of_layer).all()]
+        if others:
+            return (
+                f"Layer {layer} got those of layer {others[0]}. In which order do you join layers?"
+            )
     if (one == right[:, :1]).all():
         return "Every batch row got those of row 0. Whose are these?"
     same = (rows[kind] == one[:, :, :, None]).all(axis=(0, 1, 2, 4))
@@ -169,7 +178,7 @@ def _wrong_codes(case: Challenge, rows: Array, got: Array, n_codes: int) -> str 
         kind, token = far[0].tolist()
         return (
             f"{('keys', 'values')[kind]} of token {token} came back as something else altogether. Where "
-            f"is its group written, and where is it read?"
+            f"is its group written, and where is it read? (Do the checks of sections 1 and 2 pass?)"
         )
     exact = (got == rows)[..., :n_codes, :].all(axis=(1, 2, 3, 5))
     coded = [1] if case["group"] < 3 else [0, 1]  # one or two keys of a channel are always exact

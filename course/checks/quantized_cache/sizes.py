@@ -103,10 +103,14 @@ def judge_sizes(
         if problem := wrong_formula(result, wanted, case):
             return failed(f"{sizes}: {problem}")
         if result["stored"] != sum(wanted):
+            question = (
+                "What is kept twice, or in more bytes than it needs?"
+                if result["stored"] > sum(wanted)
+                else "What has too little room, or too few steps?"
+            )
             return failed(
                 f"{sizes}: your cache keeps tensors of {result['stored']:,} bytes, where codes, "
-                f"scales and window take {sum(wanted):,}. What is kept twice, or in more bytes than it "
-                f"needs?"
+                f"scales and window take {sum(wanted):,}. {question}"
             )
         if result["reported"] != sum(wanted):
             return failed(
@@ -171,12 +175,13 @@ def ask_about_bytes(case: Challenge, name: str, got: int, want: int) -> str:
     for factor, what in ((case["batch"], "batch row"), (c.n_layers, "layer")):
         if factor > 1 and got * factor == want:
             return f"Is that of every {what}, or of one?"
-    if got * c.n_kv_heads == want * c.n_heads:
-        return "Whose heads keep keys and values?"
+    by_query_heads = got * c.n_kv_heads == want * c.n_heads
     if name == "codes" and got * case["bits"] in (want * 8, 0):
-        return (
-            f"{case['bits']} bits: how many codes go into a byte, and what is {case['bits']} // 8?"
-        )
+        heads = " And whose heads keep keys and values?" if by_query_heads else ""
+        bits = case["bits"]
+        return f"{bits} bits: how many codes go into a byte, and what is {bits} // 8?{heads}"
+    if by_query_heads:
+        return "Whose heads keep keys and values?"
     if name == "codes" and got == 8 * want:
         return "Bits or bytes?"
     return QUESTIONS[name]

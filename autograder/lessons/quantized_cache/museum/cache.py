@@ -56,6 +56,34 @@ patch(
     (NOTE, f"k, v = (dequantize(quantize(x, self.bits, -1)) for x in (k, v))\n        {NOTE}"),
 )
 patch(
+    "rounds_what_is_new_as_groups_are",
+    "writes",
+    "new tokens that are rounded as if they were a group already",
+    "Keys are rounded along the block's tokens and values along channels, before anything is complete.",
+    (
+        NOTE,
+        "k, v = (dequantize(quantize(x, self.bits, d)) for x, d in ((k, -2), (v, -1)))\n"
+        f"        {NOTE}",
+    ),
+)
+patch(
+    "notes_what_is_new_rounded",
+    "writes",
+    "new tokens that are noted rounded, and come back exact only the first time",
+    "What append returns is exact; what it notes has been through codes.",
+    (
+        NOTE,
+        "self.pending[layer] = tuple(dequantize(quantize(x, self.bits, -1)) for x in (k, v))",
+    ),
+)
+patch(
+    "joins_layers_the_other_way_round",
+    "wiring",
+    "layers that are joined in reverse order",
+    "The last layer's tokens are stored as the first one's.",
+    ("torch.stack(layers, dim=1)", "torch.stack(layers[::-1], dim=1)"),
+)
+patch(
     "advances_by_none_with_nothing_appended",
     "state",
     "an advance by no tokens that looks for what was appended",

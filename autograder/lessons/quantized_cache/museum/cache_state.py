@@ -334,6 +334,13 @@ patch(
     ),
 )
 patch(
+    "brings_back_keys_alone",
+    "state",
+    "a truncate that brings back the keys of the cut group and not its values",
+    "The loop over keys and values ends with the keys.",
+    ("zip((self.keys, self.values), self.recent, strict=True)", "zip([self.keys], self.recent)"),
+)
+patch(
     "forgets_the_cut_group_whole",
     "state",
     "a truncate that drops a group which should be cut",
@@ -353,7 +360,7 @@ patch(
     "form",
     "a cache in which every code takes a whole byte",
     "Each code has a byte of its own, whatever its bits.",
-    ("(config, batch, room, group, bits)", "(config, batch, room, group, 8)"),
+    ("(config, batch, groups, group, bits)", "(config, batch, groups, group, 8)"),
 )
 patch(
     "scales_in_float32",

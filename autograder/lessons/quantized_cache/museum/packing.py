@@ -58,6 +58,23 @@ def packs_halves(codes):
 
 
 patch(
+    "packs_high_first_alone",
+    "writes",
+    "bytes with the two codes the other way round, which are unpacked rightly",
+    "The first of two neighbours goes into the high four bits, and comes back as the second.",
+    ("codes[..., 0::2] | (codes[..., 1::2] << 4)", "(codes[..., 0::2] << 4) | codes[..., 1::2]"),
+)
+patch(
+    "packs_halves_alone",
+    "writes",
+    "bytes of a left and a right half, which are unpacked as neighbours",
+    "chunk(2) for every other code: the two halves of a row share its bytes.",
+    (
+        "codes[..., 0::2] | (codes[..., 1::2] << 4)",
+        "codes[..., : codes.shape[-1] // 2] | (codes[..., codes.shape[-1] // 2 :] << 4)",
+    ),
+)
+patch(
     "packs_without_shift",
     "writes",
     "two codes in the same four bits",
