@@ -58,12 +58,14 @@ class Assignment:
         questions: in the order of the lesson.
         answers: the functions and classes that each answer cell defines, by the cell's name.
         stubs: the source of each answer cell as students get it.
+        given: the sources of the other code cells.
     """
 
     module: str
     questions: tuple[Question, ...]
     answers: Mapping[str, frozenset[str]]
     stubs: Mapping[str, str]
+    given: frozenset[str]
 
     @property
     def tests(self) -> dict[str, str]:
@@ -92,6 +94,7 @@ def read_assignment(released: Path) -> Assignment:
     questions: list[Question] = []
     answers: dict[str, frozenset[str]] = {}
     stubs: dict[str, str] = {}
+    given: set[str] = set()
     before: list[str] = []  # answer cells since the last graded one
     together: tuple[str, ...] = ()
     for cell in json.loads(released.read_text(encoding="utf-8"))["cells"]:
@@ -103,7 +106,9 @@ def read_assignment(released: Path) -> Assignment:
             before.append(kind["grade_id"])
             answers[kind["grade_id"]] = frozenset(names_defined_in(source))
             stubs[kind["grade_id"]] = source
-    return Assignment(released.stem, tuple(questions), answers, stubs)
+        elif cell["cell_type"] == "code":
+            given.add(source)
+    return Assignment(released.stem, tuple(questions), answers, stubs, frozenset(given))
 
 
 def read_submission(path: Path, assignment: Assignment) -> tuple[str, tuple[CodeCell, ...]]:

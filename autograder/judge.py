@@ -1,7 +1,8 @@
 """Judge one submission: run its cells in a student process, ask every question, decide here.
 
 The student's cells run in a process that knows nothing (`student.py`). A question is asked when the
-run reaches its test cell, and once more at the end if points were lost; the better answer counts. This
+run reaches its test cell, and once more at the end if points were lost; the better answer counts. Cells
+of the lesson on which no answer rests run only where points are lost without them. This
 side draws each challenge then and there, sends it, takes what comes back for a claim, and compares it
 with the oracle. A question whose probe kills or hangs the process costs that question. What is lost for
 the mistake of another cell is asked again with that cell put right (`follow_through.py`).
@@ -13,8 +14,9 @@ import hashlib
 import hmac
 import time
 import traceback
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -25,6 +27,7 @@ from autograder.assignment import Assignment, BadSubmission, CodeCell, Question,
 from autograder.diagnosis.recognize import diagnose
 from autograder.follow_through import cells_to_replace, replace_cells, sentence
 from autograder.lessons import find
+from autograder.needed_cells import needed_cells
 from autograder.sandbox.child import ChildFault, InfraError
 from autograder.session import MESSAGE, Deadlines, GaveUp, Session, Start, fields_of
 from course.checks.check import Challenge, Check, Verdict, failed
@@ -76,6 +79,7 @@ class Result:
         answers: one for each question of the lesson, in its order.
         cells: what went wrong in the student's own cells, one line each.
         output: what the student's process wrote, cut.
+        skipped: how many of the lesson's own cells, on which no answer rests, did not run.
         seconds: that its parts took.
     """
 
@@ -86,6 +90,7 @@ class Result:
     answers: tuple[Answer, ...]
     cells: tuple[str, ...] = ()
     output: str = ""
+    skipped: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @property
@@ -123,20 +128,22 @@ def grade_one(
     digest = ""
     try:
         digest, cells = read_submission(notebook, assignment)
-        session = Session(start, cells, deadlines or Deadlines())
         judging, seconds = _Judging(assignment, digest, secret), {}
-        try:
-            with _timed(seconds, "cells and questions"):
-                asked = judging.ask_all(session)
-        finally:
-            session.close()
+        session = Session(start, needed_cells(cells, assignment.given), deadlines or Deadlines())
+        with _timed(seconds, "cells and questions"), closing(session):
+            asked = judging.ask_all(session)
+        if session.cells != cells and not all(map(_is_full, asked.values())):
+            whole = Session(start, cells, session.deadlines, session.end)
+            with _timed(seconds, "again, with all cells"), closing(whole):
+                session, asked = whole, judging.ask_again(whole, asked)
         if follow_through:
             with _timed(seconds, "follow-through"):
                 asked = judging.follow_through(session, start, asked)
         with _timed(seconds, "names of mistakes"):
             answers = _name_mistakes(assignment, asked)
         result = _result(assignment, Outcome.SCORE, "", digest, answers, session)
-        return replace(result, seconds=seconds)
+        skipped = sum(a != b for a, b in zip(session.cells, cells, strict=True))
+        return replace(result, skipped=skipped, seconds=seconds)
     except BadSubmission as error:
         return _without_score(assignment, Outcome.STUDENT_FAULT, str(error), digest)
     except GaveUp as error:  # before anything could be asked
@@ -186,6 +193,7 @@ class _Judging:
     assignment: Assignment
     digest: str
     secret: bytes
+    _times: Counter[str] = field(default_factory=Counter)  # that each question was asked
 
     def ask_all(self, session: Session) -> dict[str, Asked]:
         """Ask every question where the student tested, and what is not right then at the end.
@@ -194,20 +202,37 @@ class _Judging:
             GaveUp: the submission ended before anything was asked.
         """
         asked: dict[str, Asked] = {}
-        times = dict.fromkeys((q.check for q in self.assignment.questions), 0)
+        self._ask_where_points_are_lost(session, asked)
+        return asked
+
+    def ask_again(self, session: Session, before: dict[str, Asked]) -> dict[str, Asked]:
+        """Ask lost questions in another session; the better answer of each counts, and of two that are
+        worth the same the new one, unless it tells of the time alone."""
+        asked = {name: found for name, found in before.items() if _is_full(found)}
+        with suppress(GaveUp):
+            self._ask_where_points_are_lost(session, asked)
+        for name, found in before.items():
+            new = asked.get(name, found)
+            if new.answer.score < found.answer.score or new.answer.outcome != Outcome.SCORE:
+                new = found
+            asked[name] = new
+        return asked
+
+    def _ask_where_points_are_lost(self, session: Session, asked: dict[str, Asked]) -> None:
+        """Add answers to `asked`; raises as `ask_all`."""
+        times: Counter[str] = Counter()
         for place, question in self._places(session.cells):
             name = question.check
             left = times[name] < PLACES or place == len(session.cells)
             if left and not _is_full(asked.get(name)):
                 try:
-                    found = self._ask(session, place, question, times[name])
+                    found = self._ask(session, place, question)
                 except GaveUp as error:
                     if not asked:
                         raise
                     found = self._fault(question, str(error))
                 asked[name] = _better(asked.get(name), found)
                 times[name] += 1
-        return asked
 
     def _places(self, cells: tuple[CodeCell, ...]) -> list[tuple[int, Question]]:
         """List where to ask what: behind how many cells. Behind all of them, everything, unless
@@ -252,9 +277,9 @@ class _Judging:
         """Ask where the student tested first, and at the end, with these cells replaced. Nothing that
         such a process says or prints goes on: it has seen reference answers."""
         places = [place for place, other in self._places(session.cells) if other == question]
-        for number, place in enumerate(dict.fromkeys((places[0], places[-1])), PLACES + 1):
+        for place in dict.fromkeys((places[0], places[-1])):
             try:
-                found = self._ask(session, place, question, number).answer
+                found = self._ask(session, place, question).answer
             except (GaveUp, InfraError):
                 return answer
             if found.score > answer.score:
@@ -262,12 +287,11 @@ class _Judging:
                 return replace(found, message=words[:MESSAGE], credited=True)
         return answer
 
-    def _ask(self, session: Session, place: int, question: Question, time_number: int) -> Asked:
-        """Ask one question with ROUNDS challenges, until one is lost.
+    def _ask(self, session: Session, place: int, question: Question) -> Asked:
+        """Ask one question with ROUNDS challenges, until one is lost; each time other ones.
 
         Args:
             place: behind how many cells.
-            time_number: how often it was asked before; each time other challenges are drawn.
 
         Raises:
             GaveUp: the first challenge could not be put to it.
@@ -275,6 +299,8 @@ class _Judging:
         name = f"{self.assignment.module}.{question.check}"
         check = find(name)
         score, message = 1.0, ""
+        time_number = self._times[name]
+        self._times[name] += 1
         end = time.monotonic() + session.deadlines.question
         for number in range(ROUNDS):
             try:

@@ -58,6 +58,8 @@ def report(result: Result, level: str) -> str:
     """Write what the judge says about the whole submission, as HTML."""
     most = sum(answer.max_points for answer in result.answers)
     lines = [f"{result.outcome}: {result.points:g} of {most:g} points. {level}"]
+    if result.skipped:
+        lines.append(f"{result.skipped} cells of the lesson, which no answer needs, were not run.")
     lines += filter(None, (result.reason, *result.cells))
     return sanitize.verbatim(sanitize.plain("\n".join(lines)))
 

@@ -1,0 +1,139 @@
+"""Find which cells of a notebook decide about its points: what the student wrote, and what that needs.
+
+A lesson's own cells draw, race and print. Where the student left them as they were, one runs only if a
+cell that runs needs a name from it; of the others the imports run. Names are those that Python itself
+finds (`symtable`). Where they can hide, all cells run; and a cell with magics always does.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import symtable
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from autograder.assignment import CodeCell
+
+HIDING = {"exec", "eval", "compile", "globals", "locals", "vars", "dir", "get_ipython"}
+HIDING |= {"__import__", "__builtins__", "In", "Out", "_", "__", "___"}
+HIDING |= {"_i", "_ii", "_iii", "_ih", "_oh", "_dh"}
+"""Names through which code reaches others without saying them."""
+HIDING_ATTRIBUTES = {"modules", "__globals__", "f_globals", "__dict__", "user_ns", "get_objects"}
+_HISTORY = re.compile(r"_i?\d+")
+
+
+@dataclass(frozen=True)
+class Names:
+    """What a piece of code reads of its module's names, and which of them it binds."""
+
+    needs: frozenset[str]
+    binds: frozenset[str]
+
+
+def needed_cells(cells: Sequence[CodeCell], given: Collection[str]) -> tuple[CodeCell, ...]:
+    """Return the cells in their order, those that are not needed with their imports alone.
+
+    Args:
+        cells: of a submission.
+        given: sources of the lesson's code cells that are neither answers nor tests.
+    """
+    own = [cell for cell in cells if cell.source and cell.source.strip() not in given]
+    lesson = {
+        cell.number: cell
+        for cell in cells
+        if cell.source.strip() in given and _is_python(cell.source)
+    }
+    try:
+        if any(_hides_names(cell.source) for cell in own):
+            return tuple(cells)
+        needed = _close([names_of(cell.source) for cell in own], lesson)
+        return tuple(
+            replace(cell, source=imports_of(cell.source))
+            if cell.number in lesson and cell.number not in needed
+            else cell
+            for cell in cells
+        )
+    except (SyntaxError, ValueError, RecursionError):  # magics, or no Python
+        return tuple(cells)
+
+
+def _close(own: list[Names], lesson: dict[int, CodeCell]) -> set[int]:
+    """Find the lesson's cells that bind what is needed, and what these need, by number."""
+    wanted = frozenset().union(*(names.needs for names in own))
+    of_lesson = {number: names_of(cell.source) for number, cell in lesson.items()}
+    needed: set[int] = set()
+    while True:
+        more = {n for n, names in of_lesson.items() if n not in needed and names.binds & wanted}
+        if not more:
+            return needed
+        needed |= more
+        wanted = wanted.union(*(of_lesson[number].needs for number in more))
+
+
+def names_of(source: str) -> Names:
+    """Find the module's names in a cell.
+
+    Raises:
+        SyntaxError: it is no Python.
+    """
+    needs, binds = set(), set()
+    imported = {name for node in _imports(source) for name in _bound_by(node)}
+    for table in _tables(symtable.symtable(source, "cell", "exec")):
+        at_top = table.get_type() == "module"
+        for symbol in table.get_symbols():
+            if at_top or symbol.is_global():
+                if symbol.is_referenced():
+                    needs.add(symbol.get_name())
+                if symbol.is_assigned() or symbol.is_namespace():
+                    binds.add(symbol.get_name())
+    return Names(frozenset(needs), frozenset(binds - imported))
+
+
+def imports_of(source: str) -> str:
+    """Return the import statements at the top of a cell, without the rest."""
+    return "\n".join(map(ast.unparse, _imports(source)))
+
+
+def _imports(source: str) -> Iterator[ast.Import | ast.ImportFrom]:
+    body = ast.parse(source).body
+    return (node for node in body if isinstance(node, ast.Import | ast.ImportFrom))
+
+
+def _bound_by(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    return (alias.asname or alias.name.partition(".")[0] for alias in node.names)
+
+
+def _is_python(source: str) -> bool:
+    """Tell whether a cell can be read without IPython, so holds no magics."""
+    try:
+        ast.parse(source)
+    except SyntaxError:
+        return False
+    return True
+
+
+def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
+    yield table
+    for child in table.get_children():
+        yield from _tables(child)
+
+
+def _hides_names(source: str) -> bool:
+    """Tell whether code may read names that it does not say, or bind such.
+
+    Raises:
+        SyntaxError: it is no Python.
+    """
+    return any(map(_hides, ast.walk(ast.parse(source))))
+
+
+def _hides(node: ast.AST) -> bool:
+    match node:
+        case ast.Name(id=name, ctx=ast.Load()):
+            return name in HIDING or _HISTORY.fullmatch(name) is not None
+        case ast.Attribute(attr=name):
+            return name in HIDING_ATTRIBUTES
+        case ast.Import(names=names) | ast.ImportFrom(names=names):
+            return any(alias.name in ("*", "__main__") for alias in names)
+    return False
