@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from course.cache import CacheFull
 from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
 from course.checks.comparing import (
     Difference,
@@ -66,9 +67,12 @@ def judge_mask(challenge: Challenge, evidence: Evidence) -> Verdict:
             own = S - T + t
             row = _row_text(mask[t], own)
             if not mask[t, own]:
+                question = "Where does the last new token stand?"
+                if all(map(_hides_the_past, evidence["masks"])):
+                    question = "Does True mean look, or hide?"
                 return failed(
                     f"{case}, new token {t}, is token {own} of the {S} visible ones, and its row "
-                    f"{row} (x: may look) leaves out itself. Where does the last new token stand?"
+                    f"{row} (x: may look) leaves out itself. {question}"
                 )
             if mask[t, own + 1 :].any():
                 return failed(
@@ -81,6 +85,11 @@ def judge_mask(challenge: Challenge, evidence: Evidence) -> Verdict:
                     f"{row} (x: may look) hides an earlier token. What is the cache for?"
                 )
     return passed("The mask is T by S, and its triangle sits at the right edge.")
+
+
+def _hides_the_past(mask: np.ndarray) -> bool:
+    """Tell whether the last new token sees nothing, and the first of several sees the last one."""
+    return mask.ndim == 2 and not mask[-1].any() and (len(mask) == 1 or bool(mask[0, -1]))
 
 
 def _row_text(row: np.ndarray, own: int) -> str:
@@ -254,9 +263,12 @@ def probe_splits(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     logits, lengths = [], []
     for number, split in enumerate(challenge["splits"]):
         cache = new_cache(student, challenge, 10 if number else 100, batch=len(tokens))
-        logits.append(run_split(student, model, tokens, split, cache))
+        try:
+            logits.append(run_split(student, model, tokens, split, cache))
+        except CacheFull:
+            logits.append([])
         lengths.append(len(cache))
-        if lengths[-1] != 10:
+        if lengths[-1] != 10 or not logits[-1]:
             return {**_nothing_more(challenge), "logits": logits, "lengths": lengths}
     full = outcome(lambda: student.forward_cached(model, given(tokens[:, :1]), cache))
     wide = new_cache(student, challenge, 10, batch=len(tokens), dtype=torch.float64)
@@ -276,7 +288,7 @@ def probe_splits(student: SimpleNamespace, challenge: Challenge) -> Evidence:
 
 
 def _nothing_more(challenge: Challenge) -> Evidence:
-    """Stand in for what is not asked once the cache holds another number of tokens than were fed."""
+    """Stand in for what is not asked once the cache refused tokens, or counts others than were fed."""
     return {
         "passes": [[]] * challenge["config"]["n_layers"],
         "full": "",
@@ -325,6 +337,11 @@ def judge_splits(
     wanted, splits = truth(challenge, challenge["tokens"]), challenge["splits"]
     agree = []
     for split, chunks, length in zip(splits, evidence["logits"], evidence["lengths"], strict=False):
+        if not chunks:
+            return failed(
+                f"Chunks of {split}, a cache of 10 places: CacheFull, but the 10 tokens fit exactly. "
+                f"What is compared before the refusal, and who moves the length before that?"
+            )
         if length != 10:
             return failed(
                 f"Chunks of {split}: 10 tokens were fed and len(cache) is {length}. "
@@ -355,7 +372,8 @@ def _ask_about_chunk(split: list[int], wrong: Difference) -> str:
     if wrong.call == 0 and wrong.place == 0:
         return (
             "Nothing was cached yet, and the first token sees itself alone. If layer_equals_uncached "
-            "passes: what stands around the attention layer in a block, and behind the last block?"
+            "passes: what does a block add to what, what follows the last block, and when is advance "
+            "called?"
         )
     return question_about(split, wrong)
 

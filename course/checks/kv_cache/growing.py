@@ -145,6 +145,8 @@ def _ask_about_count(config: GPTConfig, n: int, got: float, wanted: int) -> str:
     ratio = got / wanted
     if ratio == 1 / 2:
         return "That is half. Are keys copied, or keys and values?"
+    if ratio == 2:
+        return "That is twice as much. How many rows do all steps copy together, and is a number a byte?"
     if ratio == 1 / config.n_layers:
         return "How many layers hold keys and values?"
     if ratio == config.n_heads / config.n_kv_heads:

@@ -72,6 +72,14 @@ patch(
     ("x = model.embed(tokens)", "cache.advance(T)\n    x = model.embed(tokens)"),
 )
 patch(
+    "forward_leaves_the_last_place",
+    "capacity",
+    "a forward pass that refuses what just fits",
+    ">= in place of >: the last place of the cache stays empty.",
+    ("if past + T > cache.max_len", "if past + T >= cache.max_len"),
+    kind="sizes",
+)
+patch(
     "forward_advances_by_one",
     "state",
     "a forward pass that advances the cache by one token, however many were fed",

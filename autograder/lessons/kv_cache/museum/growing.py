@@ -10,18 +10,17 @@ bug, patch = MUSEUM.section("GrowingKVCache", check="growing_cache_returns_every
 patch(
     "growing_returns_only_the_new",
     "writes",
-    "a growing cache that returns the new block alone",
-    "The block is put behind the others, and itself returned.",
+    "a growing cache that returns the new block alone, or keeps nothing of the older ones",
+    "The block is put behind the others, and itself returned; or what was put together is not kept.",
     (BOTH, "return k, v"),
 )
 patch(
-    "growing_keeps_nothing",
+    "growing_drops_what_it_put_together",
     "writes",
-    "a growing cache that returns the longer tensors and does not keep them",
-    "torch.cat makes a new tensor; without an assignment the old one stays as it was.",
-    (KEEP_KEYS, "longer_keys = torch.cat([self.keys[layer], k], dim=2)"),
-    (KEEP_VALUES, "longer_values = torch.cat([self.values[layer], v], dim=2)"),
-    (BOTH, "return longer_keys, longer_values"),
+    "a growing cache that returns what it held before, without the new block",
+    "torch.cat makes a new tensor, and nobody takes it: the old one stays as it was.",
+    (KEEP_KEYS, KEEP_KEYS.partition(" = ")[2]),
+    (KEEP_VALUES, KEEP_VALUES.partition(" = ")[2]),
 )
 patch(
     "growing_in_one_layer",
@@ -100,7 +99,7 @@ patch(
 patch(
     "copies_of_n_times_the_last",
     "formula",
-    "a count in which every step copies what only the last one finds",
+    "a count that is twice too large: n(n - 1) rows, or two bytes for every number",
     "n (n - 1), twice the triangle.",
     (PAIRS, "n_tokens * (n_tokens - 1)"),
 )
@@ -109,7 +108,7 @@ patch(
     "off by one",
     "a triangle of old rows that is taken for half a square",
     "n²/2 in place of n(n-1)/2.",
-    (PAIRS, "n_tokens * n_tokens / 2"),
+    (PAIRS, "n_tokens * n_tokens // 2"),
 )
 patch(
     "copies_of_the_new_too",
