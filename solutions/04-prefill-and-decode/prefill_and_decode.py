@@ -80,8 +80,8 @@ show(draw_phases(storyteller.config, prompt_len=12, n_past=15))
 # before anything is fed.**
 #
 # <details><summary>Hint 1: the idea</summary>
-# Look for room once, for all. Then chunk after chunk, each behind the one before; the cache
-# knows where that is.
+# Look for room once, for the whole prompt. Then chunk after chunk; the cache knows where each
+# begins.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # prompt (B, P) → chunks (B, chunk_size), the last one perhaps shorter → logits (B, T, V) → (B, V).
@@ -128,7 +128,7 @@ checks.every_chunk_size_gives_the_same_logits(prefill)
 checks.too_long_a_prompt_changes_nothing(prefill)
 
 # %% [markdown]
-# All but one row of those logits were computed for nobody. With 128,256 words, those of 2,048 prompt
+# All but the last row of those logits are thrown away. With 128,256 words, those of 2,048 prompt
 # tokens take {{1.05 = 2048 * 128_256 * 4 / 1e9}} GB in float32: an engine sends the last row alone
 # through `lm_head`.
 #
@@ -149,8 +149,8 @@ checks.too_long_a_prompt_changes_nothing(prefill)
 # logits (B, V) → token (B,) → fed as a column (B, 1) → logits (B, 1, V).
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# Nothing for n_new = 0; room for all, or none; choose and yield; then n_new - 1 times: forward,
-# choose, yield.
+# Return if n_new is 0; look for room; choose and yield; then n_new - 1 times: forward, choose,
+# yield.
 # </details>
 
 
@@ -208,7 +208,7 @@ checks.no_step_before_it_is_asked_for(stream)
 #
 # * **TTFT**, time to first token: from the request to the first token.
 # * **ITL**, inter-token latency: the gaps *between* tokens, so n - 1 of them. Median (p50), p99 (one
-#   gap in a hundred is worse), and mean, which engines call **TPOT**, time per output token.
+#   gap in a hundred is worse), and mean, also called **TPOT**, time per output token.
 # * **Tokens per second** of the decode phase: tokens after the first, by the seconds since the
 #   first.
 #
@@ -330,8 +330,8 @@ share_a_machine(storyteller, forward_cached, KVCache, prompt)
 
 # %% [markdown]
 # Smaller chunks: shorter gaps, and a later first token, for two reasons: each chunk reads all weights
-# again, and the other's steps come between. Here chunk and token take
-# turns; an engine puts both into one pass (lesson 10).
+# again, and the other's steps come between. Here chunk and token take turns; an engine puts both into
+# one pass (lesson 10).
 #
 # ## 6 · Going back
 #
@@ -419,7 +419,7 @@ checks.pads_stand_on_the_left(pad_prompts)
 # %% [markdown]
 # Now the mask. A token sees its own row's tokens up to itself. What a *pad* sees does not matter, but
 # it must see **something**: softmax over nothing is 0 / 0 = NaN, and in the next layer 0 · NaN is NaN
-# for all who hide that pad.
+# for tokens that hide that pad.
 
 # %%
 show(draw_masks())

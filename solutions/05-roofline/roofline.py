@@ -166,12 +166,12 @@ checks.attention_is_causal(attention_flops)
 # | `weight_bytes` | every matrix, read **once** a forward pass for all B · T tokens |
 # | `kv_written_bytes` | keys and values of the new tokens, G heads |
 # | `kv_read_bytes` | keys and values of all P + T tokens, once |
-# | `activation_bytes` | rows that each matrix reads and writes; a row that three read counts thrice |
+# | `activation_bytes` | rows that each matrix reads and writes; one that three read counts three times |
 #
-# The matrices: `wq`, `wk`, `wv`, `wo`, `gate`, `up`, `down` in each layer, and `lm_head`. Looking up
-# embeddings is not billed; where the table is *tied*, it is `lm_head`, and read as such. Nor are norms,
-# rotations, softmax, or scores: a fused kernel (FlashAttention) never writes these to memory. FLOPs count
-# pairs that may look; many kernels compute masked ones, too.
+# The matrices: `wq`, `wk`, `wv`, `wo`, `gate`, `up`, `down` in each layer, and `lm_head`. Not billed:
+# looking up embeddings (but a *tied* table is `lm_head`, and read as such), norms, rotations, softmax,
+# and scores, which a fused kernel (FlashAttention) never writes to memory. FLOPs count pairs that may
+# look; many kernels compute masked ones, too.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Lesson 00: (m, k) times (k, n). Weights are k · n, rows in and out m · (k + n), FLOPs 2 · m · k · n.
@@ -305,7 +305,7 @@ checks.bound_is_the_lower_roof(bound_by)
 play_with_the_roof(phase_cost, attention_flops, attainable, bound_by)
 
 # %% [markdown]
-# Its *matrices* are from
+# Decode's *matrices* are compute-bound from
 # {{224 = next(
 # B for B in range(1, 3000)
 # if bound_by(phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 16, B).parts(
@@ -314,14 +314,14 @@ play_with_the_roof(phase_cost, attention_flops, attainable, bound_by)
 # row brings a cache of its own, so FLOPs and bytes grow together, at
 # {{1.0 = phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 1024, 64).parts(
 # attention_flops(PUBLISHED["Llama-2-7B"].config, 1, 1024, 64)).attention.intensity}} FLOP/byte. The
-# common wrong answer, "a batch as large as the balance", forgets the cache. Right: a batch gives more
-# tokens to all, fewer to each, until memory ends.
+# common wrong answer, "a batch as large as the balance", forgets the cache. On the right: more
+# tokens for all, fewer for each, until memory ends.
 #
 # ## 5 · A clock for work that is queued
 #
 # *Difficulty 3 of 5 · importance 5 of 5 · 12 minutes*
 #
-# A GPU does not do what you call. It notes it in a queue and returns at once.
+# What you call on a GPU goes into a queue, and the call returns at once.
 
 # %%
 show(draw_queue())
@@ -388,8 +388,8 @@ checks.one_slow_repeat_changes_nothing(time_on_device)
 # %% [markdown]
 # ## 6 · Predict, then measure
 #
-# First your machine's two limits, measured. Then a model whose weights outgrow every CPU cache; random
-# ones, which changes no time. Predicted seconds are FLOPs over *attainable* FLOP/s, added for matrices
+# First your machine's two limits, measured. Then a model whose weights outgrow every CPU cache (random
+# ones: that changes no time). Predicted seconds are FLOPs over *attainable* FLOP/s, added for matrices
 # and attention.
 
 # %%
@@ -485,7 +485,7 @@ show(draw_third_roof(phase_cost(mini.config, 1, 64, 1, 4), here, prices, asked, 
 # described anew) and kernels (which compute), each at the price of the cheapest. Most cost more.
 #
 # `course/fast/decode.py` asks for fewer operations. On a GPU it also records a step as a **CUDA graph**
-# and asks for it at once; without, even a model of a billion parameters stays far below the memory's
+# and asks for it at once; without that, even a model of a billion parameters stays far below the memory's
 # roof.
 #
 # ## Check yourself
