@@ -31,6 +31,8 @@ LESSON, NOTEBOOK = "03-kv-cache", "kv_cache.ipynb"
 WAYS = ("judge", "stock")
 STOCK = "\ndel c.Autograde\n"
 """Put behind the course's configuration: takes its own steps out again."""
+AGAIN = "\nc.Judge.judge_again = True\n"
+"""The same: what was kept in another round does not count."""
 
 
 def main() -> None:
@@ -123,12 +125,13 @@ def lay_out(place: Path, notebook: nbformat.NotebookNode, submissions: int, way:
     """A course folder with a class in it."""
     shutil.copytree(ROOT / "solutions" / LESSON, place / "solutions" / LESSON)
     config = (ROOT / "nbgrader_config.py").read_text(encoding="utf-8")
-    stock = STOCK if way == "stock" else ""
-    (place / "nbgrader_config.py").write_text(config + stock, encoding="utf-8")
+    more = {"stock": STOCK, "judge": AGAIN}[way]
+    (place / "nbgrader_config.py").write_text(config + more, encoding="utf-8")
     nbgrader(place, "generate_assignment", LESSON)
     for number in range(submissions):
         submitted = place / "grading" / "submitted" / f"student-{number}" / LESSON
         submitted.mkdir(parents=True)
+        notebook.metadata["student"] = number  # equal files would be judged once
         nbformat.write(notebook, submitted / NOTEBOOK)
     return place
 
