@@ -162,7 +162,7 @@ patch(
 bug, patch = MUSEUM.section("QuantizedKVCache", check="a_refusal_changes_nothing")
 patch(
     "notes_before_it_refuses",
-    "capacity",
+    "state",
     "tokens that were noted and then refused",
     "pending is written before the room is looked at, so refused tokens replace good ones.",
     (FULL, f"        {NOTE}\n{FULL}"),
