@@ -128,13 +128,16 @@ def test_no_mistake_is_named_that_would_lose_what_was_passed():
 
 
 def test_one_mistake_costs_the_points_of_its_function(rounds):
-    """At the most those of every question about the cell that it stands in."""
+    """At the most those of every question about the cell that it stands in, and of its own check."""
     for lesson in LESSONS:
         played = [one for one in rounds if one.lesson == lesson]
         asked = assignment_of(lesson)
         for bug in bugs_of(lesson):
             cells = {name for name, names in asked.answers.items() if names & set(bug.answer)}
-            own = [q.points for q in asked.questions if own_cells(asked, q) & cells]
+            named = bug.check.partition(".")[2]
+            own = [
+                q.points for q in asked.questions if own_cells(asked, q) & cells or q.check == named
+            ]
             _, lost = points_lost(lesson, bug, played)
             assert lost <= sum(own), bug.name
 
@@ -193,7 +196,10 @@ def test_the_judge_names_the_mistake_and_records_it(desk):
     lost = {answer.check: answer for answer in result.answers if answer.score < 1}
     assert lost[SPLITS].family == "position"
     assert lost[SPLITS].message.startswith("Chunks of [")
-    assert "give these numbers" in lost[SPLITS].message or "These are" in lost[SPLITS].message
+    assert (
+        "give these numbers" in lost[SPLITS].message
+        or "These numbers come from" in lost[SPLITS].message
+    )
     assert {answer.family for answer in result.answers if answer.score == 1} == {""}
 
 

@@ -99,7 +99,7 @@ patch(
 patch(
     "copies_of_n_times_the_last",
     "formula",
-    "a count that is twice too large: n(n - 1) rows, or two bytes for every number",
+    "a count that is twice too large: of n times n - 1 rows, or of two bytes a number",
     "n (n - 1), twice the triangle.",
     (PAIRS, "n_tokens * (n_tokens - 1)"),
 )
