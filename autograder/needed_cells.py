@@ -42,7 +42,7 @@ def needed_cells(cells: Sequence[CodeCell], given: Collection[str]) -> tuple[Cod
     lesson = {
         cell.number: cell
         for cell in cells
-        if cell.source.strip() in given and _is_python(cell.source)
+        if cell.source.strip() in given and _can_be_left_out(cell.source)
     }
     try:
         if any(_hides_names(cell.source) for cell in own):
@@ -104,13 +104,13 @@ def _bound_by(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
     return (alias.asname or alias.name.partition(".")[0] for alias in node.names)
 
 
-def _is_python(source: str) -> bool:
-    """Tell whether a cell can be read without IPython, so holds no magics."""
+def _can_be_left_out(source: str) -> bool:
+    """Tell whether a cell holds more than imports, and can be read without IPython: no magics."""
     try:
-        ast.parse(source)
+        body = ast.parse(source).body
     except SyntaxError:
         return False
-    return True
+    return not all(isinstance(node, ast.Import | ast.ImportFrom) for node in body)
 
 
 def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:

@@ -1,5 +1,6 @@
 """Only what decides is run, and where points are lost, everything."""
 
+import ast
 import json
 
 import pytest
@@ -74,6 +75,13 @@ def test_a_cell_of_the_lesson_with_magics_runs():
     assert needed_cells(cells, {"%matplotlib inline"}) == cells
 
 
+def test_a_cell_of_imports_alone_stays_as_it_is():
+    """So that nothing is asked again where nothing was left out."""
+    source = "import os\n\nfrom sys import (\n    path,\n)"
+    cells = (CodeCell(1, source), CodeCell(2, "x = 1"))
+    assert needed_cells(cells, {source}) == cells
+
+
 def test_imports_bind_no_name_that_another_cell_is_needed_for():
     names = names_of("import torch\nx = torch.ones(3)")
     assert (names.needs, names.binds) == ({"torch"}, {"x"})
@@ -92,7 +100,7 @@ def test_of_a_solved_lesson_its_answers_imports_and_set_up_are_left(desks, folde
     _, cells = read_submission(desk.write(notebook), desk.assignment)
     kept = needed_cells(cells, desk.assignment.given)
     lesson = [cell for cell in kept if cell.source.strip() in desk.assignment.given]
-    imports_alone = [cell for cell in lesson if cell.source.strip() == imports_of_python(cell)]
+    imports_alone = [cell for cell in lesson if holds_imports_alone(cell.source)]
     assert len(lesson) - len(imports_alone) == 1, "the set-up cell, which has a magic"
     own = [
         cell for cell in cells if cell.source and cell.source.strip() not in desk.assignment.given
@@ -100,11 +108,12 @@ def test_of_a_solved_lesson_its_answers_imports_and_set_up_are_left(desks, folde
     assert set(own) <= set(kept)
 
 
-def imports_of_python(cell: CodeCell) -> str:
+def holds_imports_alone(source: str) -> bool:
     try:
-        return imports_of(cell.source)
+        body = ast.parse(source).body
     except SyntaxError:
-        return ""
+        return False
+    return all(isinstance(node, ast.Import | ast.ImportFrom) for node in body)
 
 
 # --- through the judge ---------------------------------------------------------------------------
