@@ -39,7 +39,7 @@ def program(command: list[str]):
     return start
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def desk(desks) -> Desk:
     return desks("00-start")
 

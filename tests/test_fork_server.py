@@ -32,7 +32,7 @@ def start(request):
         yield way
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def desk(desks) -> Desk:
     return desks("00-start")
 
