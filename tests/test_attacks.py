@@ -25,7 +25,7 @@ from lessons import COURSE
 
 pytestmark = [needs_bubblewrap, pytest.mark.slow]
 ATTACKS = find_attacks()
-DEADLINES = Deadlines(cell=8, question=4, submission=60)
+DEADLINES = Deadlines(cell=15, question=10, submission=120)
 LIMITS = command.Limits(memory=1536 * command.MIB, total_memory=2048 * command.MIB)
 FAMILIES = {"in_process", "host", "control_flow", "notebook", "file", "honest"}
 
