@@ -13,7 +13,7 @@ import json
 import os
 import platform
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -141,6 +141,7 @@ def _digest_of_files(folder: Path) -> bytes:
     return digest.digest()
 
 
-def _files_in(folder: Path) -> Iterable[Path]:
+def _files_in(folder: Path) -> list[Path]:
+    """List the files in a folder, those aside that Python compiled for itself."""
     files = (path for path in folder.rglob("*") if path.is_file())
-    return sorted(path for path in files if path.suffix != ".pyc")
+    return sorted(path for path in files if path.parent.name != "__pycache__")

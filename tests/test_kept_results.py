@@ -109,12 +109,14 @@ def test_a_digest_is_of_the_files_and_nothing_around_them(tmp_path):
     digests.add(digest_of_submission(folder / "start.ipynb"))
     (folder / "helper.py").write_text("a = 2")
     digests.add(digest_of_submission(folder / "start.ipynb"))
+    (folder / "other.pyc").write_bytes(b"can be imported, too")
+    digests.add(digest_of_submission(folder / "start.ipynb"))
     (folder / "start.ipynb").write_text("{ }")
     digests.add(digest_of_submission(folder / "start.ipynb"))
     (folder / "start.ipynb").unlink()
     (folder / "start.ipynb").symlink_to("helper.py")
     digests.add(digest_of_submission(folder / "start.ipynb"))
-    assert len(digests) == 5
+    assert len(digests) == 6
 
 
 def test_the_grader_is_another_with_another_secret_or_lesson(tmp_path):

@@ -12,8 +12,8 @@ from autograder.lessons.assembly import assemble
 from autograder.lessons.exhibits import Variant, bugs_of, variants_of
 from course.checks.check import Check
 
-SEEDS = range(10)
-BUG_SEEDS = range(3)
+SEEDS = range(20)
+BUG_SEEDS = range(5)
 """Right answers must pass at many seeds, for one false alarm costs an honest student; a bug that slips
 through at one of several is seen at few."""
 VISIBLE_SEEDS = [0]
