@@ -33,6 +33,7 @@ from course.layers import Attention
 from course.model import MiniGPT
 
 # %%
+import statistics
 import sys
 
 from tqdm.auto import tqdm
@@ -40,7 +41,7 @@ from tqdm.auto import tqdm
 from course.checks import kv_cache as checks
 from course.measure.copies import count_copied
 from course.measure.counting import count_kv_rows
-from course.measure.machine import one_thread, seconds
+from course.measure.machine import interleaved, one_thread
 from course.minigpt.naive_decode import generate_naive
 from course.plots.kv_cache import draw_bytes, draw_copies, draw_masks, draw_race, draw_rows
 from course.plots.style import show
@@ -555,25 +556,28 @@ runs, steps = {"mini": {}, "story": {}}, {"mini": {}, "story": {}}
 prompt, text = encode("The cat sat"), torch.randint(model.config.vocab_size, (1, 1001))
 
 
-def best(call, repeats=2):
-    """The fastest run counts: noise only ever adds."""
-    return min(seconds(call, warmup=0, repeats=repeats))
+def race(naive, cached, rounds):
+    """Median seconds of both, which take turns."""
+    times = interleaved({"naive": naive, "cached": cached}, rounds)
+    return statistics.median(times["naive"]), statistics.median(times["cached"])
 
 
 with one_thread():
     for n in tqdm([32, 64, 128, 256], desc="whole texts", file=sys.stdout):
         for name, racer in racers.items():
-            runs[name][n] = (
-                best(lambda racer=racer, n=n: generate_naive(racer, prompt, n)),
-                best(lambda racer=racer, n=n: generate_cached(racer, prompt, n)),
+            runs[name][n] = race(
+                lambda racer=racer, n=n: generate_naive(racer, prompt, n),
+                lambda racer=racer, n=n: generate_cached(racer, prompt, n),
+                rounds=2,
             )
     for n in tqdm([64, 256, 512, 1000], desc="single steps", file=sys.stdout):
         for name, racer in racers.items():
-            cache = KVCache(racer.config, batch=1, max_len=n + 5)
+            cache = KVCache(racer.config, batch=1, max_len=n + 6)  # tokens of the rounds, too
             forward_cached(racer, text[:, :n], cache)
-            steps[name][n] = (
-                best(lambda racer=racer, n=n: racer(text[:, : n + 1]), 5),
-                best(lambda racer=racer, c=cache: forward_cached(racer, text[:, -1:], c), 5),
+            steps[name][n] = race(
+                lambda racer=racer, n=n: racer(text[:, : n + 1]),
+                lambda racer=racer, cache=cache: forward_cached(racer, text[:, -1:], cache),
+                rounds=5,
             )
 show(draw_race(runs, steps))
 
