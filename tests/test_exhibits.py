@@ -15,7 +15,7 @@ from submissions import ORDER, short
 from autograder import wire
 from autograder.assignment import read_submission
 from autograder.diagnosis.comparison import same_reply
-from autograder.diagnosis.recognize import answer
+from autograder.diagnosis.replies import answer
 from autograder.lessons import hidden_checks, lesson_folders
 from autograder.lessons.assembly import answer_cells, assemble, by_grade_id
 from autograder.lessons.exhibits import Edits, Museum, bugs_of, variants_of

@@ -28,6 +28,7 @@ from course.minigpt.roofline import (
 )
 from course.model import MiniGPT
 from course.plots import roofline as plots
+from course.plots.style import GREY
 from course.published.models import PUBLISHED
 from course.published.sizes import SIZES, Size, build_random
 from course.widgets import roofline as widget
@@ -368,4 +369,4 @@ def test_what_does_not_fit_is_said_and_pale(sliders):
     picture = draw("H200", "Llama-2-7B", "16 bits", 1024, 131_072)
     assert "does not fit" in picture.figure.axes[0].get_title(loc="left")
     decode = [line for line in picture.figure.axes[0].lines if line.get_marker() in ("o", "s")][:2]
-    assert {line.get_color() for line in decode} == {plots.GREY}
+    assert {line.get_color() for line in decode} == {GREY}

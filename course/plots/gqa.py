@@ -13,7 +13,6 @@ from matplotlib.ticker import FuncFormatter
 from course.config import GPTConfig
 from course.measure.costs import Cost
 from course.measure.limits import Machine
-from course.plots.roofline import with_prefix
 from course.plots.style import (
     BLUE,
     GREEN,
@@ -25,6 +24,7 @@ from course.plots.style import (
     Picture,
     course_style,
 )
+from course.plots.units import with_prefix
 
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, "#F0E442", GREY)
 Quality = Mapping[int, Mapping[str, float]]

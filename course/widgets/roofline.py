@@ -9,8 +9,9 @@ from ipywidgets import Dropdown, SelectionSlider
 
 from course.measure.costs import Cost, Parts
 from course.measure.limits import DATASHEETS, MEMORY_BYTES, Machine
-from course.plots.roofline import as_time, draw_operating_points, in_digits
+from course.plots.roofline import draw_operating_points
 from course.plots.style import Picture
+from course.plots.units import as_time, in_digits
 from course.published.models import PUBLISHED
 from course.widgets.playground import playground
 
