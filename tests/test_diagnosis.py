@@ -7,14 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from submissions import answers, short
 
-from autograder.diagnosis import grading_tables, museum_page, recognize
+from autograder.diagnosis import grading_tables, known_replies, museum_page
 from autograder.diagnosis.comparison import same, same_reply
 from autograder.diagnosis.grading_tables import assignment_of, points_lost, with_tables
+from autograder.diagnosis.known_replies import KnownReplies
 from autograder.diagnosis.losses import path_of
 from autograder.diagnosis.museum_page import OTHERS, OWN, STYLES, losses_in, outcome, recognition
-from autograder.diagnosis.recognize import candidates, diagnose, name_mistake
+from autograder.diagnosis.recognize import diagnose, name_mistake
+from autograder.diagnosis.replies import all_replies, candidates
 from autograder.diagnosis.rounds import LESSONS, checks_of, play
 from autograder.follow_through import own_cells
+from autograder.judge import known_in_memory
 from autograder.lessons import find
 from autograder.lessons.exhibits import FAMILIES, Bug, bugs_of
 
@@ -119,25 +122,23 @@ def test_no_mistake_is_named_that_would_lose_what_was_passed():
     (bug,) = [bug for bug in bugs_of("kv_cache") if bug.name == "mask_sees_all"]
     challenge = find(f"kv_cache.{SPLITS}").challenge(1)
     ((_, reply),) = candidates("kv_cache", SPLITS, challenge, [bug])
-    found = diagnose("kv_cache", SPLITS, challenge, reply)
+    asked = (known_in_memory("kv_cache"), SPLITS, challenge, reply, None)
+    found = diagnose(*asked)
     assert (found.bug, found.family) == ("", "mask")
     passed = {"mask_is_rectangular"}
-    assert diagnose("kv_cache", SPLITS, challenge, reply, passed).bug == "layer_without_mask"
+    assert diagnose(*asked, passed).bug == "layer_without_mask"
     passed |= {"layer_equals_uncached"}
-    assert diagnose("kv_cache", SPLITS, challenge, reply, passed) is None
+    assert diagnose(*asked, passed) is None
 
 
 def test_one_mistake_costs_the_points_of_its_function(rounds):
-    """At the most those of every question about the cell that it stands in, and of its own check."""
+    """At the most those of every question about the cell that it stands in."""
     for lesson in LESSONS:
         played = [one for one in rounds if one.lesson == lesson]
         asked = assignment_of(lesson)
         for bug in bugs_of(lesson):
             cells = {name for name, names in asked.answers.items() if names & set(bug.answer)}
-            named = bug.check.partition(".")[2]
-            own = [
-                q.points for q in asked.questions if own_cells(asked, q) & cells or q.check == named
-            ]
+            own = [q.points for q in asked.questions if own_cells(asked, q) & cells]
             _, lost = points_lost(lesson, bug, played)
             assert lost <= sum(own), bug.name
 
@@ -230,7 +231,7 @@ def odd_data():
 @given(odd_data())
 def test_whatever_comes_back_is_no_reason_to_raise(reply):
     challenge = find(f"kv_cache.{SPLITS}").challenge(1)
-    assert diagnose("kv_cache", SPLITS, challenge, reply) is None
+    assert diagnose(known_in_memory("kv_cache"), SPLITS, challenge, reply, reply) is None
 
 
 @pytest.mark.parametrize(
@@ -242,7 +243,7 @@ def test_whatever_comes_back_is_no_reason_to_raise(reply):
     ],
 )
 def test_a_diagnosis_that_cannot_be_made_is_none(lesson, check, challenge):
-    assert diagnose(lesson, check, challenge, {"evidence": {}}) is None
+    assert diagnose(KnownReplies(lesson), check, challenge, {"evidence": {}}) is None
 
 
 def test_a_part_of_the_evidence_is_not_the_evidence(rounds):
@@ -279,9 +280,30 @@ def test_what_counts_as_the_same_evidence(a, b, alike):
     assert same(b, a) is alike
 
 
-def test_what_is_remembered_is_bounded():
-    check = find("start.flops_of_any_product")
-    for seed in range(2 * recognize.KEPT):
-        reply = {"evidence": {"values": []}}
-        assert diagnose("start", check.name, check.challenge(seed), reply) is None
-    assert len(recognize._kept) == recognize.KEPT
+# --- what the museum replies to the challenge that is the same for everyone -----------------------
+
+
+def test_known_replies_are_found_out_once_and_come_back_from_their_file(tmp_path, monkeypatch):
+    check = "flops_of_any_product"
+    bugs = bugs_of("start")
+    _, replies = all_replies("start", check, KnownReplies("start").challenge(check))
+    known = KnownReplies("start", tmp_path)
+    for bug, reply in replies:
+        assert known.agrees(check, bug, {"error": None, **reply}) == ("evidence" in reply)
+    (file,) = tmp_path.iterdir()
+    monkeypatch.setattr(known_replies, "all_replies", None)  # nothing runs again
+    again = KnownReplies("start", tmp_path)
+    for _, reply in replies:
+        for other in bugs:
+            assert again.agrees(check, other, reply) == known.agrees(check, other, reply)
+    file.write_bytes(b"half a file")
+    with pytest.raises(TypeError):
+        KnownReplies("start", tmp_path).agrees(check, bugs[0], {})
+
+
+def test_a_disk_without_room_does_not_keep_a_mistake_from_its_name(tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    known = KnownReplies("start", tmp_path / "file")
+    check = "flops_of_any_product"
+    assert known.agrees(check, bugs_of("start")[0], None)
+    assert not known.agrees(check, bugs_of("start")[0], {"evidence": {}})

@@ -26,7 +26,7 @@ def path_of(lesson: str) -> Path:
 def suspects(lesson: str, check: str, passed: Collection[str]) -> list[Bug]:
     """List the bugs that lose this check and not always one of those that were passed. One that the
     file does not know yet may lose anything."""
-    known = _read(lesson)
+    known = losses_of(lesson)
     return [
         bug
         for bug in bugs_of(lesson)
@@ -51,6 +51,7 @@ def losses_text(lesson: str, lost: Iterable[tuple[str, Collection[Bug], int]]) -
 
 
 @cache
-def _read(lesson: str) -> Losses:
+def losses_of(lesson: str) -> Losses:
+    """Read which checks each bug of a lesson loses; {} where that was never written."""
     path = path_of(lesson)
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}

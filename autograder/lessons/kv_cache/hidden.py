@@ -29,15 +29,15 @@ def logits_after(challenge: Challenge, tokens: np.ndarray, past: np.ndarray) -> 
     return oracle.forward(challenge["state"], challenge["config"], tokens, pairs)
 
 
-def layer_output(case: Challenge) -> np.ndarray:
-    """Compute the oracle's output of the case's layer, (B, T, C), float64."""
+def layer_output(case: Challenge) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the oracle's output of the case's layer, (B, T, C), and its keys, (B, G, T, D); float64."""
     prefix = f"blocks.{case['layer']}.attn."
     positions = np.arange(case["x"].shape[1], dtype=np.float64)
     rows = [
-        oracle.attention_layer(case["state"], prefix, case["config"], row, positions)[0]
+        oracle.attention_layer(case["state"], prefix, case["config"], row, positions)
         for row in case["x"].astype(np.float64)
     ]
-    return np.stack(rows)
+    return np.stack([out for out, _, _ in rows]), np.stack([keys for _, keys, _ in rows])
 
 
 def judge_poison(

@@ -111,25 +111,34 @@ mask_is_rectangular = Check(
 )
 
 
+IN_FLOAT64 = 7
+"""Tokens that are fed in float64. torch adds a mask of float32 to scores of float64 at the right places
+as long as they fit into one register, and how many fit is the processor's affair."""
+
+
 def draw_layer(seed: int) -> Challenge:
-    """Draw, for 4, 2 and 1 KV heads, a model and inputs (B, 8, C) of one of its layers in chunks; one of
+    """Draw, for 4, 2 and 1 KV heads, a model and inputs (B, T, C) of one of its layers in chunks; one of
     them in float64, one of a single row."""
     rng = np.random.default_rng(seed)
     cases = []
     for n_kv_heads, batch, dtype in ((4, 3, "float32"), (2, 1, "float32"), (1, 2, "float64")):
         case = draw_model(rng, n_kv_heads=n_kv_heads, n_layers=2)
-        x = rng.normal(size=(batch, 8, case["config"]["d_model"])).astype(np.float32)
-        layer, split = int(rng.integers(2)), draw_split(rng, 8)
+        T = 8 if dtype == "float32" else IN_FLOAT64
+        x = rng.normal(size=(batch, T, case["config"]["d_model"])).astype(np.float32)
+        layer, split = int(rng.integers(2)), draw_split(rng, T)
         cases.append({**case, "x": x, "split": split, "layer": layer, "dtype": dtype})
     return {"cases": cases}
 
 
 def probe_layer(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Run each case's layer, chunk after chunk; tell by how many tokens it moved the cache itself."""
+    """Run each case's layer, chunk after chunk; tell by how many tokens it moved the cache itself, and
+    which keys the cache holds of it in the end."""
     moved = [_length_moved_by(student, case) for case in challenge["cases"]]
     if any(moved):
-        return {"out": [[]] * len(moved), "moved": moved}
-    return {"out": [_run_layer(student, case) for case in challenge["cases"]], "moved": moved}
+        nothing = [[]] * len(moved)
+        return {"out": nothing, "keys": nothing, "moved": moved}
+    runs = [_run_layer(student, case) for case in challenge["cases"]]
+    return {"out": [out for out, _ in runs], "keys": [keys for _, keys in runs], "moved": moved}
 
 
 def _length_moved_by(student: SimpleNamespace, case: Challenge) -> int:
@@ -142,11 +151,14 @@ def _length_moved_by(student: SimpleNamespace, case: Challenge) -> int:
     return len(cache)
 
 
-def _run_layer(student: SimpleNamespace, case: Challenge) -> list[np.ndarray]:
+def _run_layer(
+    student: SimpleNamespace, case: Challenge
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return the output of each chunk, and all keys that come back with one token more."""
     dtype = getattr(torch, case["dtype"])
     attn = build_model(case).to(dtype).blocks[case["layer"]].attn
-    x, places = given(case["x"], dtype), given(np.arange(8))
-    cache = new_cache(student, case, 8, batch=len(x), dtype=dtype)
+    x, places = given(case["x"], dtype), given(np.arange(case["x"].shape[1]))
+    cache = new_cache(student, case, len(places) + 1, batch=len(x), dtype=dtype)
     outputs, done = [], 0
     for n in case["split"]:
         now = slice(done, done + n)
@@ -154,30 +166,37 @@ def _run_layer(student: SimpleNamespace, case: Challenge) -> list[np.ndarray]:
         outputs.append(out.numpy())
         cache.advance(n)
         done += n
-    return outputs
+    row = torch.zeros(
+        len(x), attn.n_kv_heads, 1, attn.wk.out_features // attn.n_kv_heads, dtype=dtype
+    )
+    keys, _ = cache.append(case["layer"], row, row)
+    return outputs, [keys.numpy()]
 
 
-def uncached_layer(case: Challenge) -> np.ndarray:
-    """Compute the layer's output over all tokens at once, (B, T, C), by lesson 01's layer."""
+def uncached_layer(case: Challenge) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the layer's output over all tokens at once, (B, T, C), by lesson 01's layer; and the keys
+    of all tokens, rotated, (B, G, T, D)."""
     model, x = build_model(case), torch.from_numpy(case["x"])
-    attn = model.blocks[case["layer"]].attn
-    return model.attention_layer(attn, x, torch.arange(x.shape[1])).numpy()
+    attn, places = model.blocks[case["layer"]].attn, torch.arange(x.shape[1])
+    keys = attn.wk(x).unflatten(-1, (attn.n_kv_heads, -1)).transpose(1, 2)
+    return model.attention_layer(attn, x, places).numpy(), attn.rotate(keys, places).numpy()
 
 
 def layer_form(challenge: Challenge) -> Evidence:
     n = len(challenge["cases"])
-    return {"out": [Each(np.ndarray)] * n, "moved": [int] * n}
+    arrays = [Each(np.ndarray)] * n
+    return {"out": arrays, "keys": arrays, "moved": [int] * n}
 
 
 def judge_layer(
     challenge: Challenge,
     evidence: Evidence,
-    truth: Callable[[Challenge], np.ndarray],
+    truth: Callable[[Challenge], tuple[np.ndarray, np.ndarray]],
     tolerance: float,
 ) -> Verdict:
     agree = []
-    for case, out, moved in zip(
-        challenge["cases"], evidence["out"], evidence["moved"], strict=True
+    for case, out, keys, moved in zip(
+        challenge["cases"], evidence["out"], evidence["keys"], evidence["moved"], strict=True
     ):
         G = case["config"]["n_kv_heads"]
         if moved:
@@ -187,7 +206,8 @@ def judge_layer(
             )
         if len(out) != len(case["split"]):
             return failed(f"Chunks of {case['split']}: {len(out)} outputs came back.")
-        wrong = first_difference(out, truth(case), case["split"], tolerance)
+        wanted, rotated = truth(case)
+        wrong = first_difference(out, wanted, case["split"], tolerance)
         if wrong and agree:
             return failed(
                 f"4 query heads on {G} KV heads, batch {len(case['x'])}. {wrong} With {agree[-1]} KV "
@@ -200,8 +220,32 @@ def judge_layer(
                 f"A layer and a cache of {case['dtype']} gave {out[0].dtype}. Which of your lines "
                 f"makes numbers of another type?"
             )
+        if wrong := _first_wrong_key(keys, rotated, tolerance):
+            return failed(
+                f"Every output agrees, but not the keys that were stored. {wrong} What do you hand to "
+                f"append, and when is a key rotated?"
+            )
         agree.append(G)
     return passed(f"4 query heads on {agree} KV heads: every chunk equals the uncached layer.")
+
+
+def _first_wrong_key(keys: list[np.ndarray], wanted: np.ndarray, tolerance: float) -> str:
+    """Say which token's cached key is not the rotated one, the first of them; "" if all are.
+
+    Args:
+        keys: what came back, (B, G, T + 1, D), in a list.
+        wanted: (B, G, T, D).
+    """
+    B, G, T, D = wanted.shape
+    if len(keys) != 1 or keys[0].shape != (B, G, T + 1, D):
+        return f"With one token more, append gave other keys than {(B, G, T + 1, D)}."
+    delta = np.abs(keys[0][:, :, :T].astype(np.float64) - wanted).max(axis=(0, 1, 3))  # (T,)
+    for token in np.flatnonzero(~(delta <= tolerance))[:1]:
+        return (
+            f"The key of token {token} differs from the rotated one (max |Δ| {delta[token]:.2g}, "
+            f"tolerance {tolerance:g})."
+        )
+    return ""
 
 
 def _ask_about_layer(split: list[int], wrong: Difference) -> str:
@@ -230,6 +274,8 @@ layer_equals_uncached = Check(
 
 COUNTED = [6, 3, 1]
 """Chunks whose passes are counted."""
+DOUBLED = [3, 4]
+"""Chunks that are fed in float64."""
 
 
 def draw_text(seed: int) -> Challenge:
@@ -282,7 +328,9 @@ def probe_splits(student: SimpleNamespace, challenge: Challenge) -> Evidence:
         "passes": [list(calls) for calls in count.by_layer],
         "full": full,
         "full_length": len(cache),
-        "float64": run_split(student, build_model(challenge).double(), tokens, [4, 6], wide),
+        "float64": run_split(
+            student, build_model(challenge).double(), tokens[:, :IN_FLOAT64], DOUBLED, wide
+        ),
         **_run_to_the_end(student, model, challenge),
     }
 
@@ -406,7 +454,7 @@ def _wrong_at_the_end(
 
 def _wrong_dtype(chunks: list[np.ndarray], wanted: np.ndarray, tolerance: float) -> Verdict | None:
     """Judge the logits of a float64 model with a float64 cache."""
-    wrong = first_difference(chunks, wanted, [4, 6], tolerance)
+    wrong = first_difference(chunks, wanted, DOUBLED, tolerance)
     if wrong or any(chunk.dtype != np.float64 for chunk in chunks):
         return failed(
             f"A model and a cache of float64: {wrong or f'the logits are {chunks[0].dtype}.'} Which of "

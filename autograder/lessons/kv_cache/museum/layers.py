@@ -187,7 +187,6 @@ patch(
     kind="dtype",
 )
 
-bug, patch = MUSEUM.section("attention_layer_cached", check="cache_is_the_only_memory")
 patch(
     "layer_that_stores_keys_before_rotation",
     "position",
