@@ -88,6 +88,12 @@ class CodeCell:
     asks: str = ""
 
 
+def in_words(check: str) -> str:
+    """Write the name of a question in words: "Mask is rectangular" of "mask_is_rectangular"."""
+    words = check.replace("_", " ").strip()
+    return words[:1].upper() + words[1:]
+
+
 def read_assignment(released: Path) -> Assignment:
     """Read what a lesson asks from the notebook that students get, such as
     lessons/03-kv-cache/kv_cache.ipynb."""

@@ -11,7 +11,9 @@ import ast
 import re
 import symtable
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from autograder.assignment import CodeCell
 
@@ -20,6 +22,9 @@ HIDING |= {"__import__", "__builtins__", "In", "Out", "_", "__", "___"}
 HIDING |= {"_i", "_ii", "_iii", "_ih", "_oh", "_dh"}
 """Names through which code reaches others without saying them."""
 HIDING_ATTRIBUTES = {"modules", "__globals__", "f_globals", "__dict__", "user_ns", "get_objects"}
+_UNREADABLE = (SyntaxError, ValueError, RecursionError)
+"""Raised where a cell has magics, or is no Python."""
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
 _HISTORY = re.compile(r"_i?\d+")
 
 
@@ -28,15 +33,18 @@ class Names:
     """What a piece of code reads of its module's names, and which of them it binds."""
 
     needs: frozenset[str]
-    binds: frozenset[str]
+    binds: frozenset[str] = frozenset()
 
 
-def needed_cells(cells: Sequence[CodeCell], given: Collection[str]) -> tuple[CodeCell, ...]:
+def needed_cells(
+    cells: Sequence[CodeCell], given: Collection[str], asked: Collection[str] = ()
+) -> tuple[CodeCell, ...]:
     """Return the cells in their order, those that are not needed with their imports alone.
 
     Args:
         cells: of a submission.
         given: sources of the lesson's code cells that are neither answers nor tests.
+        asked: names that the lesson's checks call; the lesson itself may define some of them.
     """
     own = [cell for cell in cells if cell.source and cell.source.strip() not in given]
     lesson = {
@@ -47,14 +55,14 @@ def needed_cells(cells: Sequence[CodeCell], given: Collection[str]) -> tuple[Cod
     try:
         if any(_hides_names(cell.source) for cell in own):
             return tuple(cells)
-        needed = _close([names_of(cell.source) for cell in own], lesson)
+        needed = _close([Names(frozenset(asked)), *(names_of(cell.source) for cell in own)], lesson)
         return tuple(
             replace(cell, source=imports_of(cell.source))
             if cell.number in lesson and cell.number not in needed
             else cell
             for cell in cells
         )
-    except (SyntaxError, ValueError, RecursionError):  # magics, or no Python
+    except _UNREADABLE:
         return tuple(cells)
 
 
@@ -71,6 +79,35 @@ def _close(own: list[Names], lesson: dict[int, CodeCell]) -> set[int]:
         wanted = wanted.union(*(of_lesson[number].needs for number in more))
 
 
+def names_changed(cells: Sequence[CodeCell]) -> frozenset[str]:
+    """Return the module's names that these cells, as far as they can be read, bind or may change: a
+    statement at the top such as `KVCache.append = mine` may change whatever it names."""
+    changed: set[str] = set()
+    for cell in cells:
+        with suppress(*_UNREADABLE):
+            changed |= names_of(cell.source).binds
+            for statement in ast.parse(cell.source).body:
+                if not isinstance(statement, _DEFINITIONS):
+                    changed |= {n.id for n in ast.walk(statement) if isinstance(n, ast.Name)}
+    return frozenset(changed)
+
+
+def reach(cells: Sequence[CodeCell], names: Collection[str]) -> frozenset[str]:
+    """Return the names on which these names stand in cells that can be read, themselves included."""
+    of_cells = list(_names_in(cells))
+    reached = frozenset(names)
+    while more := [found for found in of_cells if found.binds & reached and found.needs - reached]:
+        reached = reached.union(*(found.needs for found in more))
+    return reached
+
+
+def _names_in(cells: Sequence[CodeCell]) -> Iterator[Names]:
+    for cell in cells:
+        with suppress(*_UNREADABLE):
+            yield names_of(cell.source)
+
+
+@lru_cache(maxsize=1000)
 def names_of(source: str) -> Names:
     """Find the module's names in a cell.
 

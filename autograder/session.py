@@ -15,8 +15,9 @@ from autograder.sandbox.child import Child, ChildFault, InfraError
 Start = Callable[[], Child]
 """Starts a fresh student process for this submission."""
 
-STARTS = 3
-"""Attempts to start a process before the machine is blamed."""
+PAUSES = (1, 5)
+"""Seconds between attempts to start a process, after which the machine is blamed: what it lacks for a
+moment, such as memory, it may have again."""
 DEAD_CELLS = 3
 """Cells of one notebook that may end or hang the process; each costs a start."""
 MESSAGE, OUTPUT = 2_000, 64 * 2**10
@@ -89,13 +90,12 @@ class Session:
                 return self._current
 
     def _start(self) -> Child:
-        for attempt in range(STARTS):
+        for pause in PAUSES:
             try:
                 return self._start_process()
             except InfraError:
-                if attempt == STARTS - 1:
-                    raise
-        raise AssertionError("unreachable")
+                time.sleep(pause)
+        return self._start_process()
 
     def _run_until(self, child: Child, place: int) -> bool:
         """Run the next cells; say whether the process has outlived them."""

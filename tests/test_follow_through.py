@@ -3,9 +3,11 @@
 import pytest
 from submissions import Desk, answers, short, submission
 
+from autograder import session
 from autograder.authoring.source import POINTS
 from autograder.follow_through import cells_to_replace, own_cells
-from autograder.judge import Outcome
+from autograder.result import Outcome
+from autograder.sandbox.child import InfraError
 from lessons import FOLDERS
 
 WRONG_MASK = """
@@ -31,6 +33,20 @@ def test_a_wrong_mask_costs_its_own_point(desk):
     for answer in credited.values():
         assert answer.message.startswith("Credited: right with a right causal_mask. As it stands: ")
         assert (answer.bug, answer.family) == ("", "")
+
+
+def test_where_the_machine_fails_on_the_way_nobody_loses_a_credit(desk, monkeypatch):
+    monkeypatch.setattr(session, "PAUSES", (0,))
+    starts = []
+
+    def start():
+        starts.append(1)
+        if len(starts) > 1:
+            raise InfraError("no process today")
+        return desk.start()
+
+    result = desk.judge(short(desk.lesson, causal_mask=WRONG_MASK), start=start)
+    assert (result.outcome, len(starts)) == (Outcome.INFRA_ERROR, 3)
 
 
 def test_it_can_be_switched_off(desk):

@@ -4,7 +4,7 @@ import pytest
 from submissions import Desk, answers, opening
 
 from autograder.authoring.source import POINTS
-from autograder.judge import Outcome
+from autograder.result import Outcome
 
 CELLS = {
     "a running loop": "import asyncio\nassert asyncio.get_running_loop().is_running()",

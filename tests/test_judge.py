@@ -8,10 +8,11 @@ import pytest
 from nbformat.v4 import new_code_cell
 from submissions import ORDER, Desk, answers, opening, short, solved, submission
 
-from autograder import judge, session
+from autograder import asking, session
+from autograder.asking import draw_seed
 from autograder.assignment import read_assignment
 from autograder.authoring.source import POINTS
-from autograder.judge import Outcome, draw_seed
+from autograder.result import Outcome
 from autograder.sandbox.child import InfraError
 from lessons import FOLDERS
 
@@ -190,13 +191,15 @@ class Flaky:
         return self.desk.start()
 
 
-def test_a_machine_that_fails_twice_is_tried_again(start):
-    result = start.judge(short(start.lesson), start=Flaky(start, session.STARTS - 1))
+def test_a_machine_that_fails_twice_is_tried_again(start, monkeypatch):
+    monkeypatch.setattr(session, "PAUSES", (0, 0.1))
+    result = start.judge(short(start.lesson), start=Flaky(start, 2))
     assert (result.outcome, result.points) == (Outcome.SCORE, POINTS)
 
 
-def test_a_machine_that_keeps_failing_gives_no_grade(start):
-    result = start.judge(short(start.lesson), start=Flaky(start, session.STARTS))
+def test_a_machine_that_keeps_failing_gives_no_grade(start, monkeypatch):
+    monkeypatch.setattr(session, "PAUSES", (0, 0.1))
+    result = start.judge(short(start.lesson), start=Flaky(start, 3))
     assert result.outcome == Outcome.INFRA_ERROR
     assert {a.outcome for a in result.answers} == {Outcome.INFRA_ERROR}
     assert "no sandbox today" in result.reason
@@ -206,7 +209,7 @@ def test_a_mistake_of_the_judge_is_no_zero(start, monkeypatch):
     def fail(*_):
         raise ZeroDivisionError("in the judge")
 
-    monkeypatch.setattr(judge, "draw_seed", fail)
+    monkeypatch.setattr(asking, "draw_seed", fail)
     result = start.judge(short(start.lesson))
     assert result.outcome == Outcome.INFRA_ERROR
     assert "in the judge" in result.reason

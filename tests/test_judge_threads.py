@@ -11,7 +11,8 @@ from submissions import SECRET, answers, released, short
 
 from autograder.assignment import read_assignment
 from autograder.authoring.source import POINTS
-from autograder.judge import Outcome, Result, grade_one
+from autograder.judge import grade_one
+from autograder.result import Outcome, Result
 from autograder.sandbox.launch import Launcher
 from autograder.session import Deadlines
 from lessons import COURSE
@@ -50,7 +51,8 @@ def judged(tmp_path_factory) -> list[Result]:
 
 
 def test_no_failure_of_the_machine_is_counted_as_a_grade(judged):
-    assert Counter(result.outcome for result in judged) == {Outcome.SCORE: TIMES}
+    outcomes = Counter((result.outcome, result.reason) for result in judged)
+    assert outcomes == {(Outcome.SCORE, ""): TIMES}
 
 
 def test_every_time_the_same_grade_for_the_same_reasons(judged):

@@ -8,8 +8,8 @@ from submissions import ORDER, short, solved
 
 from autograder.assignment import CodeCell, read_submission
 from autograder.authoring.source import POINTS
-from autograder.judge import Outcome
-from autograder.needed_cells import imports_of, names_of, needed_cells
+from autograder.needed_cells import imports_of, names_changed, names_of, needed_cells
+from autograder.result import Outcome
 
 LESSON = [
     "import os\nmodel = make()",
@@ -89,6 +89,22 @@ def test_imports_bind_no_name_that_another_cell_is_needed_for():
         imports_of("from a import (b,\n c)\nx = 1\nimport d.e as f")
         == "from a import b, c\nimport d.e as f"
     )
+
+
+@pytest.mark.parametrize(
+    ("own", "changed"),
+    [
+        ("def f(): return g", {"f"}),
+        ("import torch\nx = 1", {"x"}),
+        ("Cache.append = mine", {"Cache", "mine"}),
+        ("setattr(Cache, 'append', mine)", {"setattr", "Cache", "mine"}),
+        ("if True:\n    Cache.size = 0", {"Cache"}),
+        ("class Other(Cache): pass", {"Other"}),
+        ("%reset -f", set()),
+    ],
+)
+def test_what_stands_in_a_statement_at_the_top_may_change(own, changed):
+    assert names_changed([CodeCell(1, own)]) == changed
 
 
 @pytest.mark.parametrize("folder", ORDER)

@@ -2,10 +2,13 @@
 
 import os
 import socket
+import subprocess
+import tempfile
 
 import pytest
 from confined import Place, needs_bubblewrap, starting
 
+from autograder.kept_results import digest_of_submission
 from autograder.sandbox import submission_view
 from autograder.sandbox.child import InfraError
 from autograder.sandbox.launch import Launcher
@@ -49,6 +52,34 @@ def test_files_are_copied_with_folders_and_can_be_read_by_everyone(folder, tmp_p
         "tools": 0o755,
         "more.py": 0o644,
     }
+
+
+def test_when_it_was_handed_in_is_no_part_of_the_work(folder, tmp_path):
+    """Nor of its digest: a time that was corrected is no reason to judge again."""
+    (folder / "work.ipynb").write_text("{}")
+    before = digest_of_submission(folder / "work.ipynb")
+    (folder / "timestamp.txt").write_text("2026-12-01 18:00:00 UTC")
+    (folder / "data").mkdir()
+    (folder / "data" / "timestamp.txt").write_text("the student's own")
+    assert set(copied(folder, tmp_path)) == {"work.ipynb", "data/timestamp.txt"}
+    (folder / "data" / "timestamp.txt").unlink()
+    (folder / "data").rmdir()
+    assert digest_of_submission(folder / "work.ipynb") == before
+
+
+@needs_bubblewrap
+def test_folders_of_judges_that_were_killed_are_removed_when_they_are_old(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    names = {f"judge-{ended.pid}-old": True, f"judge-{ended.pid}-new": False}
+    names |= {f"judge-{os.getpid()}-old": True, "judge-mine-old": True}
+    for name, old in names.items():
+        (tmp_path / name / "view").mkdir(parents=True)
+        if old:
+            os.utime(tmp_path / name, (0, 0))
+    Launcher("start").close()
+    assert {path.name for path in tmp_path.iterdir()} == {*names} - {f"judge-{ended.pid}-old"}
 
 
 def test_links_pipes_and_sockets_are_left_out(folder, tmp_path):

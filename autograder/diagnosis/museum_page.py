@@ -14,7 +14,8 @@ from autograder.diagnosis import grading_tables
 from autograder.diagnosis.comparison import Reply
 from autograder.diagnosis.grading_tables import assignment_of, with_tables
 from autograder.diagnosis.losses import losses_text, path_of
-from autograder.diagnosis.recognize import Diagnosis, answer, name_mistake
+from autograder.diagnosis.recognize import Diagnosis, name_mistake
+from autograder.diagnosis.replies import answer
 from autograder.diagnosis.rounds import LESSONS, Round, checks_of, play
 from autograder.follow_through import cells_to_replace
 from autograder.lessons import find

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tqdm.auto import tqdm
 
 from autograder.diagnosis.comparison import Reply
-from autograder.diagnosis.recognize import candidates
+from autograder.diagnosis.replies import candidates
 from autograder.lessons import find, hidden_checks, lesson_folders
 from autograder.lessons.exhibits import Bug
 from course.checks.check import Challenge, Check

@@ -16,8 +16,8 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output, new_raw_cell
 
 from autograder.assignment import claimed_name, source_of
-from autograder.judge import Answer, Result
 from autograder.report import sanitize
+from autograder.result import Answer, Result
 
 LARGEST = 32 * 2**20
 """Characters of all outputs of a notebook that are shown."""

@@ -11,6 +11,7 @@ import base64
 import binascii
 import html as entities
 import re
+import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
@@ -53,6 +54,14 @@ def plain(text: str, longest: int = LONGEST_TEXT) -> str:
     """Cut a long text, and replace what UTF-8 cannot hold."""
     text = text.encode("utf-8", "replace").decode()
     return text if len(text) <= longest else f"{text[:longest]}\n… {len(text) - longest:,} more"
+
+
+def visible(text: str) -> str:
+    """Leave out of a text what cannot be seen: control characters but for line ends and tabs, and
+    those that turn the direction of what stands around them."""
+    return "".join(
+        c for c in text if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf", "Co", "Cs")
+    )
 
 
 def html(source: str) -> str:

@@ -15,7 +15,7 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from select import select
@@ -110,24 +110,30 @@ class Finding:
     remedy: str = ""
 
 
-def doctor(start: Start = command.popen) -> list[Finding]:
+def doctor(
+    start: Start = command.popen, barriers: Sequence[Barrier] | None = None
+) -> list[Finding]:
     """Try every barrier. When nothing can be started at all, there is one finding, and why.
 
     Args:
         start: the way to start that is tried.
+        barriers: what is tried, if not all; the first is that anything starts.
     """
+    barriers = BARRIERS if barriers is None else barriers
     with _outside() as facts:
-        first = _try(BARRIERS[0], start, facts)
-        return [first, *(_try(barrier, start, facts) for barrier in BARRIERS[1:] if first.held)]
+        first = _try(barriers[0], start, facts)
+        return [first, *(_try(barrier, start, facts) for barrier in barriers[1:] if first.held)]
 
 
-def require(start: Start = command.popen) -> list[Finding]:
+def require(
+    start: Start = command.popen, barriers: Sequence[Barrier] | None = None
+) -> list[Finding]:
     """Return the findings if every barrier holds.
 
     Raises:
         SandboxMissing: one does not; the message names each and the ways out.
     """
-    findings = doctor(start)
+    findings = doctor(start, barriers)
     missing = [finding for finding in findings if not finding.held]
     if missing:
         raise command.SandboxMissing(f"{report(missing)}\n{ways_out()}")

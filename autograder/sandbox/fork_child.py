@@ -15,12 +15,14 @@ import contextlib
 import ctypes
 import fcntl
 import gc
+import importlib
 import json
 import os
 import resource
 import runpy
 import socket
 import sys
+import tempfile
 from typing import Any
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -30,6 +32,16 @@ PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 4, 22, 2
 SECCOMP_MODE_FILTER = 2
 CAPABILITY_VERSION_3 = 0x20080522
 MAX_REQUEST, MAX_FDS = 2**16, 64
+IMPORTS = (
+    "torch",
+    "IPython.core.interactiveshell",
+    "torch._dynamo",  # the first TorchDispatchMode imports it, and with it 800 modules
+    "matplotlib.pyplot",
+    "ipywidgets",
+    "safetensors.torch",
+    "tqdm",
+)
+"""What is slow to import, and lessons or probes import it."""
 INFRA = 125  # exit code when the process failed before the script ran
 
 
@@ -42,9 +54,7 @@ class Filter(ctypes.Structure):
 def main(fd: int, program: bytes, user: int | None) -> None:
     """Serve requests until the other side closes; a forked process leaves by running its script."""
     server = socket.socket(fileno=fd)
-    import IPython.core.interactiveshell  # noqa: F401
-    import torch  # noqa: F401
-
+    import_all()
     if user is not None:
         os.setgroups([])
         os.setresgid(user, user, user)
@@ -54,6 +64,18 @@ def main(fd: int, program: bytes, user: int | None) -> None:
     request = serve(server, program)
     if request is not None:
         run(request["argv"])
+
+
+def import_all() -> None:
+    """Import what is slow to import, and leave no trace of it but the modules."""
+    before = dict(os.environ)
+    # Else matplotlib makes a folder of its own, which every process would remove when it ends.
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["MPLCONFIGDIR"] = folder
+        for name in IMPORTS:
+            importlib.import_module(name)
+    os.environ.clear()  # libraries put their own settings there
+    os.environ.update(before)
 
 
 def serve(server: socket.socket, program: bytes) -> dict[str, Any] | None:

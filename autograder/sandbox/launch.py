@@ -9,12 +9,15 @@ Cold and warm differ in one argument of `sandboxed`: `command.popen`, or that of
 
 from __future__ import annotations
 
+import compileall
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +27,10 @@ from autograder.sandbox.child import Child, InfraError
 from autograder.sandbox.command import VIEW, Limits, SandboxMissing
 from autograder.sandbox.library_view import STUDENT
 
+FOLDERS = "judge-"
+"""How the folders of judges begin; then comes the number of the process."""
+ABANDONED = 24 * 3600
+"""Seconds after which the folder of a process that is gone is removed."""
 NO_SANDBOX = (
     "WITHOUT A SANDBOX (unsafe_no_sandbox): the student's code could read, write and send all that "
     "the account could that graded it."
@@ -112,9 +119,14 @@ class Launcher:
     def __init__(self, module: str, unsafe_no_sandbox: bool = False) -> None:
         self.module = module
         with ExitStack() as stack:
-            folder = tempfile.TemporaryDirectory(prefix="judge-", ignore_cleanup_errors=True)
+            _remove_abandoned()
+            folder = tempfile.TemporaryDirectory(
+                prefix=f"{FOLDERS}{os.getpid()}-", ignore_cleanup_errors=True
+            )
             self._folder = Path(stack.enter_context(folder))
             self.view = library_view.lay_out(self._folder / "view", module, list(lesson_folders()))
+            # Else every process would compile it anew.
+            compileall.compile_dir(self.view, ddir=VIEW, quiet=2)
             _make_readable(self.view)
             self._popen, self.level = None, NO_SANDBOX
             if not unsafe_no_sandbox:
@@ -142,6 +154,27 @@ class Launcher:
         return bare(self.view, self.module, copy, Path(tempfile.mkdtemp(dir=copy.parent)))
 
 
+def _remove_abandoned() -> None:
+    """Remove the folders of judges that were killed, which could not do it themselves; the old ones, for
+    a judge in a container may have a number that nobody has here."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDERS}*-*"):
+        number = folder.name.removeprefix(FOLDERS).partition("-")[0]
+        with suppress(OSError):  # another judge removes it
+            old = time.time() - folder.stat().st_mtime > ABANDONED
+            if old and number.isdecimal() and not _runs(int(number)):
+                shutil.rmtree(folder, ignore_errors=True)  # somebody else's stays
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        pass  # somebody else's
+    return True
+
+
 def _fail(reason: str) -> Child:
     raise InfraError(reason)
 
@@ -149,15 +182,15 @@ def _fail(reason: str) -> Child:
 def _proven_warm_start(stack: ExitStack) -> tuple[Callable[..., subprocess.Popen], str]:
     """Start a fork server and prove all barriers on it; return its popen, and a sentence about it."""
     # Only here: without a sandbox, nothing of it needs to be there.
-    from autograder.sandbox import doctor
+    from autograder.sandbox import doctor, proof
     from autograder.sandbox.fork_server import ForkServer
 
     try:
         server = stack.enter_context(ForkServer())
     except (SandboxMissing, ImportError, OSError, RuntimeError) as error:
         raise SandboxMissing(f"{error}\n{doctor.ways_out()}") from error
-    findings = doctor.require(server.popen)
-    return server.popen, f"Judged in a sandbox, all {len(findings)} barriers of which held here."
+    barriers = proof.require(server.popen)
+    return server.popen, f"Judged in a sandbox, all {barriers} barriers of which held here."
 
 
 def _make_readable(folder: Path) -> None:

@@ -1,7 +1,8 @@
 """Lay out a copy of the files that were handed in, for a student's process to see.
 
 The copy's path names nobody, and it holds regular files alone: links are not followed, pipes are not
-waited for, devices are not opened. Of a folder with more than the bounds allow, the rest is left out.
+waited for, devices are not opened. nbgrader's note of the time is no part of it. Of a folder with more
+than the bounds allow, the rest is left out.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ MAX_DEPTH = 8
 """Folders within one another, the submission's own included."""
 MAX_BYTES = 256 * 2**20
 """Of all files together. One that is too large is left out, and those after it that fit are not."""
+STAMP = "timestamp.txt"
+"""What nbgrader calls the file that says when it was handed in: no part of the work."""
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 _PIECE = 2**20
 
@@ -52,7 +55,8 @@ def _copy_folder(source: int, place: Path, left: _Left, depth: int) -> None:
             entries = sorted(some, key=lambda entry: entry.name)
         left.entries -= len(entries)
         for entry in entries:
-            if entry.is_file(follow_symlinks=False):
+            stamp = depth == 1 and entry.name == STAMP
+            if entry.is_file(follow_symlinks=False) and not stamp:
                 _copy_file(source, entry.name, place / entry.name, left)
         for entry in entries:
             if depth < MAX_DEPTH and entry.is_dir(follow_symlinks=False):
