@@ -4,6 +4,7 @@
 #   make test                   every test, from the linter to the notebooks
 #   make quick                  the quick ones, in three minutes
 #   make build                  rebuild the notebooks and modules whose lesson text changed
+#   make grade                  grade a simulated class and open the report: LESSON=… STUDENTS=… SEED=…
 #   make bench                  every benchmark, or BENCH=benchmarks/roofline.py ARGS=…: one of them
 #   make format                 let ruff put code in its usual shape
 
@@ -11,10 +12,13 @@ VENV := .venv
 PYTHON ?= python3
 ARGS ?=
 BENCH ?= $(sort $(wildcard benchmarks/*.py))
+LESSON ?= 03-kv-cache
+STUDENTS ?= 24
+SEED ?= 1
 # nbgrader calls its helpers by bare name, so they must be on PATH.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: lab test quick build bench format
+.PHONY: lab test quick build grade bench format
 .DELETE_ON_ERROR:
 
 # JupyterLab refuses to run as root unless told to; in a container there is often no one else.
@@ -33,6 +37,12 @@ quick:
 build: $(VENV)/installed-all
 	python -m autograder build $(ARGS)
 
+# `grade` and `report` end with 1 where somebody has no grade, and in such a class somebody never has one.
+grade: $(VENV)/installed-grading
+	autograder simulate $(LESSON) --students $(STUDENTS) --seed $(SEED) --into grading/simulated
+	cd grading/simulated && { autograder grade $(LESSON) $(ARGS) || test $$? = 1; }
+	cd grading/simulated && { autograder report $(LESSON) --open || test $$? = 1; }
+
 # One thread, so that numbers can be compared; each ends with one line of JSON.
 bench: $(VENV)/installed-all
 	set -e; for file in $(BENCH); do echo "== $$file"; OMP_NUM_THREADS=1 python $$file $(ARGS); done
@@ -47,7 +57,9 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/installed-lab: EXTRAS := lab
+$(VENV)/installed-grading: EXTRAS := grading
 $(VENV)/installed-all: EXTRAS := lab,grading,authoring,test
-$(VENV)/installed-lab $(VENV)/installed-all: $(VENV)/bin/python pyproject.toml constraints.txt
+INSTALLED := $(addprefix $(VENV)/installed-,lab grading all)
+$(INSTALLED): $(VENV)/bin/python pyproject.toml constraints.txt
 	python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
-	touch $@ $(VENV)/installed-lab
+	touch $(if $(filter %-all,$@),$(INSTALLED),$@)

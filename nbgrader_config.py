@@ -23,9 +23,17 @@ c.ClearSolutions.enforce_metadata = True
 c.Autograde.exporter_class = "autograder.nbgrader_steps.Judge"
 c.Autograde.sanitize_preprocessors = []
 c.Autograde.autograde_preprocessors = [
-    "nbgrader.preprocessors.SaveAutoGrades",
+    "autograder.classroom.save_points.SavePoints",
+    "autograder.classroom.due_dates.GrantExtensions",
     "nbgrader.preprocessors.AssignLatePenalties",
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
+# Being late costs nothing unless you say so: percent of the lesson's points for each day that has begun.
+c.AssignLatePenalties.plugin_class = "autograder.classroom.due_dates.LatePenalty"
+c.LatePenalty.percent_a_day = 0
+c.LatePenalty.grace_minutes = 0
+c.LatePenalty.largest_percent = 100
+# Feedback begins with the questions by name, points and messages.
+c.GenerateFeedback.exporter_class = "autograder.report.feedback_page.FeedbackPage"
 # nbgrader clears outputs, but not the state of widgets.
 c.NotebookExporter.preprocessors = ["autograder.nbgrader_steps.drop_execution_metadata"]

@@ -11,15 +11,36 @@ COMMANDS = {
         "autograder.authoring.build",
         "build notebooks and modules whose lesson text changed",
     ),
+    "collect": (
+        "autograder.classroom.collecting.collect",
+        "collect what was handed in, from archives of platforms",
+    ),
     "doctor": ("autograder.sandbox.doctor", "try every barrier of the sandbox on this machine"),
+    "export": (
+        "autograder.classroom.exporting.export",
+        "get points and code out, for spreadsheets and platforms",
+    ),
+    "grade": ("autograder.classroom.grade", "grade a class, and say who has no grade and why"),
     "mutants": (
         "autograder.authoring.mutants",
         "find wrong answers that no hidden check catches",
     ),
     "new": ("autograder.authoring.new", "lay out a new lesson with all its files"),
+    "report": (
+        "autograder.classroom.reporting.report",
+        "write one page about a class and a lesson",
+    ),
+    "simulate": (
+        "autograder.classroom.simulation.simulate",
+        "simulate a class of which all is known",
+    ),
     "museum": ("autograder.diagnosis.museum_page", "write which check catches which known mistake"),
 }
 """Each command's module, which has a `main(arguments)` that returns the exit code, and its purpose."""
+
+
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, as a shell gives it."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -31,7 +52,11 @@ def main(arguments: list[str] | None = None) -> int:
         commands.add_parser(name, help=purpose, add_help=False)
     chosen, rest = parser.parse_known_args(arguments)
     module, _ = COMMANDS[chosen.command]  # imported only now: some commands need more than others
-    return importlib.import_module(module).main(rest)
+    try:
+        return importlib.import_module(module).main(rest)
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        return INTERRUPTED
 
 
 if __name__ == "__main__":

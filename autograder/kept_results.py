@@ -7,13 +7,12 @@ whatever changes is judged anew, and nothing else is.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import platform
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -21,10 +20,13 @@ from typing import Any
 
 import autograder
 import course
-from autograder.judge import Answer, Outcome, Result
+from autograder.files import write_whole
+from autograder.result import Answer, Outcome, Result
 from autograder.sandbox import submission_view
 
 PACKAGES = tuple(Path(package.__file__).parent for package in (autograder, course))
+APART = {"authoring", "classroom", "report"}
+"""Folders of the judge in which nothing is decided: what they hold may change in the middle of a term."""
 LIBRARIES = ("torch", "numpy", "ipython")
 
 
@@ -55,12 +57,7 @@ class KeptResults:
         if not submission:
             return None
         try:
-            said = json.loads(self._path(submission).read_text(encoding="utf-8"))
-            result = dict(said["result"])
-            result["outcome"] = Outcome(result["outcome"])
-            result["answers"] = tuple(_answer(answer) for answer in result["answers"])
-            result["cells"] = tuple(result["cells"])
-            return Kept(Result(**result), said["level"])
+            return read_kept(json.loads(self._path(submission).read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
@@ -73,33 +70,29 @@ class KeptResults:
         if submission and kept.result.outcome != Outcome.INFRA_ERROR:
             write_whole(self._path(submission), json.dumps(asdict(kept), indent=1).encode())
 
+    def key(self, submission: str) -> str:
+        """Return the name of a submission's result: a digest of all that the result depends on."""
+        return hashlib.sha256(f"{self._grader}:{submission}".encode()).hexdigest()
+
     def _path(self, submission: str) -> Path:
-        key = hashlib.sha256(f"{self._grader}:{submission}".encode()).hexdigest()
-        return self._folder / f"{key}.json"
+        return self._folder / f"{self.key(submission)}.json"
+
+
+def read_kept(said: Mapping[str, Any]) -> Kept:
+    """Read a result from the plain data that `asdict` made of it.
+
+    Raises:
+        ValueError, KeyError, TypeError: it is none.
+    """
+    result = dict(said["result"])
+    result["outcome"] = Outcome(result["outcome"])
+    result["answers"] = tuple(_answer(answer) for answer in result["answers"])
+    result["cells"] = tuple(result["cells"])
+    return Kept(Result(**result), said["level"])
 
 
 def _answer(said: Mapping[str, Any]) -> Answer:
     return Answer(**{**said, "outcome": Outcome(said["outcome"])})
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file that is there with all its bytes or not at all, even where the power fails.
-
-    Raises:
-        OSError: as of `open` and `write`.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fd, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".partial")
-    try:
-        with open(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(fd)
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
 
 
 def digest_of_submission(notebook: Path) -> str:
@@ -127,17 +120,20 @@ def digest_of_grader(released: Path, secret: bytes) -> str:
         platform.python_version().encode(),
         *map(str.encode, versions),
     ]
-    parts += [_digest_of_files(package) for package in PACKAGES]
+    parts += [_digest_of_files(package, APART) for package in PACKAGES]
     return hashlib.sha256(b"\0".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
 
 
-def _digest_of_files(folder: Path) -> bytes:
+def _digest_of_files(folder: Path, apart: Collection[str] = ()) -> bytes:
+    """Digest the names and contents of files, those of some folders in it apart."""
     digest = hashlib.sha256()
     for path in _files_in(folder):
-        name = os.fsencode(path.relative_to(folder))
+        inside = path.relative_to(folder)
+        if inside.parts[0] in apart:
+            continue
         with path.open("rb") as file:
             inner = hashlib.file_digest(file, "sha256").digest()
-        digest.update(hashlib.sha256(name).digest() + inner)
+        digest.update(hashlib.sha256(os.fsencode(inside)).digest() + inner)
     return digest.digest()
 
 

@@ -12,12 +12,9 @@ import os
 import shutil
 import stat
 import weakref
-from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import datetime
-from functools import cache, cached_property
 from glob import glob
-from logging import Logger
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,23 +25,22 @@ from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import parse_utc
 from traitlets import Bool, Float
+from traitlets.config import Configurable
 
-if TYPE_CHECKING:
+from autograder.one_writer import become_the_writer
+from autograder.sandbox.submission_view import STAMP
+
+if TYPE_CHECKING:  # nbgrader's other commands read this file too, and need none of it
+    from autograder.desk import Desk
     from autograder.kept_results import Kept
-    from autograder.sandbox.launch import Launcher
 
 LASTING = ("kernelspec", "language_info")
-STAMP, LONGEST_STAMP = "timestamp.txt", 100
-SETTINGS = (
-    "unsafe_no_sandbox",
-    "cell_seconds",
-    "question_seconds",
-    "submission_seconds",
-    "follow_through",
-)
-"""What of a `Judge` a result depends on."""
+LONGEST_STAMP = 100
+"""Characters of the note of the time that are read."""
 MARK = "second_token_submission"
-"""Of a graded notebook's metadata: the digest of the files that it was made of."""
+"""Of a graded notebook's metadata: the key of the result that it shows."""
+UNSAVED = f"{MARK}_unsaved"
+"""The same, until its points are in the gradebook."""
 
 
 def drop_execution_metadata(notebook: Any, resources: dict) -> tuple[Any, dict]:
@@ -61,14 +57,8 @@ class NoGrade(Exception):
     """The machine or the judge failed, so there is no grade for this submission."""
 
 
-class Judge(NotebookExporter):
-    """Judge what was handed in and export the feedback notebook: `Autograde.exporter_class`.
-
-    Made once a run, before anything is graded.
-
-    Raises:
-        NbGraderException: nothing can be graded here; the log says what to do.
-    """
+class Settings(Configurable):
+    """What a result depends on besides the files: set as `c.Judge.cell_seconds` and so on."""
 
     unsafe_no_sandbox = Bool(
         False,
@@ -85,6 +75,23 @@ class Judge(NotebookExporter):
         "what then passes. Otherwise one mistake can cost the points of all that stands on it.",
     ).tag(config=True)
     submission_seconds = Float(600, min=0, help="What a whole notebook may take.").tag(config=True)
+
+    def plain(self) -> dict[str, bool | float]:
+        """Return all of it by name."""
+        return {
+            name: getattr(self, name) for name in sorted(Settings.class_own_traits(config=True))
+        }
+
+
+class Judge(Settings, NotebookExporter):
+    """Judge what was handed in and export the feedback notebook: `Autograde.exporter_class`.
+
+    Made once a run, before anything is graded.
+
+    Raises:
+        NbGraderException: nothing can be graded here; the log says what to do.
+    """
+
     judge_again = Bool(
         False,
         help="Judge every submission, also where the result of the same file by the same grader is kept.",
@@ -98,21 +105,34 @@ class Judge(NotebookExporter):
         if not released:
             self._refuse(f"{folder} holds no notebook: nbgrader generate_assignment comes first")
         self._complain_of_names({path.name for path in released})
+        stack = ExitStack()
+        self._closing = weakref.finalize(self, stack.close)
+        self._close_with = stack.callback
+        self._close_with(become_the_writer(self._grading / "writing.lock", self.log).close)
         if self.unsafe_no_sandbox:
             self.log.warning("No sandbox, as was asked for: the students' code runs as you.")
         self.desks = {path.stem: self._open_desk(path) for path in released}
         self._prepare()
 
+    def close(self) -> None:
+        """Let another process write the gradebook; else that is so when this one ends."""
+        self._closing()
+
     def _open_desk(self, released: Path) -> Desk:
-        course = self.parent.coursedir
-        grading = Path(course.root, course.autograded_directory).parent
-        settings = {name: getattr(self, name) for name in SETTINGS}
+        from autograder.desk import Desk
+
         try:
-            desk = Desk(released, grading, settings, self.judge_again, self.log)
+            desk = Desk(released, self._grading, self.plain(), self.judge_again, self.log)
         except (OSError, ValueError) as error:
             self._refuse(str(error))
-        weakref.finalize(self, desk.close)
+        self._close_with(desk.close)
         return desk
+
+    @property
+    def _grading(self) -> Path:
+        """The folder of everything about grading."""
+        course = self.parent.coursedir
+        return Path(course.root, course.autograded_directory).parent
 
     def _prepare(self) -> None:
         """Take back graded notebooks of files that are others now, for nbgrader looks at their times
@@ -121,8 +141,10 @@ class Judge(NotebookExporter):
             for file in map(Path, files):
                 if desk := self.desks.get(file.stem):
                     graded = self._graded(file)
-                    if graded.exists() and read_mark(graded) != desk.digest(file):
-                        self.log.warning("%s: handed in anew.", file.parent)
+                    if graded.exists() and read_mark(graded) != desk.key(file):
+                        self.log.warning(
+                            "%s: handed in anew, or the grader is another.", file.parent
+                        )
                         shutil.rmtree(graded.parent)
                     if (self.parent.force or not graded.exists()) and not desk.find(file):
                         self._start_sandbox(desk)
@@ -138,7 +160,7 @@ class Judge(NotebookExporter):
         from autograder.sandbox.command import SandboxMissing
 
         try:
-            _ = desk.launcher  # which is made when it is first asked for
+            desk.open()
         except SandboxMissing as error:
             self._refuse(
                 f"{error}\nHere that is: nbgrader autograde --Judge.unsafe_no_sandbox=True"
@@ -154,12 +176,16 @@ class Judge(NotebookExporter):
         """Log empty folders and files with other names, which nbgrader passes over in silence."""
         course = self.parent.coursedir
         whose = (course.submitted_directory, course.student_id, course.assignment_id)
-        for folder in sorted(glob(course.format_path(*whose))):
+        excluded = {
+            course.format_path(course.submitted_directory, student, course.assignment_id)
+            for student in course.student_id_exclude.split(",")
+        }
+        for folder in sorted({*glob(course.format_path(*whose))} - excluded):
             if not any(Path(folder).glob("*.ipynb")):
                 self.log.error("%s: no notebook was handed in.", folder)
         for folder, notebooks in self.parent.assignments.items():
             there = {Path(name).name for name in notebooks}
-            if not there & wanted:
+            if not there & wanted and folder not in excluded:
                 self.log.error(
                     "%s: no %s was handed in, but %s. Rename what is meant, and grade again.",
                     folder,
@@ -177,7 +203,7 @@ class Judge(NotebookExporter):
             course.submitted_directory, names["student"], names["assignment"]
         )
         if Path(filename).parent != Path(handed_in):
-            return super().from_filename(filename, resources, **options)
+            return _mark_as_saved(*super().from_filename(filename, resources, **options))
         notebook = self._judge(Path(filename), names)
         if stamp := Submitted.read_stamp(Path(handed_in)):
             resources["outputs"] = {STAMP: stamp.encode()}
@@ -185,12 +211,14 @@ class Judge(NotebookExporter):
         return self.from_notebook_node(notebook, resources, **options)
 
     def _judge(self, path: Path, names: dict[str, str]) -> nbformat.NotebookNode:
-        from autograder.judge import Outcome
+        from autograder.result import Outcome
 
         desk = self.desks[names["notebook"]]
-        if not desk.find(path):
+        kept = desk.find(path)
+        if not kept:
             self._start_sandbox(desk)
-        result, notebook = desk.judge(path)
+            kept = desk.judge(path)
+        result = kept.result
         # Partly the student's words: nothing in them may steer a terminal.
         why = "".join(filter(str.isprintable, " ".join(result.reason.split())))
         if result.outcome == Outcome.INFRA_ERROR:
@@ -200,105 +228,35 @@ class Judge(NotebookExporter):
             raise NoGrade(line)
         log = self.log.info if result.outcome == Outcome.SCORE else self.log.warning
         log(f"{names['student']}: {result.outcome}, {result.points:g} points. {why}".strip())
-        return notebook
+        return _lay_out_feedback(desk, path, kept)
 
 
-class Desk:
-    """Judges the submissions to one lesson, each once.
+def _lay_out_feedback(desk: Desk, path: Path, kept: Kept) -> nbformat.NotebookNode:
+    """Lay out the notebook that formgrader and feedback show, with a mark of its file."""
+    from autograder.assignment import BadSubmission, read_cells
+    from autograder.report.feedback import feedback_notebook
 
-    Args:
-        released: the lesson's notebook as students get it.
-        grading: the folder with the secret and the kept results.
-        settings: SETTINGS of `Judge`, by name.
-        judge_again: see `Judge`.
-        log: told of a result that cannot be kept.
+    try:
+        _, cells = read_cells(path.absolute())
+    except BadSubmission:
+        cells = []
+    released = nbformat.read(desk.released, as_version=4)
+    notebook = feedback_notebook(cells, released, kept.result, kept.level)
+    notebook.metadata[UNSAVED] = desk.key(path)
+    return notebook
 
-    Raises:
-        ValueError, PermissionError: the released notebook or the secret cannot be used.
-    """
 
-    def __init__(
-        self,
-        released: Path,
-        grading: Path,
-        settings: Mapping[str, Any],
-        judge_again: bool,
-        log: Logger,
-    ) -> None:
-        # Only here: nbgrader's other commands need none of it.
-        from autograder.assignment import read_assignment
-        from autograder.kept_results import KeptResults, digest_of_grader, digest_of_submission
-        from autograder.secret import read_secret
-
-        self.released = nbformat.read(released, as_version=4)
-        self.assignment = read_assignment(released)
-        self.secret = read_secret(grading / "secret")
-        self.settings, self.judge_again = settings, judge_again
-        self.digest = cache(digest_of_submission)
-        self.log = log
-        self.results = KeptResults(
-            grading / "results" / self.assignment.module,
-            digest_of_grader(released, self.secret),
-            settings,
-        )
-        self._stack = ExitStack()
-        self.close = self._stack.close
-
-    @cached_property
-    def launcher(self) -> Launcher:
-        """Starts the students' processes.
-
-        Raises:
-            SandboxMissing, ValueError: see `Launcher`.
-        """
-        from autograder.sandbox.launch import Launcher
-
-        launcher = Launcher(self.assignment.module, self.settings["unsafe_no_sandbox"])
-        self._stack.callback(launcher.close)
-        return launcher
-
-    def find(self, path: Path) -> Kept | None:
-        """Return the result that is kept of a file, if it counts."""
-        return None if self.judge_again else self.results.find(self.digest(path))
-
-    def judge(self, path: Path) -> tuple[Any, nbformat.NotebookNode]:
-        """Judge a file, or find its result; return that and the feedback notebook."""
-        from autograder.assignment import BadSubmission, read_cells
-        from autograder.report.feedback import feedback_notebook
-
-        kept = self.find(path) or self._judge(path)
-        try:
-            _, cells = read_cells(path.absolute())
-        except BadSubmission:
-            cells = []
-        notebook = feedback_notebook(cells, self.released, kept.result, kept.level)
-        notebook.metadata[MARK] = self.digest(path)
-        return kept.result, notebook
-
-    def _judge(self, path: Path) -> Kept:
-        """Run a file's code, ask, and keep the result."""
-        from autograder.judge import grade_one
-        from autograder.kept_results import Kept
-        from autograder.session import Deadlines
-
-        path, given = path.absolute(), self.settings
-        seconds = Deadlines(
-            *(given[f"{part}_seconds"] for part in ("cell", "question", "submission"))
-        )
-        with self.launcher.start_for(path.parent) as start:
-            result = grade_one(
-                path, self.assignment, start, self.secret, seconds, given["follow_through"]
-            )
-        kept = Kept(result, self.launcher.level)
-        try:
-            self.results.keep(self.digest(path), kept)
-        except OSError as error:
-            self.log.error("%s: graded, but the result cannot be kept: %s", path.parent, error)
-        return kept
+def _mark_as_saved(text: str, resources: dict) -> tuple[str, dict]:
+    """Give a graded notebook its mark. nbgrader writes it twice, before and after the points: whatever
+    ends the grader in between, the mark is there only where the points are."""
+    notebook = nbformat.reads(text, as_version=4)
+    if UNSAVED in notebook.metadata:
+        notebook.metadata[MARK] = notebook.metadata.pop(UNSAVED)
+    return nbformat.writes(notebook), resources
 
 
 def read_mark(graded: Path) -> str:
-    """Read of which files a graded notebook was made; "" when that cannot be told."""
+    """Read the key of the result that a graded notebook shows; "" when that cannot be told."""
     try:
         return str(json.loads(graded.read_bytes())["metadata"].get(MARK, ""))
     except (OSError, ValueError, KeyError, AttributeError, TypeError):

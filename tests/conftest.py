@@ -32,6 +32,28 @@ def desks(tmp_path_factory):
     return cache(lambda folder: Desk(folder, tmp_path_factory.mktemp(folder)))
 
 
+@pytest.fixture(scope="session")
+def released(tmp_path_factory) -> Path:
+    """A course's folder in which lesson 00 is released, and nobody handed in."""
+    from nbgrader_course import CourseFolder
+
+    from lessons import COURSE
+
+    place = tmp_path_factory.mktemp("released")
+    CourseFolder.lay_out(COURSE.read("00-start"), place)
+    return place
+
+
+@pytest.fixture
+def empty(released, tmp_path):
+    """A copy of it."""
+    from nbgrader_course import CourseFolder
+
+    from lessons import COURSE
+
+    return CourseFolder(COURSE.read("00-start"), shutil.copytree(released, tmp_path / "course"))
+
+
 @pytest.fixture
 def no_bubblewrap(tmp_path) -> dict[str, str]:
     """An environment in which every program is found but bwrap."""

@@ -15,8 +15,9 @@ from autograder.assignment import Assignment, read_assignment
 from autograder.authoring.notebook import write_notebook
 from autograder.authoring.release import student_notebook
 from autograder.authoring.source import Lesson
-from autograder.judge import Result, grade_one
+from autograder.judge import grade_one
 from autograder.lessons import lesson_folders
+from autograder.result import Result
 from autograder.sandbox.child import Child
 from autograder.sandbox.launch import bare
 from autograder.sandbox.library_view import lay_out

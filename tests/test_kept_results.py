@@ -10,14 +10,14 @@ from nbgrader_course import CourseFolder
 from submissions import solved, submission
 
 from autograder.authoring.source import POINTS
-from autograder.judge import Answer, Outcome, Result
+from autograder.files import write_whole
 from autograder.kept_results import (
     Kept,
     KeptResults,
     digest_of_grader,
     digest_of_submission,
-    write_whole,
 )
+from autograder.result import Answer, Outcome, Result
 from lessons import COURSE, ROOT
 
 LESSON = COURSE.read("00-start")
@@ -85,7 +85,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path):
     write_whole(file, b"old")
     program = (
         "import resource, sys; from pathlib import Path\n"
-        "from autograder.kept_results import write_whole\n"
+        "from autograder.files import write_whole\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
         "write_whole(Path(sys.argv[1]), b'x' * 1000)\n"
     )

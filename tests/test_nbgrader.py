@@ -13,6 +13,7 @@ from confined import needs_bubblewrap
 from nbgrader_course import CourseFolder
 from submissions import answers, submission
 
+from autograder.assignment import in_words
 from autograder.authoring.notebook import write_notebook
 from autograder.authoring.source import POINTS, Cell, Lesson
 from autograder.lessons import find
@@ -130,6 +131,8 @@ def test_feedback_tells_points_and_messages_and_no_hidden_test(graded, student):
     marks = [line[:6] for line in feedback.splitlines() if line.startswith(("PASS  ", "FAIL  "))]
     assert marks == ["PASS  " if score else "FAIL  " for score in points.values()]
     assert "Judged in a sandbox" in feedback
+    assert "Test cell" not in feedback
+    assert all(in_words(check) in feedback for check in points)
     assert all(f"checks.{check}(" in feedback for check in points)
     assert [line for line in hidden_lines(graded.lesson) if line in feedback] == []
     assert "autograder" not in feedback

@@ -1,0 +1,1 @@
+"""A whole class: collect what was handed in, grade it, and tell who has what, and why."""

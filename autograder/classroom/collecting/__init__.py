@@ -1,0 +1,1 @@
+"""Collect what students handed in: from archives of learning platforms, and folders."""

@@ -1,0 +1,215 @@
+"""Collect what was handed in: from the archives of Moodle and Canvas, and from folders.
+
+    autograder collect 03-kv-cache ~/Downloads/submissions.zip
+    autograder collect 03-kv-cache moodle.zip --worksheet Grades.csv
+    autograder collect 03-kv-cache moodle.zip --match "Wei Zhang_902=wzhang2"
+
+Each student's newest attempt goes to grading/submitted, under the lesson's name and, where that is known,
+with its time. What lay there before is kept under grading/replaced. Run it as often as you like.
+
+Exit codes: 0 everything found its student; 1 something did not, and the lines say what to do; 2 nothing
+could be begun.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import zoneinfo
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from datetime import datetime, tzinfo
+from pathlib import Path
+
+from autograder.classroom.collecting.archives import Archive, Refused, read_archive
+from autograder.classroom.collecting.collected import Collected
+from autograder.classroom.collecting.inbox import LEFT_OUT, Attempt, Unclear, arrange, sort
+from autograder.classroom.collecting.placing import Placed, place
+from autograder.classroom.collecting.senders import Platform, by_sender
+from autograder.classroom.collecting.worksheet import Participant, read_worksheet
+from autograder.classroom.course import CannotStart, Lesson, open_course
+from autograder.classroom.roster import BadRoster, Student, key
+
+HANDED_IN, DOWNLOADED = "handed-in", "downloaded"
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command. Returns the exit code."""
+    options, rest = _parser().parse_known_args(arguments)
+    try:
+        lesson = open_course(rest).lesson(options.lesson)
+        with ExitStack() as stack:
+            collected = _collect(lesson, options, stack)
+    except (CannotStart, BadRoster) as error:
+        print(f"Nothing was collected: {error}", file=sys.stderr)
+        return 2
+    print(collected.as_json() if options.json else collected.as_text())
+    return int(collected.needs_somebody)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="autograder collect",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("lesson", help="such as 03-kv-cache, or its number")
+    parser.add_argument(
+        "archives", nargs="+", type=Path, metavar="ZIP", help="ZIP file, or a folder"
+    )
+    parser.add_argument(
+        "--match",
+        action="append",
+        default=[],
+        metavar='"NAME=ID"',
+        help="who somebody in an archive is; NAME= leaves them out",
+    )
+    parser.add_argument(
+        "--worksheet",
+        type=Path,
+        metavar="CSV",
+        help="Moodle's grading worksheet: who a participant is, and when they handed in",
+    )
+    parser.add_argument(
+        "--zone",
+        type=_zone,
+        help="of the times in ZIP files and the worksheet, such as Europe/Berlin; else this machine's",
+    )
+    parser.add_argument(
+        "--times",
+        choices=(HANDED_IN, DOWNLOADED),
+        help="what the times of the files are, where that is not recognised",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say it all, and write nothing")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _zone(name: str) -> tzinfo:
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        raise argparse.ArgumentTypeError(
+            f"{name!r} is no time zone, such as Europe/Berlin or UTC"
+        ) from None
+
+
+def _collect(lesson: Lesson, options: argparse.Namespace, stack: ExitStack) -> Collected:
+    students = lesson.course.students()
+    if not students:
+        roster = lesson.course.grading / "roster.csv"
+        raise CannotStart(f"no student is known: list the class in {roster}")
+    collected = Collected(lesson.name, options.dry_run, students)
+    archives = _read(options.archives, options.zone, collected, stack)
+    participants = (
+        read_worksheet(options.worksheet, students, options.zone) if options.worksheet else {}
+    )
+    by_hand = _by_hand(options.match, students, archives, participants)
+    inbox = sort(archives, students, by_hand)
+    collected.unmatched, collected.ambiguous = inbox.unmatched, inbox.ambiguous
+    for student, attempt in sorted(inbox.newest.items()):
+        _take(lesson, student, attempt, collected, options, participants)
+    collected.missing = sorted(
+        student
+        for student in students
+        if student not in {*inbox.newest, *inbox.asked} and not _folder(lesson, student).exists()
+    )
+    return collected
+
+
+def _read(
+    paths: Sequence[Path], zone: tzinfo | None, collected: Collected, stack: ExitStack
+) -> list[Archive]:
+    """Read the archives; one that is broken is named, and the others are read."""
+    if absent := [str(path) for path in paths if not path.exists()]:
+        raise CannotStart(f"there is no {' and no '.join(absent)}")
+    archives = []
+    for path in paths:
+        try:
+            archives.append(read_archive(path.resolve(), zone, stack))
+            collected.refused += archives[-1].refused
+        except Refused as error:
+            collected.refused.append(str(error))
+    return archives
+
+
+def _by_hand(
+    said: Sequence[str],
+    students: Mapping[str, Student],
+    archives: Sequence[Archive],
+    participants: Mapping[str, Participant],
+) -> dict[str, str | None]:
+    """Read what the worksheet and `--match` say about senders, by the `key` of their labels.
+
+    Raises:
+        CannotStart: it names nobody in the archives, or nobody in the class.
+    """
+    senders = [sender for archive in archives for sender in by_sender(archive)]
+    labels = {key(sender.label) for sender in senders}
+    found: dict[str, str | None] = {
+        key(sender.label): row.student
+        for sender in senders
+        if (row := participants.get(sender.participant)) and row.is_named
+    }
+    for words in said:
+        label, equals, student = words.rpartition("=")
+        if not equals or key(label) not in labels:
+            raise CannotStart(f"--match {words!r}: nothing in the archives is called {label!r}")
+        if student != LEFT_OUT and student not in students:
+            raise CannotStart(f"--match {words!r}: no student has the id {student!r}")
+        found[key(label)] = student
+    return found
+
+
+def _take(
+    lesson: Lesson,
+    student: str,
+    attempt: Attempt,
+    collected: Collected,
+    options: argparse.Namespace,
+    participants: Mapping[str, Participant],
+) -> None:
+    """Put one student's newest attempt into its folder, and note what became of it."""
+    label = attempt.sender.label
+    row = participants.get(attempt.sender.participant)
+    handed_in = (row and row.handed_in) or _handed_in(attempt, options.times)
+    replaced = lesson.course.grading / "replaced" / student / lesson.name
+    try:
+        arranged = arrange(attempt, lesson.released.name)
+        placed = place(
+            _folder(lesson, student),
+            arranged.files,
+            attempt.time,
+            handed_in,
+            None if options.dry_run else replaced,
+        )
+    except Unclear as error:
+        collected.ambiguous[label] = str(error)
+        return
+    except (Refused, OSError) as error:
+        collected.refused.append(f"{attempt.archive.name}: {label} is left out: {error}")
+        return
+    collected.placed[student] = placed
+    if placed == Placed.COLLECTED:
+        collected.times[student] = handed_in
+        if arranged.renamed:
+            collected.renamed[student] = arranged.renamed
+        if attempt.late:
+            collected.late.append(student)
+
+
+def _handed_in(attempt: Attempt, said: str | None) -> datetime | None:
+    """Return when an attempt was handed in, if the archive tells.
+
+    Args:
+        said: by `--times`; None where it has to be recognised.
+    """
+    if said is None:
+        canvas = attempt.sender.platform == Platform.CANVAS
+        said = HANDED_IN if attempt.archive.tells_when_handed_in and not canvas else DOWNLOADED
+    return attempt.time if said == HANDED_IN else None
+
+
+def _folder(lesson: Lesson, student: str) -> Path:
+    directory = lesson.course.directory
+    return Path(directory.format_path(directory.submitted_directory, student, lesson.name))

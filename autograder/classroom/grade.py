@@ -1,0 +1,219 @@
+"""Grade a class: everybody's latest work, each file once, and say who has no grade and why.
+
+    autograder grade 03-kv-cache --jobs 4
+    autograder grade 03-kv-cache --shard 2/8      # judge an eighth; grade without it afterwards
+    autograder grade 03-kv-cache --dask tcp://scheduler:8786       # judge on a Dask cluster
+
+What is judged is kept at once, under grading/results: interrupt it when you like, and run it again.
+Options of nbgrader go on to it, such as --Judge.cell_seconds=60, or --force to write all points again.
+
+Exit codes: 0 all that was handed in has a grade; 1 something has none, and the last lines say what to
+do; 2 nothing could be begun; 130 interrupted, and what was judged is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+
+from tqdm import tqdm
+
+from autograder.classroom.course import CannotStart, Lesson, NoGradebook, open_course
+from autograder.classroom.due_dates import write_penalties
+from autograder.classroom.gradebook import require_gradebook, write_gradebook
+from autograder.classroom.judging import judge_here
+from autograder.classroom.roster import BadRoster
+from autograder.classroom.standing import HAS_GRADE, Standing, State, standings
+from autograder.classroom.submissions import Submission
+from autograder.classroom.wording import one_line
+from autograder.desk import Desk
+from autograder.sandbox.command import SandboxMissing
+
+INTERRUPTED = 130
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command. Returns the exit code."""
+    options, rest = _parser().parse_known_args(arguments)
+    try:
+        course = open_course(rest)
+        if "judge_again" in course.app.config.Judge:
+            raise CannotStart("say --judge-again in place of --Judge.judge_again")
+        lesson = course.lesson(options.lesson)
+        if not options.shard:  # said before hours of work
+            require_gradebook(lesson)
+            course.students()
+        with closing(lesson.desk(options.judge_again)) as desk:
+            return _grade(lesson, desk, options)
+    except (CannotStart, BadRoster, SandboxMissing) as error:
+        print(f"Nothing was graded: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("Interrupted. What was judged is kept: run the same command again.", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="autograder grade",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("lesson", help="such as 03-kv-cache, or its number")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    parser.add_argument(
+        "--jobs",
+        type=_at_least_one,
+        default=cores or 1,
+        help="submissions at once; as many as cores",
+    )
+    parser.add_argument(
+        "--shard",
+        type=_shard,
+        metavar="i/N",
+        help="judge one of N parts, 1/N … N/N, and stop there",
+    )
+    parser.add_argument(
+        "--dask", metavar="ADDRESS", help="judge on the workers of a Dask cluster, by its scheduler"
+    )
+    parser.add_argument(
+        "--kept-only", action="store_true", help="run no code: what has no result stays without"
+    )
+    parser.add_argument("--judge-again", action="store_true", help="also what has a result")
+    parser.add_argument("--json", action="store_true", help="print JSON in place of the last lines")
+    return parser
+
+
+def _at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of jobs, 1 or more")
+    return int(text)
+
+
+def _shard(text: str) -> tuple[int, int]:
+    number, _, of = text.partition("/")
+    if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no part such as 2/8, which is the second of 8"
+        )
+    return int(number), int(of)
+
+
+def _grade(lesson: Lesson, desk: Desk, options: argparse.Namespace) -> int:
+    problems: dict[str, str] = {}
+    if not options.kept_only:
+        problems = _judge(desk, _to_judge(lesson, desk, options.shard), options)
+    if options.shard:
+        return _end_of_shard(lesson, problems)
+    try:
+        write_gradebook(lesson, desk, force=options.judge_again)
+        penalties = write_penalties(lesson)
+        table = standings(lesson, desk, problems)
+    except NoGradebook as error:
+        print(f"Not everything is in the gradebook: {error}", file=sys.stderr)
+        print("What was judged is kept: run the same command again.", file=sys.stderr)
+        return 1
+    if options.json:
+        print(json.dumps(_plain(lesson, table, problems, penalties), indent=1))
+    else:
+        print(_words(table, problems, penalties))
+    without = any(standing.state in (State.UNGRADABLE, State.NOT_GRADED) for standing in table)
+    return int(without or bool(problems))
+
+
+def _to_judge(lesson: Lesson, desk: Desk, shard: tuple[int, int] | None) -> list[Submission]:
+    """List the submissions without a result, of one shard if that is asked for."""
+    number, of = shard or (1, 1)
+    there = [found for found in lesson.submissions() if found.notebook]
+    return [found for found in there[number - 1 :: of] if not desk.find(found.notebook)]
+
+
+def _judge(
+    desk: Desk, submissions: Sequence[Submission], options: argparse.Namespace
+) -> dict[str, str]:
+    """Judge, with a progress bar; return by student why there is no result."""
+    if not submissions:
+        return {}
+    if options.dask is not None:
+        from autograder.classroom.dask_cluster import judge_on_dask  # which few have installed
+
+        ended = judge_on_dask(desk, submissions, options.dask)
+    else:
+        try:
+            desk.open()  # what hinders that hinders all
+        except (OSError, ValueError) as error:
+            raise CannotStart(one_line(str(error))) from error
+        ended = judge_here(desk, submissions, options.jobs)
+    return {
+        found.student: problem
+        for found, problem in _with_progress(ended, len(submissions))
+        if problem
+    }
+
+
+def _with_progress(
+    ended: Iterable[tuple[Submission, str]], total: int
+) -> Iterator[tuple[Submission, str]]:
+    return iter(tqdm(ended, desc="judging", total=total, unit="submission", file=sys.stderr))
+
+
+def _end_of_shard(lesson: Lesson, problems: dict[str, str]) -> int:
+    for student, problem in sorted(problems.items()):
+        print(f"{student}: {one_line(problem)}")
+    print(
+        "This part is judged. When all are, and their results lie in one grading/results: "
+        f"autograder grade {lesson.name} --kept-only"
+    )
+    return int(bool(problems))
+
+
+def _words(table: Sequence[Standing], problems: Mapping[str, str], penalties: Sequence[str]) -> str:
+    """Write who is in which state; of those without a grade, each with what to do."""
+    has_grade = sum(standing.state in HAS_GRADE for standing in table)
+    lines = [f"{has_grade} of {len(table)} have a grade."]
+    for state in State:
+        these = [standing for standing in table if standing.state == state]
+        names = ", ".join(one_line(standing.student.id) for standing in these)
+        if these:
+            lines.append(f"{state} ({len(these)}): {names}")
+        if state not in (*HAS_GRADE, State.MISSING):
+            lines += [f"  {one_line(s.student.id)}: {one_line(s.reason)}" for s in these]
+    if old := [s.student.id for s in table if s.student.id in problems and s.result]:
+        names = ", ".join(map(one_line, old))
+        lines.append(f"not judged again, and stands as before ({len(old)}): {names}")
+        lines += [f"  {one_line(student)}: {one_line(problems[student])}" for student in old]
+    if penalties:
+        names = ", ".join(map(one_line, penalties))
+        lines.append(f"penalty for being late changed ({len(penalties)}): {names}")
+    return "\n".join(lines)
+
+
+def _plain(
+    lesson: Lesson,
+    table: Sequence[Standing],
+    problems: Mapping[str, str],
+    penalties: Sequence[str],
+) -> dict:
+    counts = {state: sum(standing.state == state for standing in table) for state in State}
+    students = [
+        {
+            "id": standing.student.id,
+            "state": standing.state,
+            "score": standing.score,
+            "points": standing.points,
+            "penalty": standing.penalty,
+            "reason": standing.reason,
+        }
+        for standing in table
+    ]
+    return {
+        "lesson": lesson.name,
+        "counts": counts,
+        "students": students,
+        "problems": dict(problems),
+        "penalty_changed": list(penalties),
+    }

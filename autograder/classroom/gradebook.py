@@ -1,0 +1,179 @@
+"""Write results into nbgrader's gradebook, by nbgrader's own steps and without running any code."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import cache
+from pathlib import Path
+
+from nbgrader import api
+from nbgrader.api import MissingEntry
+from nbgrader.converters import Autograde
+from nbgrader.converters.base import NbGraderException
+from nbgrader.utils import rmtree
+from sqlalchemy.exc import SAWarning
+from tqdm import tqdm
+
+from autograder.classroom.course import OUT_OF_REACH, CannotStart, Lesson, NoGradebook
+from autograder.classroom.roster import Student
+from autograder.classroom.submissions import Submission
+from autograder.desk import Desk
+from autograder.nbgrader_steps import read_mark
+from autograder.one_writer import become_the_writer
+
+NAMES = ("first_name", "last_name", "email", "lms_user_id")
+
+
+def require_gradebook(lesson: Lesson) -> None:
+    """Find out whether the lesson's points can be written, before hours of work.
+
+    Raises:
+        CannotStart: the gradebook cannot be used, or does not know the lesson.
+    """
+    try:
+        with lesson.course.gradebook() as gradebook:
+            gradebook.find_assignment(lesson.name)
+    except MissingEntry:
+        raise CannotStart(
+            f"the gradebook does not know {lesson.name}: "
+            f"nbgrader generate_assignment {lesson.name} --force tells it, and changes no grades"
+        ) from None
+
+
+def write_gradebook(lesson: Lesson, desk: Desk, force: bool = False) -> None:
+    """Write the roster, and points and graded notebook of each submission whose result is new.
+
+    A submission that cannot be written is left out; its standing says so, and nbgrader's log why.
+
+    Args:
+        desk: of the lesson; only its kept results are read.
+        force: whether to write those too whose graded notebook shows their result already.
+
+    Raises:
+        NoGradebook: the gradebook can no longer be reached.
+    """
+    course = lesson.course
+    with closing(become_the_writer(course.grading / "writing.lock", course.log)):
+        _write_students(lesson)
+        _take_back_unknown(lesson)
+    autograde = _Writing(coursedir=course.directory, parent=course.app)
+    force = force or autograde.force
+    submissions = list(lesson.submissions())
+    new = [found for found in submissions if _is_new(lesson, desk, found, force)]
+    # Of what is left out here, nbgrader's log need not tell.
+    names = {found.student for found in submissions} - {found.student for found in new}
+    course.directory.student_id_exclude = ",".join(sorted(names))
+    course.directory.assignment_id = lesson.name
+    if new:
+        autograde.write_only(lesson, desk, new, force)
+        _run(autograde, lesson, len(new))
+
+
+def _run(autograde: _Writing, lesson: Lesson, total: int) -> None:
+    """Run nbgrader's steps with a progress bar; raises as `write_gradebook`."""
+    course = lesson.course
+    with (
+        tqdm(desc="gradebook", total=total, unit="submission", file=sys.stderr) as progress,
+        warnings.catch_warnings(),
+        _one_engine(),
+        _without_hints(course.log),
+        course.reaching_gradebook(),
+    ):
+        warnings.simplefilter("ignore", SAWarning)  # nbgrader's own way with its database
+        autograde.post_convert_hook = lambda **_: progress.update()
+        try:
+            autograde.start()
+        except NbGraderException as error:  # it has logged each by name
+            if type(error.__context__) in OUT_OF_REACH:
+                raise NoGradebook(course.directory.db_url, error.__context__) from error
+            logging.getLogger(__name__).debug("nbgrader: %s", error)
+        finally:
+            if autograde.exporter:
+                autograde.exporter.close()
+
+
+@contextmanager
+def _one_engine() -> Iterator[None]:
+    """Have nbgrader look into the gradebook by one engine. It makes one for each look, and SQLAlchemy
+    compiles every query anew for each: longer than the queries take."""
+    create_engine = api.create_engine
+    api.create_engine = cache(create_engine)
+    try:
+        yield
+    finally:
+        api.create_engine = create_engine
+
+
+@contextmanager
+def _without_hints(log: logging.Logger) -> Iterator[None]:
+    """Leave out what nbgrader logs of a database out of reach, which it takes for one of an older
+    nbgrader: `NoGradebook` says it."""
+    hints = ["nbgrader db upgrade", *(f"sqlalchemy.exc.{kind.__name__}:" for kind in OUT_OF_REACH)]
+
+    def is_other(record: logging.LogRecord) -> bool:
+        said = record.getMessage()
+        return not any(hint in said for hint in hints)
+
+    log.addFilter(is_other)
+    try:
+        yield
+    finally:
+        log.removeFilter(is_other)
+
+
+class _Writing(Autograde):
+    """nbgrader's own steps over chosen submissions. It would look for them by patterns, which an id
+    such as [a] is, and leave ids out that stand between commas."""
+
+    def write_only(
+        self, lesson: Lesson, desk: Desk, submissions: Sequence[Submission], force: bool
+    ) -> None:
+        self._at, self._force = (lesson, desk), force
+        self._found = {found.student: found for found in submissions}
+
+    def init_notebooks(self) -> None:
+        self.assignments = {str(f.folder): [str(f.notebook)] for f in self._found.values()}
+
+    def init_destination(self, assignment_id: str, student_id: str) -> bool:
+        """Tell whether to write one, by now: another grader may have done so while this one waited."""
+        if not _is_new(*self._at, self._found[student_id], self._force):
+            return False
+        graded = Path(self._format_dest(assignment_id, student_id))
+        if graded.exists():
+            rmtree(str(graded))
+        return True
+
+
+def _is_new(lesson: Lesson, desk: Desk, found: Submission, force: bool) -> bool:
+    """Tell whether a submission has a result that the graded notebook does not show."""
+    if not found.notebook or not desk.kept(found.notebook):
+        return False
+    return force or read_mark(lesson.graded(found.student)) != desk.key(found.notebook)
+
+
+def _write_students(lesson: Lesson) -> None:
+    """Write those of the roster whom the gradebook does not know, or knows otherwise."""
+    with lesson.course.gradebook() as gradebook:
+        known = {found.id: [getattr(found, n) or "" for n in NAMES] for found in gradebook.students}
+        for student in lesson.course.students().values():
+            if known.get(student.id) != _values(student):
+                values = dict(zip(NAMES, _values(student), strict=True))
+                gradebook.update_or_create_student(student.id, **values)
+
+
+def _take_back_unknown(lesson: Lesson) -> None:
+    """Remove graded notebooks of whom this gradebook knows no submission: it is another than before."""
+    with lesson.course.gradebook() as gradebook:
+        known = {found.student_id for found in gradebook.assignment_submissions(lesson.name)}
+    for found in lesson.submissions():
+        graded = lesson.graded(found.student)
+        if found.student not in known and graded.exists():
+            rmtree(str(graded.parent))
+
+
+def _values(student: Student) -> list[str]:
+    return [getattr(student, name) for name in NAMES]

@@ -1,0 +1,1 @@
+"""Write one page about a class and a lesson."""

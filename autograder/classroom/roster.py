@@ -1,0 +1,146 @@
+"""Read who is in the class: `roster.csv`, one student a line.
+
+    id,first_name,last_name,email,lms_user_id,section,extension,extension 03-kv-cache
+    ada,Ada,Lovelace,ada@example.edu,1815,Tuesday,,2
+
+Only `id` must be there: it is the name of the student's folder under grading/submitted. `extension`
+gives days for every lesson, `extension LESSON` for one: a number of days, or the day and time until
+which this student may hand in.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import unicodedata
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta
+from pathlib import Path
+
+EXTENSION = "extension"
+COLUMNS = ("id", "first_name", "last_name", "email", "lms_user_id", "section")
+_IDS = re.compile(r"[^/\\\x00-\x1f]+")
+
+
+@dataclass(frozen=True)
+class Student:
+    """A student of the class.
+
+    Attributes:
+        id: as nbgrader knows them: the name of their folder.
+        lms_user_id: that of the learning platform.
+        section: group, tutorial or room; "" where the roster tells none.
+        extensions: by lesson, "" for all of them: days, or the time until which it is not late, in
+            UTC where it tells no zone.
+    """
+
+    id: str
+    first_name: str = ""
+    last_name: str = ""
+    email: str = ""
+    lms_user_id: str = ""
+    section: str = ""
+    extensions: Mapping[str, float | datetime] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """First and last name, or the id where neither is known."""
+        return f"{self.first_name} {self.last_name}".strip() or self.id
+
+    def named_by(self) -> set[str]:
+        """Return the `key` of everything that names this student alone."""
+        return {key(said) for said in (self.id, self.lms_user_id, self.email) if said}
+
+    def extension(self, lesson: str) -> float | datetime | None:
+        """Return what the roster grants for a lesson: its own column first, then that for all."""
+        return self.extensions.get(lesson, self.extensions.get(""))
+
+
+class BadRoster(ValueError):
+    """The roster cannot be used; the message names the line and what would be right."""
+
+
+def read_roster(path: Path) -> list[Student]:
+    """Read a roster, in its order.
+
+    Raises:
+        BadRoster: there is something in it that could mean several things, or nothing.
+        OSError: it cannot be read.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadRoster(f"{path.name} is not UTF-8 ({error.reason}): save it as UTF-8") from None
+    rows = csv.DictReader(io.StringIO(text, newline=""), restkey="", strict=True)
+    try:
+        columns = [name.strip() for name in rows.fieldnames or ()]
+        _check_columns(path.name, columns)
+        rows.fieldnames = columns
+        students = [
+            _student(f"{path.name}, line {rows.line_num}", row)
+            for row in rows
+            if any(filter(None, row.values()))
+        ]
+    except csv.Error as error:
+        raise BadRoster(f"{path.name}, line {rows.line_num}: {error}") from None
+    _check_for_twins(path.name, students)
+    return students
+
+
+def _check_columns(file: str, columns: list[str]) -> None:
+    if "id" not in columns:
+        has = ", ".join(columns) or "nothing"
+        raise BadRoster(f"{file} has no column id in its first line; it has {has}")
+    for name in columns:
+        if name not in COLUMNS and name.partition(" ")[0] != EXTENSION:
+            known = ", ".join((*COLUMNS, EXTENSION))
+            raise BadRoster(f"{file}: no column is called {name!r}; known are {known} (LESSON)")
+        if columns.count(name) > 1:
+            raise BadRoster(f"{file} has the column {name!r} twice")
+
+
+def _student(where: str, row: Mapping[str, str]) -> Student:
+    if "" in row:
+        raise BadRoster(f"{where} has more values than columns: put values with a comma in quotes")
+    values = {name: (value or "").strip() for name, value in row.items()}
+    if not _IDS.fullmatch(values["id"]) or values["id"] in (".", ".."):
+        raise BadRoster(f"{where}: {values['id']!r} is no id, which is a folder's name")
+    extensions = {
+        name.removeprefix(EXTENSION).strip(): _extension(f"{where}, {name}", value)
+        for name, value in values.items()
+        if name.startswith(EXTENSION) and value
+    }
+    return Student(**{name: values.get(name, "") for name in COLUMNS}, extensions=extensions)
+
+
+def _extension(where: str, value: str) -> float | datetime:
+    try:
+        days = float(value)
+    except ValueError:
+        with suppress(ValueError):  # a day alone is granted to its end
+            return datetime.combine(date.fromisoformat(value) + timedelta(days=1), time())
+        try:
+            return datetime.fromisoformat(value)
+        except ValueError:
+            words = "a number of days, such as 2 or 0.5, nor a time such as 2026-12-01 18:00"
+            raise BadRoster(f"{where}: {value!r} is neither {words}") from None
+    if not 0 <= days < 10_000:
+        raise BadRoster(f"{where}: {value} days; an extension is 0 days or more")
+    return days
+
+
+def _check_for_twins(file: str, students: list[Student]) -> None:
+    seen: set[str] = set()
+    for student in students:
+        if student.id in seen:
+            raise BadRoster(f"{file} has the id {student.id!r} twice; each student has one line")
+        seen.add(student.id)
+
+
+def key(text: str) -> str:
+    """Write an id, an address or a label so that two spellings of it are one: case, blanks, accents."""
+    text = unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
+    return " ".join(text.split())

@@ -1,0 +1,87 @@
+"""Tell what work has to get by what is known of it, without judging it.
+
+Known are the points of each question, that variants are right, which checks a mistake of the museum
+loses (`losses.json`), and the rule of docs/grading.md: a question is credited that was lost for
+another cell's mistake alone. That file was written from two challenges of each check, so of a mistake
+that depends on what is drawn, "always" and never mean: as far as it was tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from autograder.assignment import Assignment, Question
+from autograder.diagnosis.losses import ALWAYS, losses_of
+from autograder.follow_through import cells_to_replace, own_cells
+from autograder.lessons import find
+from autograder.lessons.exhibits import Bug
+from autograder.lessons.reach import within_reach
+
+
+@dataclass(frozen=True)
+class Points:
+    """Points that work gets, before any penalty: exactly so many where both are the same."""
+
+    at_least: float
+    at_most: float
+
+
+def full_points(asked: Assignment) -> Points:
+    """Return the points of right work."""
+    most = _sum(asked.questions)
+    return Points(most, most)
+
+
+def points_with_bug(asked: Assignment, bug: Bug) -> Points:
+    """Return the points of right answers beside one mistake of the museum.
+
+    What the mistake always loses is lost, and credited where other questions tell that its cell is at
+    fault. May be lost: what it loses sometimes, its own check, and where it is about state every
+    question about its cell: the museum asks each in a process of its own, the judge all in one.
+    """
+    lost = losses_of(asked.module).get(bug.name, {})
+    wrong = {name for name, defined in asked.answers.items() if defined & set(bug.answer)}
+    named = bug.check.partition(".")[2]
+    stays = wrong if bug.family == "state" else set()
+    maybe = [
+        question
+        for question in asked.questions
+        if question.check in lost or question.check == named or own_cells(asked, question) & stays
+    ]
+    surely = [
+        question
+        for question in maybe
+        if lost.get(question.check) == ALWAYS
+        and not wrong & cells_to_replace(asked, question, maybe, ())
+    ]
+    credited = [
+        question
+        for question in maybe
+        if wrong <= cells_to_replace(asked, question, [*surely, question], ())
+    ]
+    most = _sum(asked.questions)
+    at_risk = _sum(question for question in maybe if question not in credited)
+    return Points(most - at_risk, most - _sum(surely))
+
+
+def points_without(asked: Assignment, left: Collection[str]) -> Points:
+    """Return the points of right answers where some cells are as they were given out, or never return.
+
+    Args:
+        left: their names.
+    """
+    of_cells = {question: own_cells(asked, question) for question in asked.questions}
+    told = set().union(*of_cells.values())  # about which a question is lost
+    right = [question for question, cells in of_cells.items() if not cells & set(left)]
+    untold = set().union(*(asked.answers[name] for name in left if name not in told))
+    sure = [question for question in right if not _reached(asked, question) & untold]
+    return Points(_sum(sure), _sum(right))
+
+
+def _reached(asked: Assignment, question: Question) -> frozenset[str]:
+    return within_reach(asked.module, find(f"{asked.module}.{question.check}").needs)
+
+
+def _sum(questions: Iterable[Question]) -> float:
+    return float(sum(question.points for question in questions))

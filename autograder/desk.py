@@ -1,0 +1,112 @@
+"""Judge the submissions to one lesson, each once: in the sandbox, or by looking up the result kept."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import cache, cached_property
+from logging import Logger
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autograder.assignment import read_assignment
+from autograder.diagnosis.known_replies import KnownReplies
+from autograder.judge import grade_one
+from autograder.kept_results import Kept, KeptResults, digest_of_grader, digest_of_submission
+from autograder.secret import read_secret
+from autograder.session import Deadlines
+
+if TYPE_CHECKING:
+    from autograder.sandbox.launch import Launcher
+
+
+class Desk:
+    """Judges the submissions to one lesson. Threads may share one.
+
+    Args:
+        released: the lesson's notebook as students get it.
+        grading: the folder with the secret and the kept results.
+        settings: `plain` of `nbgrader_steps.Settings`.
+        judge_again: whether kept results do not count.
+        log: told of a result that cannot be kept.
+
+    Attributes:
+        released, settings, assignment, secret: what they say.
+        grader: the digest of what decides here.
+
+    Raises:
+        ValueError, PermissionError: the released notebook or the secret cannot be used.
+    """
+
+    def __init__(
+        self,
+        released: Path,
+        grading: Path,
+        settings: Mapping[str, Any],
+        judge_again: bool,
+        log: Logger,
+    ) -> None:
+        self.released, self.settings = released, dict(settings)
+        self.assignment = read_assignment(released)
+        self.secret = read_secret(grading / "secret")
+        self.grader = digest_of_grader(released, self.secret)
+        self.digest = cache(digest_of_submission)
+        self.known = KnownReplies(
+            self.assignment.module, grading / "known-replies" / self.grader[:16]
+        )
+        self._judge_again, self._log = judge_again, log
+        results = grading / "results" / self.assignment.module
+        self.results = KeptResults(results, self.grader, self.settings)
+        self._lock, self._stack = threading.Lock(), ExitStack()
+        self.close = self._stack.close
+
+    def open(self) -> Launcher:
+        """Start the sandbox, unless it is there.
+
+        Raises:
+            SandboxMissing, ValueError, OSError: see `Launcher`.
+        """
+        with self._lock:
+            return self._launcher
+
+    @cached_property
+    def _launcher(self) -> Launcher:
+        from autograder.sandbox.launch import Launcher  # nobody who looks results up needs it
+
+        launcher = Launcher(self.assignment.module, self.settings["unsafe_no_sandbox"])
+        self._stack.callback(launcher.close)
+        return launcher
+
+    def find(self, notebook: Path) -> Kept | None:
+        """Return the result that is kept of a file, if it counts."""
+        return None if self._judge_again else self.kept(notebook)
+
+    def kept(self, notebook: Path) -> Kept | None:
+        """Return the result that is kept of a file, also one that is to be judged again."""
+        return self.results.find(self.digest(notebook))
+
+    def key(self, notebook: Path) -> str:
+        """Return the key under which the result of a file is kept."""
+        return self.results.key(self.digest(notebook))
+
+    def judge(self, notebook: Path) -> Kept:
+        """Run a file's code, ask, and keep the result, unless the file was replaced meanwhile."""
+        notebook, launcher = notebook.absolute(), self.open()
+        parts = ("cell", "question", "submission")
+        seconds = Deadlines(*(self.settings[f"{part}_seconds"] for part in parts))
+        again = self.settings["follow_through"]
+        with launcher.start_for(notebook.parent) as start:
+            how = (start, self.secret, seconds, again, self.known)
+            result = grade_one(notebook, self.assignment, *how)
+        kept = Kept(result, launcher.level)
+        # Asked without its cache, which looks only once.
+        if self.digest(notebook) != digest_of_submission(notebook):
+            self._log.error("%s was handed in anew while it was judged", notebook.parent)
+            return kept
+        try:
+            self.results.keep(self.digest(notebook), kept)
+        except OSError as error:
+            where = notebook.parent
+            self._log.error("%s: graded, but the result cannot be kept: %s", where, error)
+        return kept

@@ -1,0 +1,31 @@
+"""Let one process at a time write the gradebook."""
+
+from __future__ import annotations
+
+from logging import Logger
+from pathlib import Path
+from typing import IO
+
+try:
+    import fcntl
+except ImportError:  # Windows, where grading is for one's own account alone
+    fcntl = None
+
+
+def become_the_writer(lock: Path, log: Logger) -> IO[str]:
+    """Wait until no other process writes; return a file that keeps it so until it is closed, or its
+    process ends in whatever way.
+
+    Args:
+        lock: a file for that purpose; made when it is not there.
+        log: told that it takes longer.
+    """
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    file = lock.open("a")
+    if fcntl:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            log.error("Another process writes the gradebook; this one waits for it.")
+            fcntl.flock(file, fcntl.LOCK_EX)
+    return file
