@@ -1,10 +1,11 @@
-"""Seconds per submission of lesson 03: this course's judge beside stock nbgrader, on the same files.
+"""Seconds per submission: `autograder grade` beside stock nbgrader, on the same whole notebooks.
 
-    python benchmarks/grading.py [--submissions N] [--rounds R]
+    python benchmarks/grading.py [--lessons 03 07] [--submissions N] [--rounds R]
 
-Both are `nbgrader autograde`, run as a command; stock nbgrader executes the notebook, hidden checks
-included, in its own kernel and on your account. The two take turns, so that a noisy minute of the
-machine falls on both. The last line of the output is JSON.
+Stock nbgrader executes each notebook, hidden checks included, in a kernel of its own and on your account;
+this judge runs it in a sandbox. Both are run as commands, in turns, on a class of one and on a larger
+class: what a run costs before its first submission falls out of the difference. The last line of the
+output is JSON.
 """
 
 from __future__ import annotations
@@ -16,147 +17,266 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from math import prod
 from pathlib import Path
-from statistics import median
 
 import nbformat
 from tqdm import tqdm
 
+from autograder.lessons import lesson_folders
+from autograder.lessons.assembly import by_grade_id
+from autograder.lessons.exhibits import Bug, bugs_of
 from course.measure.machine import card
 
 ROOT = Path(__file__).resolve().parents[1]
-LESSON, NOTEBOOK = "03-kv-cache", "kv_cache.ipynb"
-WAYS = ("judge", "stock")
 STOCK = "\ndel c.Autograde\n"
 """Put behind the course's configuration: takes its own steps out again."""
-AGAIN = "\nc.Judge.judge_again = True\n"
-"""The same: what was kept in another round does not count."""
+STOCK_CLASS = 2
+"""Submissions of the larger class that stock nbgrader gets: it takes longest."""
+JOBS = (1, 2)
+KINDS = ("solved", "wrong", "empty")
+INTERVAL = 0.1
+"""Seconds between two looks at the memory."""
+
+
+@dataclass
+class Row:
+    """One lesson: seconds a submission, each by the number of jobs, and what else a class takes."""
+
+    lesson: str
+    stock: float
+    solved: dict[int, float]
+    wrong: dict[int, float]
+    empty: dict[int, float]
+    """The floor: of a notebook in which no cell is left."""
+    before_the_first: dict[int, float]
+    memory: dict[int, float]
+    """Megabytes at the most, of all processes together."""
+    parts: dict[str, float]
+    """Of `solved` with one job; the rest is the gradebook's and the file's."""
+
+    def ratio(self, jobs: int) -> float:
+        return self.stock / self.solved[jobs]
 
 
 def main() -> None:
     arguments = read_arguments()
     machine = card()
     print(f"{machine.cpu}, {machine.cores} cores, {machine.system}, {machine.versions}")
-    print(f"lesson {LESSON}, {arguments.submissions} solved submissions, {arguments.rounds} rounds")
-    kinds = {"whole": whole_notebook(), "answers alone": answers_alone()}
-    rows = [measure(kind, notebook, arguments) for kind, notebook in kinds.items()]
-    for row in rows:
-        for way in WAYS:
-            print(
-                f"{row['notebook']:<14} {way:<6} {row[way]['seconds_each']:6.2f} s a submission, "
-                f"{row[way]['seconds_before_the_first']:6.2f} s before the first"
-            )
-    print(json.dumps({"benchmark": "grading", "machine": asdict(machine), "results": rows}))
+    print(
+        "seconds a submission   stock   1 job        2 jobs       wrong/solved  empty  "
+        "memory of 1, 2 jobs"
+    )
+    rows = []
+    for folder in tqdm(arguments.lessons, unit="lesson", file=sys.stderr):
+        rows.append(row := measure(folder, arguments))
+        print(
+            f"{row.lesson:<21} {row.stock:5.1f} s {row.solved[1]:5.2f} s {row.ratio(1):4.0f}x"
+            f" {row.solved[2]:5.2f} s {row.ratio(2):4.0f}x  {row.wrong[1] / row.solved[1]:4.2f}"
+            f"         {row.empty[1]:5.2f} s {row.memory[1]:5.0f}, {row.memory[2]:5.0f} MB",
+            flush=True,
+        )
+    means = {jobs: geometric_mean([row.ratio(jobs) for row in rows]) for jobs in JOBS}
+    print(
+        "geometric mean: " + ", ".join(f"{mean:.1f}x with {n} job(s)" for n, mean in means.items())
+    )
+    results = {"rows": [asdict(row) for row in rows], "geometric_means": means}
+    print(json.dumps({"benchmark": "grading", "machine": asdict(machine), **results}))
 
 
 def read_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--submissions", type=int, default=4, help="files in the class")
-    parser.add_argument("--rounds", type=int, default=3, help="how often it is graded")
+    folders = sorted(lesson_folders().values())
+    parser.add_argument(
+        "--lessons", nargs="*", help="such as 03 or 03-kv-cache; if not 01 to the last"
+    )
+    parser.add_argument("--submissions", type=int, default=8, help="files in the larger class")
+    parser.add_argument("--rounds", type=int, default=2, help="how often; the shortest counts")
     arguments = parser.parse_args()
     for name, least in (("submissions", 2), ("rounds", 1)):
         if getattr(arguments, name) < least:
             parser.error(f"--{name} must be at least {least}, got {getattr(arguments, name)}")
+    wanted = arguments.lessons or [folder.partition("-")[0] for folder in folders[1:]]
+    arguments.lessons = [f for f in folders if f in wanted or f.partition("-")[0] in wanted]
+    if len(arguments.lessons) != len(wanted):
+        parser.error(f"--lessons {' '.join(wanted)}: there are {', '.join(folders)}")
     return arguments
 
 
-def whole_notebook() -> nbformat.NotebookNode:
-    """The lesson as students get it, with every answer written into it."""
-    solved = nbformat.read(ROOT / "solutions" / LESSON / NOTEBOOK, as_version=4)
-    answers = {cell.id: cell.source for cell in solved.cells if is_answer(cell)}
-    notebook = nbformat.read(ROOT / "lessons" / LESSON / NOTEBOOK, as_version=4)
+def geometric_mean(values: Sequence[float]) -> float:
+    return prod(values) ** (1 / len(values))
+
+
+def measure(folder: str, arguments: argparse.Namespace) -> Row:
+    """Measure one lesson."""
+    n = arguments.submissions
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as name:
+        place = Path(name)
+        classes = lay_out_classes(place, folder, n)
+        grade(classes["wrong"], folder, jobs=2)  # finds out once what the known mistakes reply
+        times: dict[tuple[str, int], float] = {}
+        memory, parts = dict.fromkeys(JOBS, 0.0), {}
+        for _ in range(arguments.rounds):
+            for kind in ("stock-1", "stock"):
+                run = partial(nbgrader, classes[kind], "autograde", folder, "--force")
+                note(times, (kind, 1), run)
+            for jobs in JOBS:
+                for kind in ("solved-1", *KINDS):
+                    peak = note(times, (kind, jobs), partial(grade, classes[kind], folder, jobs))
+                    memory[jobs] = max(memory[jobs], peak)
+                    if (kind, jobs) == ("solved", 1):
+                        parts = mean_parts(classes[kind])
+        right = ("stock-1", "stock", "solved-1", "solved")
+        confirm_full_points([classes[kind] for kind in right], folder)
+    first = {jobs: before_the_first(times, jobs, n) for jobs in JOBS}
+    each = {k: {j: (times[k, j] - first[j]) / n for j in JOBS} for k in KINDS}
+    stock = (times["stock", 1] - times["stock-1", 1]) / (STOCK_CLASS - 1)
+    return Row(folder, stock, **each, before_the_first=first, memory=memory, parts=parts)
+
+
+def before_the_first(times: Mapping[tuple[str, int], float], jobs: int, n: int) -> float:
+    """Seconds that a run takes with no submission, from those of a class of one and of n."""
+    return times["solved-1", jobs] - (times["solved", jobs] - times["solved-1", jobs]) / (n - 1)
+
+
+def lay_out_classes(place: Path, folder: str, n: int) -> dict[str, Path]:
+    """A course folder for every class that is graded, by its kind."""
+    module = next(name for name, found in lesson_folders().items() if found == folder)
+    bugs = bugs_of(module)
+    solved, empty = notebook_with(folder, module, {}), notebook_with(folder, module, {})
+    empty.cells = []
+    classes = {
+        "solved-1": [solved],
+        "solved": [solved] * n,
+        "wrong": [notebook_with(folder, module, bug.answer) for bug in spread(bugs, n)],
+        "empty": [empty] * n,
+    }
+    found = {kind: lay_out(place / kind, folder, books) for kind, books in classes.items()}
+    for kind, k in (("stock-1", 1), ("stock", STOCK_CLASS)):
+        found[kind] = lay_out(place / kind, folder, [solved] * k, STOCK)
+    return found
+
+
+def spread(bugs: Sequence[Bug], n: int) -> list[Bug]:
+    """Choose n of the museum's bugs, from its beginning to its end."""
+    return [bugs[number * len(bugs) // n] for number in range(n)]
+
+
+def mean_parts(place: Path) -> dict[str, float]:
+    """The seconds of each part of judging, from the results that were kept."""
+    kept = [json.loads(p.read_text()) for p in (place / "grading" / "results").rglob("*.json")]
+    seconds = [found["result"]["seconds"] for found in kept]
+    return {part: sum(s[part] for s in seconds) / len(seconds) for part in seconds[0]}
+
+
+def note(
+    times: dict[tuple[str, int], float], key: tuple[str, int], run: Callable[[], float]
+) -> float:
+    """Run, keep the shortest time; return what the run returned."""
+    begun = time.perf_counter()
+    returned = run()
+    times[key] = min(times.get(key, float("inf")), time.perf_counter() - begun)
+    return returned
+
+
+def notebook_with(folder: str, module: str, answer: dict) -> nbformat.NotebookNode:
+    """The lesson as students get it with all answers written into it, one of them perhaps wrong."""
+    written = by_grade_id(module, answer)
+    notebook = nbformat.read(ROOT / "lessons" / folder / f"{module}.ipynb", as_version=4)
     for cell in notebook.cells:
-        cell.source = answers.get(cell.id, cell.source)
+        cell.source = written.get(cell.id, cell.source)
     return notebook
 
 
-def is_answer(cell: nbformat.NotebookNode) -> bool:
-    return cell.metadata.get("nbgrader", {}).get("solution", False)
-
-
-def answers_alone() -> nbformat.NotebookNode:
-    """The same without the cells that only show something."""
-    notebook = whole_notebook()
-    notebook.cells = [
-        cell
-        for cell in notebook.cells
-        if cell.cell_type == "code"
-        and ("nbgrader" in cell.metadata or "export" in cell.metadata.get("tags", []))
-    ]
-    # The lesson imports its visible checks in a cell that also imports its pictures.
-    notebook.cells.insert(
-        0, nbformat.v4.new_code_cell("from course.checks import kv_cache as checks")
-    )
-    return notebook
-
-
-def measure(kind: str, notebook: nbformat.NotebookNode, arguments: argparse.Namespace) -> dict:
-    """Seconds of both ways, in turns, for a class of one and for the whole class: what a run costs
-    before its first submission falls out of the difference."""
-    sizes = (1, arguments.submissions)
-    runs: dict[tuple[str, int], list[float]] = {(way, n): [] for n in sizes for way in WAYS}
-    with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
-        courses = {
-            (way, n): lay_out(Path(folder) / f"{way}-{n}", notebook, n, way) for way, n in runs
-        }
-        for _ in tqdm(range(arguments.rounds), desc=kind, file=sys.stderr):
-            for run, course in courses.items():
-                begun = time.perf_counter()
-                nbgrader(course, "autograde", LESSON, "--force")
-                runs[run].append(time.perf_counter() - begun)
-        for (_, n), course in courses.items():
-            confirm_full_points(course, n)
-    rows = {}
-    for way in WAYS:
-        one, all_of_them = (min(runs[way, n]) for n in sizes)
-        each = (all_of_them - one) / (arguments.submissions - 1)
-        rows[way] = {
-            "seconds_each": each,
-            "seconds_before_the_first": one - each,
-            "median_seconds_of_the_class": median(runs[way, arguments.submissions]),
-        }
-    ratio = rows["stock"]["seconds_each"] / rows["judge"]["seconds_each"]
-    return {"notebook": kind, **rows, "ratio": ratio}
-
-
-def lay_out(place: Path, notebook: nbformat.NotebookNode, submissions: int, way: str) -> Path:
+def lay_out(
+    place: Path, folder: str, notebooks: Sequence[nbformat.NotebookNode], more: str = ""
+) -> Path:
     """A course folder with a class in it."""
-    shutil.copytree(ROOT / "solutions" / LESSON, place / "solutions" / LESSON)
+    shutil.copytree(ROOT / "solutions" / folder, place / "solutions" / folder)
     config = (ROOT / "nbgrader_config.py").read_text(encoding="utf-8")
-    more = {"stock": STOCK, "judge": AGAIN}[way]
     (place / "nbgrader_config.py").write_text(config + more, encoding="utf-8")
-    nbgrader(place, "generate_assignment", LESSON)
-    for number in range(submissions):
-        submitted = place / "grading" / "submitted" / f"student-{number}" / LESSON
+    nbgrader(place, "generate_assignment", folder)
+    (released,) = (place / "lessons" / folder).glob("*.ipynb")
+    for number, notebook in enumerate(notebooks):
+        submitted = place / "grading" / "submitted" / f"student-{number}" / folder
         submitted.mkdir(parents=True)
         notebook.metadata["student"] = number  # equal files would be judged once
-        nbformat.write(notebook, submitted / NOTEBOOK)
+        nbformat.write(notebook, submitted / released.name)
     return place
 
 
-def nbgrader(place: Path, *arguments: str) -> None:
+def nbgrader(place: Path, *arguments: str) -> float:
+    return run(place, [sys.executable, "-m", "nbgrader", *arguments])
+
+
+def grade(place: Path, folder: str, jobs: int) -> float:
+    """Judge a class and write its gradebook as if nothing were kept; megabytes at the most."""
+    options = ["--judge-again", "--force", "--jobs", str(jobs)]
+    return run(place, [sys.executable, "-m", "autograder", "grade", folder, *options])
+
+
+def run(place: Path, command: Sequence[str]) -> float:
+    """Run a command; return the megabytes of all its processes together, at the most."""
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        [sys.executable, "-m", "nbgrader", *arguments],
+    process = subprocess.Popen(
+        command,
         cwd=place,
         env={**os.environ, "PATH": programs, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
     )
-    if done.returncode:
-        raise SystemExit(f"nbgrader {' '.join(arguments)} failed:\n{done.stderr[-3000:]}")
+    peaks = [0.0]
+    watch = threading.Thread(target=watch_memory, args=(process.pid, peaks), daemon=True)
+    watch.start()
+    said, _ = process.communicate()
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} failed:\n{said[-3000:]}")
+    return max(peaks)
 
 
-def confirm_full_points(place: Path, submissions: int) -> None:
+def watch_memory(root: int, peaks: list[float]) -> None:
+    """Note the memory of a process and all that descend from it, until it ends."""
+    while Path(f"/proc/{root}/status").exists():
+        parents = {}
+        for status in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                parents[int(status.parent.name)] = int(
+                    status.read_text().rpartition(")")[2].split()[1]
+                )
+            except OSError:  # it has ended
+                continue
+        family, more = {root}, {root}
+        while more:
+            more = {child for child, parent in parents.items() if parent in more} - family
+            family |= more
+        peaks.append(sum(map(megabytes, family)))
+        time.sleep(INTERVAL)
+
+
+def megabytes(process: int) -> float:
+    """The memory of one process; pages that several share are divided among them."""
+    try:
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    except OSError:  # it has ended
+        return 0.0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1000
+
+
+def confirm_full_points(places: Sequence[Path], folder: str) -> None:
     """A comparison of two ways that grade differently would mean nothing."""
     from nbgrader.api import Gradebook
 
-    with Gradebook(f"sqlite:///{place / 'grading' / 'gradebook.db'}") as gradebook:
-        scores = [found.score for found in gradebook.assignment_submissions(LESSON)]
-    if scores != [10.0] * submissions:
-        raise SystemExit(f"{place.name}: {submissions} solved submissions were graded {scores}")
+    for place in places:
+        with Gradebook(f"sqlite:///{place / 'grading' / 'gradebook.db'}") as gradebook:
+            scores = {found.score for found in gradebook.assignment_submissions(folder)}
+        if scores != {10.0}:
+            raise SystemExit(f"{place.name}: solved submissions were graded {sorted(scores)}")
 
 
 if __name__ == "__main__":
