@@ -16,7 +16,8 @@ from attacks.bait import Bait, answer_lines, hidden_lines, lines_in, processes_t
 from confined import needs_bubblewrap
 from submissions import SECRET, Desk
 
-from autograder.judge import Outcome, Result, grade_one
+from autograder.judge import grade_one
+from autograder.result import Outcome, Result
 from autograder.sandbox import command, submission_view
 from autograder.sandbox.child import Child
 from autograder.sandbox.launch import sandboxed

@@ -10,7 +10,6 @@ from autograder.authoring.source import LessonError
 from lessons import lay_out_fixture_course
 
 GRADED = """
-from autograder.diagnosis.recognize import diagnose
 from autograder.lessons import hidden_checks
 from autograder.lessons.exhibits import bugs_of, variants_of
 from autograder.lessons.assembly import assemble

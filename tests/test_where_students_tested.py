@@ -4,8 +4,10 @@ import pytest
 from nbformat.v4 import new_code_cell
 from submissions import Desk, answers, opening, short, solved
 
+from autograder import asking
+from autograder.asking import PLACES, Asking
 from autograder.authoring.source import POINTS
-from autograder.judge import PLACES, Outcome
+from autograder.result import Outcome
 
 AFTERWARDS = {
     "a name used again": "matmul_flops = matmul_flops(2, 3, 4)",
@@ -65,16 +67,40 @@ def test_a_question_is_asked_a_few_times_at_most(desk, monkeypatch):
     notebook = short(desk.lesson, matmul_flops=wrong)
     test = next(c for c in notebook.cells if c.metadata.get("nbgrader", {}).get("grade"))
     for _ in range(9):
-        notebook.cells += [new_code_cell(test.source), new_code_cell("1")]
-    drawn = []
-    from autograder import judge
-
-    draw = judge.draw_seed
-    monkeypatch.setattr(judge, "draw_seed", lambda *a: drawn.append(a[2:]) or draw(*a))
-    desk.judge(notebook, follow_through=False)
+        notebook.cells += [new_code_cell(test.source), new_code_cell(wrong)]
     name = f"start.{test.metadata.nbgrader.grade_id}"
-    asked = [number for check, number in drawn if check == name]
+    asked = numbers_asked(desk, notebook, name, monkeypatch)
     assert len(asked) == len(set(asked)) == PLACES + 1
+
+
+def test_behind_cells_that_change_nothing_about_it_a_question_is_not_asked_again(desk, monkeypatch):
+    wrong = "def matmul_flops(m, k, n):\n    return m * k * n"
+    notebook = short(desk.lesson, matmul_flops=wrong)
+    test = next(c for c in notebook.cells if c.metadata.get("nbgrader", {}).get("grade"))
+    for _ in range(9):
+        notebook.cells += [new_code_cell(test.source), new_code_cell("another = 1")]
+    name = f"start.{test.metadata.nbgrader.grade_id}"
+    assert len(numbers_asked(desk, notebook, name, monkeypatch)) == 1
+
+
+def test_behind_a_patch_of_the_answer_a_question_is_asked_again(desk, monkeypatch):
+    """A statement that binds no name may still change what is asked about."""
+    wrong = (
+        "class Counter:\n    pass\n\ndef matmul_flops(m, k, n):\n    return Counter.flops(m, k, n)"
+    )
+    patch = "Counter.flops = staticmethod(lambda m, k, n: 2 * m * k * n)"
+    notebook = short(desk.lesson, matmul_flops=wrong)
+    notebook.cells += [new_code_cell(patch)]
+    monkeypatch.setattr(Asking, "may_differ_behind_all_cells", lambda *_: False)
+    assert desk.judge(notebook, follow_through=False).points == POINTS
+
+
+def numbers_asked(desk, notebook, name: str, monkeypatch) -> list[int]:
+    """The numbers of the challenges that were drawn for one question."""
+    drawn, draw = [], asking.draw_seed
+    monkeypatch.setattr(asking, "draw_seed", lambda *a: drawn.append(a[2:]) or draw(*a))
+    desk.judge(notebook, follow_through=False)
+    return [number for check, number in drawn if check == name]
 
 
 def test_cells_after_the_last_lost_point_are_not_run(desk):

@@ -13,5 +13,5 @@ for n in range(10):
         held = b"x" * 10**9
         time.sleep(60)
         os._exit(0)
-time.sleep(6)
+time.sleep(12)
 print("GOT 10 GB in ten processes")
