@@ -12,6 +12,8 @@ import symtable
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 
+from autograder.syntax import parse
+
 CONSTANT = (ast.Constant, ast.UnaryOp, ast.BinOp, ast.Tuple, ast.operator, ast.unaryop, ast.Load)
 """What an expression is made of whose value nobody can change."""
 LIBRARIES = {
@@ -55,7 +57,7 @@ def may_keep_state(own: Sequence[str], others: Sequence[str], asked: Collection[
         asked: names of the functions and classes that questions call.
     """
     try:
-        trees = [ast.parse(source) for source in own]
+        trees = [parse(source) for source in own]
         fixed, bound = _bindings([*trees, *_readable(others)])
         variable = bound - fixed
         if variable & set(asked):
@@ -71,7 +73,7 @@ def may_keep_state(own: Sequence[str], others: Sequence[str], asked: Collection[
 def _readable(sources: Sequence[str]) -> Iterator[ast.Module]:
     for source in sources:
         with suppress(SyntaxError):  # a cell of the lesson with magics
-            yield ast.parse(source)
+            yield parse(source)
 
 
 def _bindings(trees: Sequence[ast.Module]) -> tuple[set[str], set[str]]:

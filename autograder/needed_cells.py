@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from autograder.assignment import CodeCell
+from autograder.syntax import parse
 
 HIDING = {"exec", "eval", "compile", "globals", "locals", "vars", "dir", "get_ipython"}
 HIDING |= {"__import__", "__builtins__", "In", "Out", "_", "__", "___"}
@@ -86,7 +87,7 @@ def names_changed(cells: Sequence[CodeCell]) -> frozenset[str]:
     for cell in cells:
         with suppress(*_UNREADABLE):
             changed |= names_of(cell.source).binds
-            for statement in ast.parse(cell.source).body:
+            for statement in parse(cell.source).body:
                 if not isinstance(statement, _DEFINITIONS):
                     changed |= {n.id for n in ast.walk(statement) if isinstance(n, ast.Name)}
     return frozenset(changed)
@@ -133,7 +134,7 @@ def imports_of(source: str) -> str:
 
 
 def _imports(source: str) -> Iterator[ast.Import | ast.ImportFrom]:
-    body = ast.parse(source).body
+    body = parse(source).body
     return (node for node in body if isinstance(node, ast.Import | ast.ImportFrom))
 
 
@@ -144,7 +145,7 @@ def _bound_by(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
 def _can_be_left_out(source: str) -> bool:
     """Tell whether a cell holds more than imports, and can be read without IPython: no magics."""
     try:
-        body = ast.parse(source).body
+        body = parse(source).body
     except SyntaxError:
         return False
     return not all(isinstance(node, ast.Import | ast.ImportFrom) for node in body)
@@ -162,7 +163,7 @@ def _hides_names(source: str) -> bool:
     Raises:
         SyntaxError: it is no Python.
     """
-    return any(map(_hides, ast.walk(ast.parse(source))))
+    return any(map(_hides, ast.walk(parse(source))))
 
 
 def _hides(node: ast.AST) -> bool:

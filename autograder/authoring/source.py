@@ -16,6 +16,7 @@ import jupytext
 from IPython.core.inputtransformer2 import TransformerManager
 
 from autograder.lessons import find, lesson_folders, module_of
+from autograder.syntax import parse
 from course.checks.recorded import path_of
 
 TAGS = {"setup", "export"}
@@ -195,7 +196,7 @@ def split_solutions(source: str) -> tuple[str, list[str]]:
 
 def parse_python(source: str) -> ast.Module:
     """Parse a code cell, magics included. Raises SyntaxError."""
-    return ast.parse(TransformerManager().transform_cell(source))
+    return parse(TransformerManager().transform_cell(source))
 
 
 def read_lesson(course: Course, folder: str) -> Lesson:

@@ -20,6 +20,7 @@ from typing import Any
 from autograder.assignment import source_of
 from autograder.lessons import SOLUTIONS, lesson_folders
 from autograder.lessons.exhibits import Answer, Edits
+from autograder.syntax import parse
 
 RIGHT = "right"
 """The name by which a museum's function calls the reference answer that it replaces."""
@@ -125,7 +126,7 @@ def _edited(source: str, edits: Edits, where: str) -> str:
 
 
 def _builds_on_reference(definition: str, helpers: list[str], name: str) -> bool:
-    bases = [ast.unparse(base) for base in getattr(ast.parse(definition).body[0], "bases", [])]
+    bases = [ast.unparse(base) for base in getattr(parse(definition).body[0], "bases", [])]
     used = set(bases).union(*map(_used, helpers))
     return name in used or RIGHT in used | _used(definition)
 
@@ -167,7 +168,7 @@ def _renamed(definition: str, old: str, new: str) -> str:
 @cache
 def _module(name: str) -> tuple[ast.Module, str]:
     text = inspect.getsource(sys.modules[name])
-    return ast.parse(text), text
+    return parse(text), text
 
 
 def _top_level(tree: ast.Module) -> dict[str, ast.stmt]:
@@ -187,18 +188,18 @@ def _names_defined_by(node: ast.stmt) -> Iterator[str]:
 
 def _used(source: str) -> set[str]:
     """Return the names that a piece of code reads."""
-    names = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name))
+    names = (node for node in ast.walk(parse(source)) if isinstance(node, ast.Name))
     return {name.id for name in names if isinstance(name.ctx, ast.Load)}
 
 
 def _defined(source: str) -> set[str]:
-    tree = ast.parse(source)
+    tree = parse(source)
     return {n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)}
 
 
 def _lines_of(source: str, name: str) -> tuple[int, int]:
     """Find the lines of a definition in a cell, decorators included, as bounds of a slice."""
-    nodes = [n for n in ast.parse(source).body if getattr(n, "name", None) == name]
+    nodes = [n for n in parse(source).body if getattr(n, "name", None) == name]
     first = min([nodes[0].lineno, *(d.lineno for d in nodes[0].decorator_list)])
     return first - 1, nodes[0].end_lineno
 

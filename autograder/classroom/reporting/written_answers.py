@@ -10,6 +10,7 @@ from pathlib import Path
 
 from autograder.assignment import Assignment, BadSubmission, names_defined_in, read_submission
 from autograder.classroom.roster import Student
+from autograder.syntax import parse
 
 LONGEST = 20_000
 """Characters of an answer; honest ones have some thousand."""
@@ -51,7 +52,7 @@ def without_comments(source: str) -> str | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(source)
+            tree = parse(source)
         for node in ast.walk(tree):
             _strip(node)
         return ast.unparse(tree)

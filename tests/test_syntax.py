@@ -1,0 +1,54 @@
+"""Syntax trees are built right where several threads ask for them."""
+
+import ast
+import gc
+import threading
+
+import pytest
+
+from autograder.syntax import parse
+
+LONG = f"x = [{'a.b(c),' * 5000}]"
+"""Takes so many objects that the collector of garbage runs while its tree is built."""
+
+
+@pytest.fixture
+def other_at_work():
+    """A thread that stands still in the middle of its first tree until the fixture is called."""
+    stands, goes_on, failures = threading.Event(), threading.Event(), []
+
+    def build():
+        try:
+            parse(LONG)
+        except SystemError as error:
+            failures.append(error)
+
+    def stop_once(phase: str, info: dict) -> None:
+        if threading.current_thread() is other and not stands.is_set():
+            stands.set()
+            goes_on.wait(1)
+
+    def finish() -> list[SystemError]:
+        goes_on.set()
+        other.join()
+        return failures
+
+    other = threading.Thread(target=build)
+    gc.callbacks.append(stop_once)
+    other.start()
+    assert stands.wait(10)
+    yield finish
+    gc.callbacks.remove(stop_once)
+    finish()
+
+
+def test_a_tree_that_another_thread_has_begun_is_not_disturbed(other_at_work):
+    deep = lambda depth: deep(depth - 1) if depth else parse("y = 1")  # noqa: E731
+    assert ast.unparse(deep(50)) == "y = 1"
+    assert other_at_work() == []
+
+
+@pytest.mark.parametrize("source", ["x = = 1", "x = '\0'"])
+def test_what_is_no_python_is_said_as_ever(source):
+    with pytest.raises((SyntaxError, ValueError)):
+        parse(source)
