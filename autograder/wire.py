@@ -2,8 +2,9 @@
 
 What crosses is None, bool, int, float and str, arrays of them, and lists, tuples and dicts of all
 these. A frame is its length, then blocks of bytes, each behind a length of its own: first JSON,
-which tells the structure, then one npy block for each array. Lengths are 8 bytes, big-endian.
-Nothing is ever unpickled, and whatever a frame claims is checked before it is believed.
+which tells the structure with each array's dtype and shape, then the bytes of the arrays in their order.
+Lengths are 8 bytes, big-endian. Nothing is ever unpickled, and whatever a frame claims is checked before
+it is believed.
 
 This file is also copied to where the student's process runs, beside `student.py`; it imports
 nothing but the standard library and NumPy.
@@ -11,14 +12,13 @@ nothing but the standard library and NumPy.
 
 from __future__ import annotations
 
-import io
 import struct
+from collections.abc import Iterator
 from json import JSONDecodeError, JSONDecoder, JSONEncoder
 from math import prod
 from typing import Any
 
 from numpy import dtype, frombuffer, ndarray
-from numpy.lib.format import read_array_header_1_0, read_magic, write_array_header_1_0
 
 MAX_DEPTH = 16
 MAX_ARRAYS = 20_000
@@ -33,8 +33,9 @@ LENGTH = struct.Struct(">Q")
 
 _encode_json = JSONEncoder(check_circular=False, separators=(",", ":")).encode
 _decode_json = JSONDecoder().decode
-_DTYPES = {dtype(code) for code in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")}
-_DTYPES |= {dtype(code).newbyteorder("<") for code in ("f2", "f4", "f8")}
+_CODES = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
+_NAMES = {dtype(code).newbyteorder("<"): dtype(code).newbyteorder("<").str for code in _CODES}
+_DTYPES = {name: kind for kind, name in _NAMES.items()}
 
 
 class WireError(ValueError):
@@ -65,7 +66,6 @@ def decode(frame: bytes) -> Any:
     if len(frame) < LENGTH.size or frame_length(frame) != len(frame):
         raise WireError(f"a frame of {len(frame):,} bytes does not say so")
     text, *blocks = _split(memoryview(frame)[LENGTH.size :])
-    arrays = [_read_array(block) for block in blocks]
     structure = bytes(text)
     # Before they are built: an empty list takes 3 bytes here, and 64 in memory.
     signs = structure.count(b",") + structure.count(b"[") + structure.count(b"{")
@@ -75,10 +75,10 @@ def decode(frame: bytes) -> Any:
         tree = _decode_json(structure.decode("utf-8", "surrogatepass"))
     except (JSONDecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise WireError(f"the structure is no JSON: {str(error)[:200]}") from None
-    used: list[int] = []
-    value = _rebuild(tree, 0, arrays, used)
-    if used != list(range(len(arrays))):
-        raise WireError(f"{len(arrays)} arrays crossed, and {used[:20]} were placed")
+    left = iter(blocks)
+    value = _rebuild(tree, 0, left)
+    if (unused := len(list(left))) > 0:
+        raise WireError(f"{len(blocks)} arrays crossed, and {unused} were not placed")
     return value
 
 
@@ -88,7 +88,8 @@ def frame_length(head: bytes) -> int:
 
 
 def _flatten(value: Any, where: str, depth: int, arrays: list[bytes]) -> Any:
-    """Write `value` as JSON: an array is {"array": number}, a dict {"dict": …}, a tuple {"tuple": …}."""
+    """Write `value` as JSON: an array is {"array": [dtype, [sizes]]}, a dict {"dict": …}, a tuple
+    {"tuple": …}."""
     if depth > MAX_DEPTH:
         raise WireError(f"{where or 'the value'} lies more than {MAX_DEPTH} levels deep")
     kind = type(value)
@@ -99,10 +100,7 @@ def _flatten(value: Any, where: str, depth: int, arrays: list[bytes]) -> Any:
     if value is None or kind in (bool, int, float, str):
         return value
     if kind is ndarray:
-        arrays.append(_write_array(value, where))
-        if len(arrays) > MAX_ARRAYS:
-            raise WireError(f"more than {MAX_ARRAYS:,} arrays")
-        return {"array": len(arrays) - 1}
+        return {"array": _flatten_array(value, where, arrays)}
     if kind is list or kind is tuple:
         items = [_flatten(v, f"{where}[{i}]", depth + 1, arrays) for i, v in enumerate(value)]
         return items if kind is list else {"tuple": items}
@@ -118,16 +116,17 @@ def _flatten(value: Any, where: str, depth: int, arrays: list[bytes]) -> Any:
     )
 
 
-def _write_array(array: ndarray, where: str) -> bytes:
-    if array.dtype not in _DTYPES:
+def _flatten_array(array: ndarray, where: str, arrays: list[bytes]) -> list[Any]:
+    name = _NAMES.get(array.dtype)
+    if name is None:
         raise WireError(
             f"{where.lstrip('.') or 'the value'} is an array of {array.dtype}; bool, int and "
             f"float16 … float64 can cross"
         )
-    block = io.BytesIO()
-    header = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape}
-    write_array_header_1_0(block, header)
-    return block.getvalue() + array.tobytes()
+    if len(arrays) >= MAX_ARRAYS:
+        raise WireError(f"more than {MAX_ARRAYS:,} arrays")
+    arrays.append(array.tobytes())
+    return [name, list(array.shape)]
 
 
 def _split(body: memoryview) -> list[memoryview]:
@@ -149,43 +148,38 @@ def _split(body: memoryview) -> list[memoryview]:
     return blocks
 
 
-def _read_array(block: memoryview) -> ndarray:
-    """Read an npy block, whose header must describe exactly the bytes that follow it."""
-    file = io.BytesIO(block)
-    try:
-        if read_magic(file) != (1, 0):
-            raise WireError("an array is not in version 1.0 of npy")
-        shape, fortran_order, kind = read_array_header_1_0(file)
-    except WireError:
-        raise
-    except Exception as error:  # NumPy's parser raises whatever a malformed header leads to
-        raise WireError(f"an array's header cannot be read: {str(error)[:200]}") from None
-    if kind not in _DTYPES or fortran_order:
-        raise WireError(f"an array of {kind!s:.100} cannot cross")
-    at, size = file.tell(), prod(shape) * kind.itemsize
-    plain = len(shape) <= MAX_DIMENSIONS and all(0 <= n < 2**31 for n in shape)
-    if not plain or size != len(block) - at:
+def _read_array(claim: list[Any], block: memoryview) -> ndarray:
+    """Make an array of a block, if the claim, [dtype, [sizes]], is true of its bytes."""
+    name, shape = claim if len(claim) == 2 else ("", None)
+    kind = _DTYPES.get(name) if type(name) is str else None
+    if kind is None or type(shape) is not list or len(shape) > MAX_DIMENSIONS:
+        raise WireError(f"an array of {claim!s:.200} cannot cross")
+    plain = all(type(size) is int and 0 <= size < 2**31 for size in shape)
+    if not plain or prod(shape) * kind.itemsize != len(block):
         raise WireError(
-            f"an array claims to be {kind} of shape {shape!s:.200}, in {len(block) - at:,} bytes"
+            f"an array claims to be {kind} of shape {shape!s:.200}, in {len(block):,} bytes"
         )
-    if size == 0:
+    if len(block) == 0:
         return ndarray(shape, kind)
-    return frombuffer(block, kind, offset=at).reshape(shape).copy()
+    return frombuffer(block, kind).reshape(shape).copy()
 
 
-def _rebuild(tree: Any, depth: int, arrays: list[ndarray], used: list[int]) -> Any:
+def _rebuild(tree: Any, depth: int, blocks: Iterator[memoryview]) -> Any:
+    """Build what `_flatten` wrote; each array takes the next block."""
     if depth > MAX_DEPTH:
         raise WireError(f"the structure is more than {MAX_DEPTH} levels deep")
     if tree is None or type(tree) in (bool, int, float, str):
         return tree
     if type(tree) is list:
-        return [_rebuild(item, depth + 1, arrays, used) for item in tree]
+        return [_rebuild(item, depth + 1, blocks) for item in tree]
     ((kind, inner),) = tree.items() if len(tree) == 1 else (("", None),)
-    if kind == "array" and type(inner) is int and 0 <= inner < len(arrays):
-        used.append(inner)
-        return arrays[inner]
+    if kind == "array" and type(inner) is list:
+        block = next(blocks, None)
+        if block is None:
+            raise WireError("an array that the structure tells of did not cross")
+        return _read_array(inner, block)
     if kind == "tuple" and type(inner) is list:
-        return tuple(_rebuild(item, depth + 1, arrays, used) for item in inner)
+        return tuple(_rebuild(item, depth + 1, blocks) for item in inner)
     if kind == "dict" and type(inner) is dict:
-        return {name: _rebuild(item, depth + 1, arrays, used) for name, item in inner.items()}
+        return {name: _rebuild(item, depth + 1, blocks) for name, item in inner.items()}
     raise WireError(f"the structure holds something that is no plain data: {tree!s:.200}")
