@@ -9,16 +9,17 @@ that cell put right (`follow_through.py`).
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from autograder.assignment import Assignment, CodeCell, Question
+from autograder.challenges import Challenges
 from autograder.diagnosis.known_replies import KnownReplies
 from autograder.diagnosis.recognize import NOT_BEGUN, kind_of_error
 from autograder.follow_through import cells_to_replace, replace_cells, sentence
@@ -30,8 +31,6 @@ from autograder.sandbox.child import Child, ChildFault
 from autograder.session import MESSAGE, GaveUp, Session, Start, fields_of
 from course.checks.check import Challenge, Check, Verdict, failed
 
-ROUNDS = 3
-"""Challenges for each question; all must be met."""
 NOT_FOUND = ("NameError", "AttributeError")
 """Exceptions that say that something was not there, which another cell may have made."""
 NAMING = 10.0
@@ -73,15 +72,18 @@ class Asking:
         known: KnownReplies,
         cells: tuple[CodeCell, ...],
     ) -> None:
-        self.assignment, self.digest, self.secret, self.known = assignment, digest, secret, known
-        self.cells = cells
-        names = (f"{assignment.module}.{question.check}" for question in assignment.questions)
+        self.assignment, self.known, self.cells = assignment, known, cells
+        names = map(self._name, assignment.questions)
         asked = {name for check in map(find, names) for name in check.needs}
         self.needed = needed_cells(cells, assignment.given, asked)
         own = [cell.source for cell in cells if cell.source.strip() not in assignment.given]
         of_lesson = [cell.source for cell in self.needed if cell.source not in own]
         self._keeps_state = may_keep_state(own, of_lesson, asked)
-        self._times: Counter[str] = Counter()  # that each question was asked
+        self._challenges = Challenges(digest, secret)
+
+    def _name(self, question: Question) -> str:
+        """Name a question's check as `find` knows it."""
+        return f"{self.assignment.module}.{question.check}"
 
     def may_differ_behind_all_cells(self, session: Session, asked: dict[str, Asked]) -> bool:
         """Tell whether a lost question might not be lost where the left out cells have run as well."""
@@ -120,7 +122,8 @@ class Asking:
         """Add answers to `asked`; raises as `ask_all`."""
         times: Counter[str] = Counter()
         last: dict[str, int] = {}
-        for place, question in self._places(session.cells):
+        places = self._places(session.cells)
+        for (place, question), following in zip(places, [*places[1:], None], strict=True):
             name = question.check
             left = times[name] < PLACES or place == len(session.cells)
             if name in last and not self._may_differ(session.cells, question, last[name], place):
@@ -128,7 +131,7 @@ class Asking:
             if left and not is_full(asked.get(name)):
                 last[name] = place
                 try:
-                    found = self._ask(session, place, question)
+                    found = self._ask(session, place, question, partial(self._prepare, following))
                 except GaveUp as error:
                     if not asked:
                         raise
@@ -142,7 +145,7 @@ class Asking:
         """Tell whether a question may be answered otherwise behind more cells than before."""
         if self._keeps_state:
             return True
-        needs = find(f"{self.assignment.module}.{question.check}").needs
+        needs = find(self._name(question)).needs
         return bool(names_changed(cells[before:place]) & reach(cells, needs))
 
     def _places(self, cells: tuple[CodeCell, ...]) -> list[tuple[int, Question]]:
@@ -204,31 +207,45 @@ class Asking:
                 return replace(found, message=words[:MESSAGE], credited=True)
         return answer
 
-    def _ask(self, session: Session, place: int, question: Question, naming: bool = True) -> Asked:
+    def _prepare(self, following: tuple[int, Question] | None) -> None:
+        if following:
+            self._challenges.draw_ahead(self._name(following[1]))
+
+    def _ask(
+        self,
+        session: Session,
+        place: int,
+        question: Question,
+        prepare: Callable[[], None] = lambda: None,
+        naming: bool = True,
+    ) -> Asked:
         """Ask one question with ROUNDS challenges, until one is lost; each time other ones.
 
         Args:
             place: behind how many cells.
+            prepare: called while the process works on the last challenge.
             naming: whether the mistake is to be recognised where it is lost.
 
         Raises:
             GaveUp: the first challenge could not be put to it.
         """
-        name = f"{self.assignment.module}.{question.check}"
-        check = find(name)
+        name = self._name(question)
+        check, numbers = find(name), self._challenges.numbers(name)
         score, message = 1.0, ""
-        time_number = self._times[name]
-        self._times[name] += 1
         end = time.monotonic() + session.deadlines.question
-        for number in range(ROUNDS):
+        for number in numbers:
             try:
                 child = session.child(place)
-                if number == 0:  # running the cells is not this question's fault
+                if number == numbers[0]:  # running the cells is not this question's fault
                     end = time.monotonic() + session.deadlines.question
-                seed = draw_seed(self.secret, self.digest, name, ROUNDS * time_number + number)
-                challenge = check.challenge(seed)
+                challenge = self._challenges.draw(name, number)
                 request = {"probe": check.name, "needs": list(check.needs), "challenge": challenge}
-                reply = child.ask(request, min(end, session.end) - time.monotonic())
+                more = partial(self._challenges.draw_ahead, name, number + 1)
+                reply = child.ask(
+                    request,
+                    min(end, session.end) - time.monotonic(),
+                    meanwhile=more if number < numbers[-1] else prepare,
+                )
             except ChildFault as fault:
                 return self._fault(question, f"While this was tried, {fault}.")
             found = _reach_verdict(check, challenge, reply, session)
@@ -292,10 +309,3 @@ def _explain(error: object, check: Check, session: Session) -> str:
     if kind == "WireError":
         return f"What your functions gave is no plain number, text or array: {words}."
     return f"Your code stopped{f' {where},' if where else ''} with {kind}: {words}"
-
-
-def draw_seed(secret: bytes, digest: str, check: str, number: int) -> int:
-    """Draw the seed of one challenge, 0 … 2⁶² - 1: an HMAC that nobody without the secret can
-    compute, and that is the same in every retry."""
-    text = f"{digest}:{check}:{number}".encode()
-    return int.from_bytes(hmac.digest(secret, text, hashlib.sha256)[:8], "big") >> 2

@@ -8,10 +8,10 @@ import pytest
 from nbformat.v4 import new_code_cell
 from submissions import ORDER, Desk, answers, opening, short, solved, submission
 
-from autograder import asking, session
-from autograder.asking import draw_seed
+from autograder import challenges, session
 from autograder.assignment import read_assignment
 from autograder.authoring.source import POINTS
+from autograder.challenges import draw_seed
 from autograder.result import Outcome
 from autograder.sandbox.child import InfraError
 from lessons import FOLDERS
@@ -209,7 +209,7 @@ def test_a_mistake_of_the_judge_is_no_zero(start, monkeypatch):
     def fail(*_):
         raise ZeroDivisionError("in the judge")
 
-    monkeypatch.setattr(asking, "draw_seed", fail)
+    monkeypatch.setattr(challenges, "draw_seed", fail)
     result = start.judge(short(start.lesson))
     assert result.outcome == Outcome.INFRA_ERROR
     assert "in the judge" in result.reason

@@ -4,9 +4,9 @@ import pytest
 from nbformat.v4 import new_code_cell
 from submissions import Desk, answers, opening, short, solved
 
-from autograder import asking
 from autograder.asking import PLACES, Asking
 from autograder.authoring.source import POINTS
+from autograder.challenges import Challenges
 from autograder.result import Outcome
 
 AFTERWARDS = {
@@ -96,11 +96,17 @@ def test_behind_a_patch_of_the_answer_a_question_is_asked_again(desk, monkeypatc
 
 
 def numbers_asked(desk, notebook, name: str, monkeypatch) -> list[int]:
-    """The numbers of the challenges that were drawn for one question."""
-    drawn, draw = [], asking.draw_seed
-    monkeypatch.setattr(asking, "draw_seed", lambda *a: drawn.append(a[2:]) or draw(*a))
+    """The numbers of the first challenges of each time that one question was asked."""
+    asked, numbers = [], Challenges.numbers
+
+    def noted(self, check: str) -> range:
+        found = numbers(self, check)
+        asked.append((check, found.start))
+        return found
+
+    monkeypatch.setattr(Challenges, "numbers", noted)
     desk.judge(notebook, follow_through=False)
-    return [number for check, number in drawn if check == name]
+    return [number for check, number in asked if check == name]
 
 
 def test_cells_after_the_last_lost_point_are_not_run(desk):

@@ -88,7 +88,11 @@ class Child:
             raise InfraError(f"the process began with {first!s:.200} instead of being ready")
 
     def ask(
-        self, request: Mapping[str, Any], seconds: float, max_bytes: int = wire.MAX_BYTES
+        self,
+        request: Mapping[str, Any],
+        seconds: float,
+        max_bytes: int = wire.MAX_BYTES,
+        meanwhile: Callable[[], object] = lambda: None,
     ) -> dict[str, Any]:
         """Send a request and wait for its reply. After an exception the process is dead.
 
@@ -96,6 +100,7 @@ class Child:
             request: see `student.py`, without its number.
             seconds: until the whole reply must be here.
             max_bytes: of the reply's frame.
+            meanwhile: called once the process works on the request.
 
         Raises:
             ChildDied, DeadlinePassed, TooMuch: see there.
@@ -105,6 +110,7 @@ class Child:
         deadline = time.monotonic() + seconds
         self._number += 1
         self._send(wire.encode({"number": self._number, **request}), deadline)
+        meanwhile()
         reply = self._receive(deadline, max_bytes)
         if type(reply) is not dict or reply.get("number") != self._number:
             self.close()
