@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -25,14 +27,21 @@ def draw_model(rng: np.random.Generator, **sizes: int) -> dict[str, Any]:
     defaults = {"vocab_size": 50, "n_layers": 3, "d_model": 24, "n_heads": 4, "n_kv_heads": 2}
     config = GPTConfig(**{**defaults, "d_ff": 40, "max_seq_len": 64, **sizes})
     state = {}
-    for name, tensor in MiniGPT(config, attention_layer=lambda *_: None).state_dict().items():
+    for name, shape in _shapes_of(replace(config, max_seq_len=1)).items():
         if "norm" in name:
-            array = rng.uniform(0.5, 1.5, tensor.shape)
+            array = rng.uniform(0.5, 1.5, shape)
         else:
-            spread = 1.0 if name == "embed.weight" else 1.5 / np.sqrt(tensor.shape[1])
-            array = rng.normal(0.0, spread, tensor.shape)
+            spread = 1.0 if name == "embed.weight" else 1.5 / np.sqrt(shape[1])
+            array = rng.normal(0.0, spread, shape)
         state[name] = array.astype(np.float32)
     return {"config": config.to_dict(), "state": state}
+
+
+@cache
+def _shapes_of(config: GPTConfig) -> dict[str, tuple[int, ...]]:
+    """Name the weights of a model, each with its shape; its longest text makes no difference."""
+    model = MiniGPT(config, attention_layer=lambda *_: None)
+    return {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
 
 
 def build_model(challenge: dict[str, Any], attention_layer: Any = None) -> MiniGPT:
