@@ -14,6 +14,7 @@ do; 2 nothing could be begun; 130 interrupted, and what was judged is kept.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import sys
@@ -147,6 +148,7 @@ def _judge(
             desk.open()  # what hinders that hinders all
         except (OSError, ValueError) as error:
             raise CannotStart(one_line(str(error))) from error
+        gc.freeze()  # libraries and the museum stay: no need to look through them again and again
         ended = judge_here(desk, submissions, options.jobs)
     return {
         found.student: problem
