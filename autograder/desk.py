@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import cache, cached_property
 from logging import Logger
@@ -14,6 +15,7 @@ from autograder.assignment import read_assignment
 from autograder.diagnosis.known_replies import KnownReplies
 from autograder.judge import grade_one
 from autograder.kept_results import Kept, KeptResults, digest_of_grader, digest_of_submission
+from autograder.lessons import hidden_checks
 from autograder.secret import read_secret
 from autograder.session import Deadlines
 
@@ -74,7 +76,10 @@ class Desk:
     def _launcher(self) -> Launcher:
         from autograder.sandbox.launch import Launcher  # nobody who looks results up needs it
 
-        launcher = Launcher(self.assignment.module, self.settings["unsafe_no_sandbox"])
+        with ThreadPoolExecutor(1) as beside:
+            # Imports torch here, while the fork server imports it there.
+            beside.submit(hidden_checks, self.assignment.module)
+            launcher = Launcher(self.assignment.module, self.settings["unsafe_no_sandbox"])
         self._stack.callback(launcher.close)
         return launcher
 

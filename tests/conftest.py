@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import sys
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,8 @@ from lessons import OVERLAY
 
 # nbgrader calls alembic by its bare name, and half-makes a gradebook where that is not found.
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+# Where make runs in the background, a shell may have told it and all it starts to ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
