@@ -123,7 +123,7 @@ class Asking:
         times: Counter[str] = Counter()
         last: dict[str, int] = {}
         places = self._places(session.cells)
-        for (place, question), following in zip(places, [*places[1:], None], strict=True):
+        for number, (place, question) in enumerate(places, start=1):
             name = question.check
             left = times[name] < PLACES or place == len(session.cells)
             if name in last and not self._may_differ(session.cells, question, last[name], place):
@@ -131,7 +131,8 @@ class Asking:
             if left and not is_full(asked.get(name)):
                 last[name] = place
                 try:
-                    found = self._ask(session, place, question, partial(self._prepare, following))
+                    prepare = partial(self._draw_ahead, places[number:])
+                    found = self._ask(session, place, question, prepare)
                 except GaveUp as error:
                     if not asked:
                         raise
@@ -207,9 +208,10 @@ class Asking:
                 return replace(found, message=words[:MESSAGE], credited=True)
         return answer
 
-    def _prepare(self, following: tuple[int, Question] | None) -> None:
-        if following:
-            self._challenges.draw_ahead(self._name(following[1]))
+    def _draw_ahead(self, places: list[tuple[int, Question]]) -> None:
+        """Draw the first challenge of what is asked next, if there is anything left."""
+        for _, question in places[:1]:
+            self._challenges.draw_ahead(self._name(question))
 
     def _ask(
         self,

@@ -33,6 +33,7 @@ from test_grade_trouble import assert_nothing_is_half
 
 from autograder.__main__ import main as autograder
 from autograder.classroom.course import open_course
+from autograder.classroom.simulation.folder import EXPECTED, MARK
 from lessons import COURSE
 
 KILLS, KILLS_OF_WORKERS = 20, 5
@@ -97,8 +98,7 @@ def kills(course: CourseFolder) -> None:
     """The grader is killed at random moments, then grades to the end."""
     draw = random.Random("kills")
     for _ in range(KILLS):
-        begun = time.monotonic()
-        end = begun + draw.uniform(1, 60)
+        end = time.monotonic() + draw.uniform(1, 60)
         grader = start(course)
         wait_until(lambda end=end: time.monotonic() > end, grader)
         grader.kill()
@@ -129,9 +129,7 @@ WAYS = {
 
 
 def copy(place: Path, to: Path) -> CourseFolder:
-    lesson = json.loads((place / "expected.json").read_text(encoding="utf-8"))["simulated"][
-        "lesson"
-    ]
+    lesson = json.loads((place / EXPECTED).read_text(encoding="utf-8"))[MARK]["lesson"]
     return CourseFolder(COURSE.read(lesson), shutil.copytree(place, to))
 
 
@@ -148,7 +146,8 @@ def rehearse(options: argparse.Namespace, place: Path) -> bool:
     """Go each way; tell whether everything came out as it has to."""
     clean = place / "class"
     many = ["--students", str(options.students), "--seed", str(options.seed)]
-    autograder(["simulate", options.lesson, *many, "--into", str(clean)])
+    if code := autograder(["simulate", options.lesson, *many, "--into", str(clean)]):
+        sys.exit(code)
     first: dict[str, list] = {}
     well = True
     for name in options.ways:

@@ -314,10 +314,11 @@ def assert_nothing_is_half(course: CourseFolder) -> None:
     file = course.place / "grading" / "gradebook.db"
     with sqlite3.connect(file) as database:
         assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    module, folder = course.lesson.module, course.lesson.folder
     with Gradebook(f"sqlite:///{file}") as gradebook:
-        for found in gradebook.submission_dicts("00-start"):
+        for found in gradebook.submission_dicts(folder):
             student = found["student"]
-            grades = gradebook.find_submission_notebook("start", "00-start", student).grades
+            grades = gradebook.find_submission_notebook(module, folder, student).grades
             assert len({grade.auto_score is None for grade in grades}) == 1, student
 
 
