@@ -261,7 +261,7 @@ def test_nothing_is_said_of_how_it_ended(place, start):
 def test_a_submission_s_memory_as_a_whole_is_bounded_and_the_reason_told(place, start, script):
     process = place.popen(start, script, limits=command.Limits(total_memory=700 * command.MIB))
     assert finish(process)[0] == 137
-    told = r"its memory, \d+ MB in all processes together, was more than the 734 MB allowed"
+    told = r"its memory, [\d,]+ MB in all processes together, was more than the 734 MB allowed"
     assert re.fullmatch(told, process.ended_for)
 
 
