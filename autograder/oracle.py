@@ -27,12 +27,12 @@ def softmax(scores: Array) -> Array:
 
 
 def rotate(x: Array, positions: Array, theta: float) -> Array:
-    """Turn (T, D) by (T,) positions: the pair (i, i + D/2) by position · theta^(-2i/D)."""
+    """Turn (heads, T, D) by (T,) positions: the pair (i, i + D/2) by position · theta^(-2i/D)."""
     half = x.shape[-1] // 2
     angle = np.outer(positions, theta ** (-np.arange(half) / half))  # (T, D / 2)
-    a, b = x[:, :half], x[:, half:]
-    turned = a * np.cos(angle) - b * np.sin(angle), b * np.cos(angle) + a * np.sin(angle)
-    return np.concatenate(turned, axis=1)
+    cos, sin = np.cos(angle), np.sin(angle)
+    a, b = x[..., :half], x[..., half:]
+    return np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
 
 
 def attend(q: Array, k: Array, v: Array) -> Array:
@@ -40,9 +40,8 @@ def attend(q: Array, k: Array, v: Array) -> Array:
     tokens 0 … S - T + t."""
     T, S = len(q), len(k)
     scores = q @ k.T / np.sqrt(q.shape[1])  # (T, S)
-    for t in range(T):
-        scores[t, S - T + t + 1 :] = -np.inf
-    return softmax(scores) @ v
+    later = np.arange(S) > S - T + np.arange(T)[:, None]
+    return softmax(np.where(later, -np.inf, scores)) @ v
 
 
 def attention_heads(q: Array, k: Array, v: Array) -> Array:
@@ -104,9 +103,9 @@ def attention_layer(
     H, G = config["n_heads"], config["n_kv_heads"]
     weight = {part: np.asarray(state[f"{prefix}{part}.weight"], np.float64) for part in
               ("wq", "wk", "wv", "wo")}  # fmt: skip
-    turn = lambda heads: np.stack([rotate(h, positions, config["rope_theta"]) for h in heads])  # noqa: E731
-    q = turn(split(x @ weight["wq"].T, H))
-    k = turn(split(x @ weight["wk"].T, G))
+    theta = config["rope_theta"]
+    q = rotate(split(x @ weight["wq"].T, H), positions, theta)
+    k = rotate(split(x @ weight["wk"].T, G), positions, theta)
     v = split(x @ weight["wv"].T, G)
     if past is not None:
         k, v = np.concatenate([past[0], k], axis=1), np.concatenate([past[1], v], axis=1)

@@ -97,7 +97,10 @@ def naive_rows(p: int, g: int) -> int:
 
 def needed_rows(p: int, g: int) -> int:
     """Count every row once."""
-    return len(set().union(*rows_by_step(p, g)))
+    counted = np.zeros(p + g, dtype=bool)
+    for step in rows_by_step(p, g):
+        counted[step.start : step.stop] = True
+    return int(counted.sum())
 
 
 def visits(prompt_len: int, n_new: int) -> int:
