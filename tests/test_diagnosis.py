@@ -283,27 +283,27 @@ def test_what_counts_as_the_same_evidence(a, b, alike):
 # --- what the museum replies to the challenge that is the same for everyone -----------------------
 
 
-def test_known_replies_are_found_out_once_and_come_back_from_their_file(tmp_path, monkeypatch):
+def test_known_replies_are_found_out_once_and_come_back_from_their_files(tmp_path, monkeypatch):
     check = "flops_of_any_product"
     bugs = bugs_of("start")
     _, replies = all_replies("start", check, KnownReplies("start").challenge(check))
     known = KnownReplies("start", tmp_path)
     for bug, reply in replies:
-        assert known.agrees(check, bug, {"error": None, **reply}) == ("evidence" in reply)
-    (file,) = tmp_path.iterdir()
-    monkeypatch.setattr(known_replies, "all_replies", None)  # nothing runs again
+        agreeing = known.agreeing(check, [bug], {"error": None, **reply})
+        assert agreeing == [bug] * ("evidence" in reply)
+    assert len(list(tmp_path.iterdir())) == len(replies)  # of each that was suspected, and no other
+    found = [known.agreeing(check, bugs, reply) for _, reply in replies]
+    monkeypatch.setattr(known_replies, "reply_of", None)  # nothing runs again
     again = KnownReplies("start", tmp_path)
-    for _, reply in replies:
-        for other in bugs:
-            assert again.agrees(check, other, reply) == known.agrees(check, other, reply)
-    file.write_bytes(b"half a file")
+    assert [again.agreeing(check, bugs, reply) for _, reply in replies] == found
+    next(tmp_path.glob(f"*.{bugs[0].name}.z")).write_bytes(b"half a file")
     with pytest.raises(TypeError):
-        KnownReplies("start", tmp_path).agrees(check, bugs[0], {})
+        KnownReplies("start", tmp_path).agreeing(check, bugs, {})
 
 
 def test_a_disk_without_room_does_not_keep_a_mistake_from_its_name(tmp_path):
     (tmp_path / "file").write_text("no folder")
     known = KnownReplies("start", tmp_path / "file")
     check = "flops_of_any_product"
-    assert known.agrees(check, bugs_of("start")[0], None)
-    assert not known.agrees(check, bugs_of("start")[0], {"evidence": {}})
+    assert known.agreeing(check, bugs_of("start")[:1], None)
+    assert not known.agreeing(check, bugs_of("start")[:1], {"evidence": {}})

@@ -1,23 +1,22 @@
-"""Keep what every bug of a lesson replies to one challenge of each check, the same for everyone.
+"""Keep what a bug of a lesson replies to one challenge of each check, the same for everyone.
 
-Running all bugs of a lesson takes seconds; what they reply is the same until the course or the judge
-changes. So it is found out once, and kept beside the results.
+Running all bugs of a lesson takes minutes; what they reply is the same until the course or the judge
+changes. So it is found out once, when a bug is first suspected, and kept beside the results.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
 from autograder import wire
 from autograder.diagnosis.comparison import TELLING, Reply, same_reply
-from autograder.diagnosis.replies import all_replies
+from autograder.diagnosis.replies import reply_of
 from autograder.files import write_whole
 from autograder.lessons import find
 from autograder.lessons.exhibits import Bug
@@ -39,78 +38,59 @@ class KnownReplies:
         self.lesson = lesson
         self._folder = folder
         self._lock = threading.Lock()
-        self._by_check: dict[str, Mapping[str, Reply]] = {}
+        self._known: dict[tuple[str, str], Reply | None] = {}  # by check and bug
 
     def challenge(self, check: str) -> Challenge:
         """Draw the challenge of a check that is the same for everyone."""
         return find(f"{self.lesson}.{check}").challenge(SEED)
 
-    def agrees(self, check: str, bug: Bug, specimen: object) -> bool:
-        """Tell whether a reply to that challenge could be a bug's; None could be of any.
+    def agreeing(self, check: str, bugs: Iterable[Bug], specimen: object) -> list[Bug]:
+        """List the bugs of which a reply to that challenge could be; None could be of any.
 
         An error's words and numbers count only where they tell something, see `comparison.py`."""
         if specimen is None:
-            return True
-        known = self._replies(check).get(bug.name)
-        if known is None:  # the check does not reach it
-            return False
-        error = known.get("error")
-        if error is None or error["kind"] == TELLING:
-            return same_reply(known, specimen)
-        other = specimen.get("error") if type(specimen) is dict else None
-        return type(other) is dict and other.get("kind") == error["kind"]
+            return list(bugs)
+        return [bug for bug in bugs if _could_be(self._reply(check, bug), specimen)]
 
-    def _replies(self, check: str) -> Mapping[str, Reply]:
-        """Return the replies by the bugs' names."""
+    def _reply(self, check: str, bug: Bug) -> Reply | None:
+        """Return what a bug replies; None where the check does not reach it, or nothing can cross."""
         with self._lock:
-            if check not in self._by_check:
-                self._by_check[check] = self._read(check) or self._find_out(check)
-            return self._by_check[check]
+            if (check, bug.name) not in self._known:
+                try:
+                    reply = self._read(check, bug)
+                except (OSError, ValueError, zlib.error):
+                    reply = self._find_out(check, bug)
+                self._known[check, bug.name] = reply
+            return self._known[check, bug.name]
 
-    def _find_out(self, check: str) -> Mapping[str, Reply]:
+    def _find_out(self, check: str, bug: Bug) -> Reply | None:
         with np.errstate(all="ignore"):
-            _, found = all_replies(self.lesson, check, self.challenge(check))
-        replies = {bug.name: reply for bug, reply in found}
-        if self._folder:
-            with contextlib.suppress(OSError):  # then it is found out again
-                write_whole(self._path(check), _packed(replies))
-        return replies
-
-    def _read(self, check: str) -> Mapping[str, Reply] | None:
-        if not self._folder:
-            return None
-        try:
-            return _unpacked(self._path(check).read_bytes())
-        except (OSError, ValueError, KeyError, zlib.error):
-            return None
-
-    def _path(self, check: str) -> Path:
-        return self._folder / f"{self.lesson}.{check}.z"
-
-
-def _packed(replies: Mapping[str, Reply]) -> bytes:
-    """Pack replies, many of which are the same: their numbers by name, then each once as a frame."""
-    frames: dict[bytes, int] = {}
-    numbers = {}
-    for name, reply in replies.items():
+            reply = reply_of(self.lesson, check, self.challenge(check), bug)
         try:
             frame = wire.encode(reply)
-        except wire.WireError:  # which no process can send, so nobody's reply is like it
-            continue
-        numbers[name] = frames.setdefault(frame, len(frames))
-    head = json.dumps(numbers).encode()
-    blocks = [wire.LENGTH.pack(len(head)), head, *frames]
-    return zlib.compress(b"".join(blocks), level=1)
+        except wire.WireError:
+            frame, reply = wire.encode(None), None
+        if self._folder:
+            with contextlib.suppress(OSError):  # then it is found out again
+                write_whole(self._path(check, bug), zlib.compress(frame, level=1))
+        return reply
+
+    def _read(self, check: str, bug: Bug) -> Reply | None:
+        """Read what was kept; OSError, ValueError or zlib.error where that cannot be read."""
+        if not self._folder:
+            raise FileNotFoundError
+        return wire.decode(zlib.decompress(self._path(check, bug).read_bytes()))
+
+    def _path(self, check: str, bug: Bug) -> Path:
+        return self._folder / f"{self.lesson}.{check}.{bug.name}.z"
 
 
-def _unpacked(data: bytes) -> dict[str, Reply]:
-    data = zlib.decompress(data)
-    size = wire.LENGTH.size
-    begin = size + wire.LENGTH.unpack_from(data)[0]
-    numbers = json.loads(data[size:begin])
-    replies = []
-    while begin < len(data):
-        end = begin + wire.frame_length(data[begin : begin + size])
-        replies.append(wire.decode(data[begin:end]))
-        begin = end
-    return {name: replies[number] for name, number in numbers.items()}
+def _could_be(known: Reply | None, specimen: object) -> bool:
+    """Tell whether a reply could be that of a bug whose own is known."""
+    if known is None:
+        return False
+    error = known.get("error")
+    if error is None or error["kind"] == TELLING:
+        return same_reply(known, specimen)
+    other = specimen.get("error") if type(specimen) is dict else None
+    return type(other) is dict and other.get("kind") == error["kind"]

@@ -65,7 +65,7 @@ def diagnose(
             return None
         with np.errstate(all="ignore"):
             suspected = suspects(known.lesson, check, passed)
-            alike = [bug for bug in suspected if known.agrees(check, bug, specimen)]
+            alike = known.agreeing(check, suspected, specimen)
             return name_mistake(candidates(known.lesson, check, challenge, alike), reply)
     except Exception:  # a message without a diagnosis is as good as it was before
         return None

@@ -47,6 +47,15 @@ def all_replies(
         ]
 
 
+def reply_of(lesson: str, check: str, challenge: Challenge, bug: Bug) -> Reply | None:
+    """Return a bug's reply to a challenge; None where the check does not reach it."""
+    asked = find(f"{lesson}.{check}")
+    if not set(bug.answer) & within_reach(lesson, asked.needs):
+        return None
+    with _lock:
+        return answer(asked, assemble(lesson, bug.answer), wire.encode(challenge))
+
+
 def answer(check: Check, names: Mapping[str, Any], frame: bytes) -> Reply:
     """Run a check's probe on these functions; return the reply. The challenge is decoded anew,
     for a function may write into it."""
