@@ -6,7 +6,6 @@ that its cache stores.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -106,11 +105,3 @@ def check_quantized_sizes(
         raise ValueError(
             f"{config.head_dim} codes of {bits} bits (head width and bits) fill no whole bytes"
         )
-
-
-def check_appended(pending: Mapping[int, tuple[Tensor, Tensor]], n_layers: int, n: int) -> None:
-    """Raise a ValueError, unless every layer was given at least n tokens since the last advance."""
-    for layer in range(n_layers if n else 0):
-        given = pending[layer][0].shape[2] if layer in pending else 0
-        if given < n:
-            raise ValueError(f"advance({n}), but layer {layer} was given {given} new tokens")

@@ -1,0 +1,85 @@
+"""The hidden checks of lesson 08: the visible ones, on inputs that nobody knows. Here is what they
+compare with, counted token by token."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autograder import oracle
+from course.checks import sliding_window as visible
+from course.checks.check import Challenge, by_name
+
+
+def sees(own: int, token: int, window: int, n_sinks: int) -> bool:
+    """Tell whether token `own` looks at another: by counting back from itself, or at a sink."""
+    return token in range(own, own - window, -1) or token in range(min(n_sinks, own + 1))
+
+
+def mask(case: Challenge) -> np.ndarray:
+    """Decide about every pair, (T, R) bool."""
+    sizes = case["window"], case["n_sinks"]
+    pairs = [[sees(int(i), int(j), *sizes) for j in case["places"]] for i in case["own"]]
+    return np.array(pairs)
+
+
+def places(case: Challenge) -> np.ndarray:
+    """Find each token's place, (n,) int64."""
+    n_sinks, window = case["n_sinks"], case["window"]
+    of_ring = [n_sinks + np.fmod(max(t - n_sinks, 0), window) for t in case["tokens"].tolist()]
+    return np.where(case["tokens"] < n_sinks, case["tokens"], np.array(of_ring, dtype=np.int64))
+
+
+def logits(challenge: Challenge, tokens: np.ndarray, window: int, n_sinks: int) -> np.ndarray:
+    """Compute the oracle's logits (B, T, V) with a window in every layer, float64."""
+    T = tokens.shape[1]
+    seen = mask({"own": range(T), "places": range(T), "window": window, "n_sinks": n_sinks})
+    return oracle.forward(challenge["state"], challenge["config"], tokens, seen=seen)
+
+
+def outcomes(case: Challenge) -> list[str]:
+    """Follow the operations with the set of rows that are there; say what each must come to."""
+    there: set[int] = set()
+    length, came = 0, []
+    for name, size in case["operations"]:
+        if name == "feed":
+            fits = length + size <= case["max_len"]
+            came.append("returned" if fits else "CacheFull")
+            if fits:
+                length += size
+                there |= set(range(length - size, length))
+                ring = range(length - case["window"], length)
+                there = {t for t in there if t < case["n_sinks"] or t in ring}
+            continue
+        n = size if name == "truncate" else 0
+        needed = {t for t in range(max(n, 0)) if sees(n, t, case["window"], case["n_sinks"])}
+        possible = 0 <= n <= length and needed <= there
+        came.append("returned" if possible else "ValueError")
+        if possible:
+            length, there = n, {t for t in there if t < n}
+    return came
+
+
+def cache_bytes(case: Challenge) -> int:
+    """Count bytes layer by layer: of each row, keys and values of every KV head."""
+    sizes = case["config"]
+    head_dim = sizes["d_model"] // sizes["n_heads"]
+    row = np.zeros((2, case["batch"], sizes["n_kv_heads"], head_dim), case["dtype"])
+    n, held = case["tokens"], 0
+    for layer in range(sizes["n_layers"]):
+        full = layer < case["n_full"]
+        limit = n if full else case["n_sinks"] + case["window"]
+        held += n if n < limit else limit
+    return row.nbytes * held
+
+
+CHECKS = by_name(
+    visible.mask_counts_itself.hidden(truth=mask),
+    visible.sinks_are_no_future.hidden(truth=mask),
+    visible.one_place_each.hidden(truth=places),
+    visible.gone_is_gone_kept_is_kept,
+    visible.every_split_equals_the_windowed_model.hidden(truth=logits),
+    visible.append_alone_changes_nothing,
+    visible.refusal_and_return.hidden(truth=outcomes),
+    visible.bytes_stay.hidden(truth=cache_bytes),
+    visible.bytes_by_layer.hidden(truth=cache_bytes),
+)

@@ -1,0 +1,204 @@
+"""Drive several caches on one pool by a drawn series of operations, and record what each came to.
+
+An operation is (name, cache, what); caches are numbered in the order in which they begin:
+
+    ("new", 0, max_len)         ("fork", 1, of which)       ("adopt", 2, (of which, how many blocks))
+    ("feed", 0, tokens)         append them to every layer, and advance
+    ("append", 0, tokens)       append them to every layer, and do not advance
+    ("truncate", 0, n)          ("reset", 0, None)
+
+Tokens are places in the drawn rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from course.cache import CacheFull
+from course.checks.check import Challenge, Evidence
+from course.checks.kv_cache.container import feed
+from course.checks.recorder import given
+from course.config import GPTConfig
+
+Operation = tuple[str, int, Any]
+POISON = 77.0
+"""What stands in a pool before anything is written; no drawn number is as large."""
+CONFIG = GPTConfig(30, 3, 24, 4, 2, 40, max_seq_len=64)
+"""Three layers, G = 2, D = 6."""
+
+
+def draw_rows(rng: np.random.Generator, n: int) -> np.ndarray:
+    """Draw keys and values of n tokens, (2, L, 1, G, n, D), no two numbers equal."""
+    return rng.normal(size=(2, 3, 1, 2, n, 6)).astype(np.float32)
+
+
+def make_pool(
+    student: SimpleNamespace, config: GPTConfig, n_blocks: int, size: int, order: list[int]
+) -> Any:
+    """Make a pool that is full of other numbers, whose free blocks have been used in another order."""
+    pool = student.BlockPool(config, n_blocks, size)
+    pool.keys.fill_(POISON)
+    pool.values.fill_(-POISON)
+    blocks = pool.allocator.allocate(n_blocks)
+    for place in order:
+        pool.allocator.release([blocks[place]])
+    return pool
+
+
+def run(student: SimpleNamespace, challenge: Challenge, kept: Sequence[str]) -> list[Evidence]:
+    """Do the operations of a challenge: `rows`, `n_blocks`, `size`, `order`, `operations`.
+
+    Args:
+        kept: names of what is recorded after each operation, beside what it came to, see `records_form`.
+    """
+    n_blocks = challenge["n_blocks"]
+    pool = make_pool(student, CONFIG, n_blocks, challenge["size"], challenge["order"])
+    caches: list[Any] = []
+    records = []
+    before: list[list[int]] = []
+    reached = True
+    for n_caches, operation in zip(_caches(challenge), challenge["operations"], strict=True):
+        came, error, returned = "returned", "", np.zeros(0)
+        try:
+            if reached:
+                returned = _do(student, challenge, pool, caches, operation)
+        except NotImplementedError:
+            raise
+        except CacheFull:
+            came = "CacheFull"
+        except Exception as stopped:
+            came, error, reached = type(stopped).__name__, f"{stopped}"[:200], False
+        tables = [list(map(int, cache.table)) for cache in caches]
+        rest = [0] * (n_caches - len(caches))  # where an operation failed that begins a cache
+        all_of_it = {
+            "returned": returned,
+            "lengths": [len(cache) for cache in caches] + rest,
+            "tables": named(tables) + [""] * len(rest),
+            "stayed": _stayed(tables, before) + [""] * len(rest),
+            "nbytes": [int(cache.nbytes()) for cache in caches] + rest,
+            "limits": [int(cache.max_len) for cache in caches] + rest,
+            "free": len(pool.allocator),
+        }
+        before = tables
+        records.append({"came": came, "error": error, **{name: all_of_it[name] for name in kept}})
+    return records
+
+
+def _caches(challenge: Challenge) -> list[int]:
+    """Count the caches that there are after each operation."""
+    begins = [name in ("new", "fork", "adopt") for name, _, _ in challenge["operations"]]
+    return np.cumsum(begins).tolist()
+
+
+def records_form(challenge: Challenge, kept: Sequence[str]) -> list[Evidence]:
+    """The form of what `run` returns."""
+    forms = []
+    for n in _caches(challenge):
+        all_of_it = {
+            "returned": np.ndarray,  # (2, L, 1, G, S, D), or of no size
+            "lengths": [int] * n,
+            "tables": [str] * n,
+            "stayed": [str] * n,
+            "nbytes": [int] * n,
+            "limits": [int] * n,
+            "free": int,
+        }
+        forms.append({"came": str, "error": str, **{name: all_of_it[name] for name in kept}})
+    return forms
+
+
+def named(tables: Sequence[Sequence[int]]) -> list[str]:
+    """Name the blocks of all tables 0, 1, 2 … in the order in which they are met, whatever their numbers
+    are: free blocks may be handed out in any order."""
+    names: dict[int, int] = {}
+    return [" ".join(str(names.setdefault(b, len(names))) for b in table) for table in tables]
+
+
+def _stayed(tables: list[list[int]], before: list[list[int]]) -> list[str]:
+    """Tell of each entry of each table whether it is the one before (=), another one (x) or new (+)."""
+    then = [*before, *[[]] * (len(tables) - len(before))]
+    return [
+        "".join("+" if n >= len(old) else "=" if old[n] == b else "x" for n, b in enumerate(table))
+        for table, old in zip(tables, then, strict=True)
+    ]
+
+
+def _do(
+    student: SimpleNamespace,
+    challenge: Challenge,
+    pool: Any,
+    caches: list[Any],
+    operation: Operation,
+) -> np.ndarray:
+    """Do one operation; return what all layers gave back, (2, L, 1, G, S, D), or an empty array."""
+    name, number, what = operation
+    if name == "new":
+        caches.append(student.PagedKVCache(pool, what))
+    elif name == "fork":
+        caches.append(caches[what].fork())
+    elif name == "adopt":
+        of, n_blocks = what
+        blocks = list(caches[of].table[:n_blocks])
+        caches.append(student.PagedKVCache(pool))
+        caches[-1].adopt(blocks)
+        blocks.clear()  # it is the caller's list
+    elif name == "feed":
+        return _joined(feed(caches[number], challenge["rows"][..., what, :]))
+    elif name == "append":
+        k, v = given(challenge["rows"][..., what, :])
+        for layer in range(len(k)):
+            caches[number].append(layer, k[layer], v[layer])
+    elif name == "truncate":
+        caches[number].truncate(what)
+    else:
+        caches[number].reset()
+    return np.zeros(0)
+
+
+def _joined(layers: list[np.ndarray]) -> np.ndarray:
+    """Join what the layers returned; where their shapes differ, nothing of it can be right."""
+    alike = len({layer.shape for layer in layers}) == 1
+    return np.stack(layers, axis=1) if alike else np.zeros(len(layers))
+
+
+def in_words(challenge: Challenge, step: int) -> str:
+    """Say what was done up to an operation, that included."""
+    names = "ABCDEFGHIJKLMNOP"
+    said = []
+    for name, number, what in challenge["operations"][: step + 1]:
+        cache = names[number]
+        if name == "new":
+            said.append(f"{cache} begins" + ("" if what is None else f" (max_len {what})"))
+        elif name == "fork":
+            said.append(f"{cache} is a fork of {names[what]}")
+        elif name == "adopt":
+            said.append(f"{cache} adopts {what[1]} blocks of {names[what[0]]}")
+        elif name == "feed":
+            said.append(f"{cache} gets {len(what)}")
+        elif name == "append":
+            said.append(f"{cache} gets {len(what)}, not advanced")
+        elif name == "truncate":
+            said.append(f"{cache} truncates to {what}")
+        else:
+            said.append(f"{cache} resets")
+    shown = said if len(said) <= 9 else [*said[:3], "...", *said[-5:]]
+    return f"A pool of {challenge['n_blocks']} blocks of {challenge['size']} tokens: {', '.join(shown)}"
+
+
+def stopped(challenge: Challenge, step: int, seen: Evidence, wanted: str) -> str | None:
+    """Say that an operation came out otherwise than it must, or give None."""
+    if seen["came"] == wanted:
+        return None
+    error = f" ({seen['error']})" if seen["error"] else ""
+    if wanted == "CacheFull":
+        question = "How many blocks are needed, how many are free, and where does max_len end?"
+    elif seen["came"] == "CacheFull":
+        question = "Which blocks should be free here, and how many are missing?"
+    else:
+        question = "Which of your lines is this?"
+    came = "nothing was refused" if seen["came"] == "returned" else seen["came"]
+    return f"{in_words(challenge, step)}: {came}{error}, wanted is {wanted}. {question}"

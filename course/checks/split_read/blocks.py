@@ -1,0 +1,139 @@
+"""Blocks that lie anywhere: read in the order of a table, up to a length, and not gathered first."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+
+from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.gqa.copies import largest_text
+from course.checks.recorded import Recorded
+from course.checks.recorder import given
+from course.checks.split_read.recording import RECORD, TOLERANCE, Truth, record, wrong_output
+from course.measure.allocations import watch_new_tensors
+
+QUESTIONS = {
+    "one": "It holds one block, full, and that is block 0. How many of its tokens "
+    "do you read, and do the checks before this one pass?",
+    "elsewhere": "Where its one block is block 0 all agrees. Which number says where a block lies?",
+    "several": "One block agrees. Here there are several, all full. If merging passes its own checks: "
+    "which of them are this conversation's, and how many?",
+    "last": "Full blocks agree. Here the last one is not full, and what lies behind belongs to nobody. "
+    "How many of its tokens count, and which block is the last?",
+    "spare": "The table names more blocks than the tokens need. How many do you read?",
+    "sizes": "Smaller cases agree. Which line counts on a size, or on a type?",
+}
+"""Ends the message of a case, by what is new in it."""
+
+
+def draw_blocks(seed: int) -> Challenge:
+    """Draw one full block, a block elsewhere, several, a last one that is not full, blocks to spare;
+    other sizes; then a long conversation, whose new tensors are counted.
+
+    No order of the table is that of storage or the reverse, and what no token of this conversation
+    fills holds large numbers: another's.
+    """
+    rng = np.random.default_rng(seed)
+    staged = [
+        ("one", 4, [0], 4, {}),
+        ("elsewhere", 4, [2], 4, {}),
+        ("several", 4, [4, 1, 3], 12, {}),
+        ("last", 4, [1, 4, 0], int(rng.integers(9, 12)), {}),
+        ("last", 4, [3], 1, {}),
+        ("spare", 3, [3, 0, 4, 1, 2], int(rng.integers(4, 7)), {}),
+        ("sizes", 1, [4, 0, 2], 3, {}),
+        ("sizes", 4, [2, 4, 1], 10, {"T": 3, "dtype": "float64"}),
+        ("sizes", 16, [3, 1], 21, {"heads": (3, 3)}),
+        ("sizes", 5, [4, 0, 3], 13, {"heads": (6, 2)}),
+    ]
+    cases = [draw_case(rng, *case) for case in staged]
+    table = rng.permutation(20)[:12].tolist()
+    table = table if table != sorted(table) else table[::-1]
+    long = 64 * 12 - int(rng.integers(1, 60))
+    cases.append(
+        draw_case(rng, "sizes", 64, table, long, {"heads": (2, 1), "D": 64, "n_blocks": 20})
+    )
+    return {"cases": cases}
+
+
+def draw_case(
+    rng: np.random.Generator, stage: str, size: int, table: list[int], length: int, other: dict
+) -> Challenge:
+    """Draw queries (1, H, T, D), and keys and values (n_blocks, G, size, D) of many conversations."""
+    other = {"heads": (4, 2), "T": 1, "D": 6, "n_blocks": 5, "dtype": "float32", **other}
+    (H, G), D, n_blocks = other["heads"], other["D"], other["n_blocks"]
+    q = rng.normal(0, 2 if D < 64 else 1, (1, H, other["T"], D)).astype(np.float32)
+    keys, values = (20 * rng.normal(size=(2, n_blocks, G, size, D))).astype(np.float32)
+    for number, block in enumerate(table):
+        held = max(0, min(size, length - number * size))
+        for pool in (keys, values):
+            pool[block, :, :held] = rng.normal(size=(G, held, D))
+    case = {"q": q, "keys": keys, "values": values, "table": table, "length": length}
+    return {**case, "dtype": other["dtype"], "stage": stage}
+
+
+def probe_blocks(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Attend to each conversation; count new tensors."""
+    out, counts, largest, read = [], [], [], []
+    for case in challenge["cases"]:
+        dtype = getattr(torch, case["dtype"])
+        q = given(case["q"], dtype)
+        keys, values = (torch.tensor(case[name], dtype=dtype) for name in ("keys", "values"))
+        with watch_new_tensors(q, keys, values) as made:
+            result = student.attend_blocks(q, keys, values, list(case["table"]), case["length"])
+        out.append(record(result))
+        counts.append(made.numbers)
+        largest.append(largest_text(made))
+        read.append(all(made.read))
+    return {"out": out, "counts": counts, "largest": largest, "read": read}
+
+
+def complete_form(challenge: Challenge) -> Any:
+    form = {"out": RECORD, "counts": int, "largest": str, "read": bool}
+    return {name: [part] * len(challenge["cases"]) for name, part in form.items()}
+
+
+def judge_blocks(
+    challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
+) -> Verdict:
+    """Compare outputs; of the last case also how much was written."""
+    parts = (evidence[name] for name in ("out", "read"))
+    for case, got, read in zip(challenge["cases"], *parts, strict=True):
+        where = case_text(case)
+        question = QUESTIONS[case["stage"]]
+        if wrong := wrong_output(got, truth(case), case["dtype"], tolerance, question):
+            return failed(f"{where}: attend_blocks {wrong}")
+        if not read:
+            return failed(
+                f"{where}: the result is right, but no operation of PyTorch read queries, keys and "
+                f"values, and others cannot be counted. Which of your lines leave PyTorch?"
+            )
+    count, largest = evidence["counts"][-1], evidence["largest"][-1]
+    n_keys = case["length"] * case["keys"].shape[1] * case["keys"].shape[3]
+    if count >= n_keys:
+        return failed(
+            f"{where}: the result is right, but into new tensors you write {count:,} numbers, and this "
+            f"conversation's keys are {n_keys:,}. The largest one is {largest}. Which of your lines "
+            f"writes keys out before they are read?"
+        )
+    return passed("Blocks are read in the order of the table, where they lie, to the last token.")
+
+
+def case_text(case: Challenge) -> str:
+    """Write "10 tokens in blocks of 4, table [2, 4, 1]"."""
+    return f"{case['length']} tokens in blocks of {case['keys'].shape[2]}, table {case['table']}"
+
+
+blocks_where_they_lie = Check(
+    "blocks_where_they_lie",
+    ("attend_blocks",),
+    draw_blocks,
+    probe_blocks,
+    judge_blocks,
+    evidence=complete_form,
+    truth=Recorded("split_read", "blocks_where_they_lie"),
+    tolerance=TOLERANCE,
+)

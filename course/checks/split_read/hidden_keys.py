@@ -1,0 +1,176 @@
+"""Keys in parts, with and without a mask: causal chunks, and windows that hide whole parts."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.gqa.attention import draw_case, tensors_of
+from course.checks.recorded import Recorded
+from course.checks.recorder import given
+from course.checks.split_read.merging import draw_part
+from course.checks.split_read.recording import (
+    FIELDS,
+    PART,
+    RECORD,
+    TOLERANCE,
+    Numbers,
+    Truth,
+    make_part,
+    record,
+    record_part,
+    unwatched,
+    wrong_output,
+    wrong_part,
+)
+
+QUESTIONS = {
+    "whole": "All keys are one part here, and there is no mask. Do attend_part and finish pass alone?",
+    "parts": "With all keys in one part it agrees. If merging passes its own checks: is every key in "
+    "exactly one part, the last ones too?",
+    "causal": "Without a mask it agrees. Which columns of the mask belong to the keys of one part?",
+    "window": "A causal mask agrees. Here some queries see nothing of whole parts, at the start or "
+    "between. What do their top and total become when such parts are merged?",
+    "shape": "The same mask agrees as (T, S). Which of its axes do you cut?",
+}
+"""Ends the message of a case, by what is new in it."""
+NOBODY = (
+    "One of the two saw nothing for this query. What is exp(-inf), and what is -inf minus -inf?"
+)
+NAN = (
+    "A query that sees nothing in a part has top -inf there. Where does NaN come up, in the part or "
+    "when it is merged?"
+)
+BOTH = "For this query neither part saw a key. What is -inf minus -inf?"
+
+
+def draw_masked(seed: int) -> Challenge:
+    """Draw cuts without a mask, causal chunks, windows; masks of other shapes; and parts in which
+    queries saw nothing."""
+    rng = np.random.default_rng(seed)
+    T, S = int(rng.integers(3, 5)), int(rng.integers(9, 13))
+    sizes = (2, 4, 2, T, S)
+    cases = [{**draw_case(rng, sizes), "size": S, "stage": "whole"}]
+    for size in (S + 3, S - 1, S // 2, 4, 1):
+        cases.append({**draw_case(rng, sizes), "size": int(size), "stage": "parts"})
+    cases.append({**draw_case(rng, (1, 1, 1, 1, 1)), "size": 1, "stage": "parts"})
+    causal = np.tri(T, S, S - T, dtype=bool)
+    chunk = np.tri(S, S, 0, dtype=bool)
+    cases += [
+        {**draw_case(rng, sizes, causal), "size": 2, "stage": "causal"},
+        {**draw_case(rng, (1, 4, 2, S, S), chunk), "size": 3, "stage": "causal"},
+    ]
+    window = causal & ~np.tri(T, S, S - T - 3, dtype=bool)  # the newest 3
+    middle = ~window | np.eye(T, S, dtype=bool)
+    blind = rng.random((2, 4, T, S)) < 0.3
+    np.put_along_axis(blind, rng.integers(0, S, (2, 4, T, 1)), True, axis=3)
+    cases += [
+        {**draw_case(rng, sizes, window), "size": 2, "stage": "window"},
+        {**draw_case(rng, sizes, middle), "size": 1, "stage": "window"},
+        {**draw_case(rng, sizes, window[None, None]), "size": 4, "stage": "shape"},
+        {**draw_case(rng, sizes, blind), "size": 2, "stage": "shape"},
+        {**draw_case(rng, sizes, blind[:, :1, :1]), "size": 3, "stage": "shape"},
+        {**draw_case(rng, sizes, blind[0, 0, 0]), "size": 3, "stage": "shape"},
+        {**draw_case(rng, sizes, window), "size": 2, "stage": "window", "dtype": "float64"},
+    ]
+    return {"cases": cases, "pairs": draw_blind_pairs(rng)}
+
+
+def draw_blind_pairs(rng: np.random.Generator) -> list[Challenge]:
+    """Draw pairs of parts: in the first some queries saw nothing in one, in the second in neither."""
+    shape = (1, 2, 4, 3)
+    a, b = (draw_part(rng, shape) for _ in range(2))
+    one = [blinded(a, [0]), blinded(b, [2])]
+    both = [blinded(a, [0, 1]), blinded(b, [1, 3])]
+    return [
+        {"parts": one, "both": False},
+        {"parts": one[::-1], "both": False},
+        {"parts": both, "both": True},
+    ]
+
+
+def blinded(part: Numbers, queries: list[int]) -> Numbers:
+    """Let these queries have seen nothing."""
+    part = {name: numbers.copy() for name, numbers in part.items()}
+    for name, nothing in (("out", 0), ("top", -np.inf), ("total", 0)):
+        part[name][:, :, queries] = nothing
+    return part
+
+
+def probe_masked(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Attend in parts; merge the pairs."""
+    merge = unwatched(student.merge)
+    pairs = [
+        record_part(merge(*(make_part(part) for part in pair["parts"])))
+        for pair in challenge["pairs"]
+    ]
+    return {"out": [attend(student, case) for case in challenge["cases"]], "pairs": pairs}
+
+
+def attend(student: SimpleNamespace, case: Challenge) -> dict[str, Any]:
+    """Run the student's attention in parts on a case."""
+    mask = [] if case["mask"] is None else [given(case["mask"])]
+    return record(student.attend_in_parts(*tensors_of(case), case["size"], *mask))
+
+
+def judge_masked(
+    challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
+) -> Verdict:
+    """Compare cuts without a mask first, then merged pairs, then masks."""
+    cases = list(zip(challenge["cases"], evidence["out"], strict=True))
+    plain = [case for case in cases if case[0]["mask"] is None]
+    masked = [case for case in cases if case[0]["mask"] is not None]
+    wrong = (
+        first_wrong_case(plain, truth, tolerance)
+        or first_wrong_pair(challenge, evidence, truth, tolerance)
+        or first_wrong_case(masked, truth, tolerance)
+    )
+    if wrong:
+        return failed(wrong)
+    return passed(
+        "Every cut agrees, under every mask; who sees nothing in a part loses nothing by it."
+    )
+
+
+def first_wrong_case(
+    cases: list[tuple[Challenge, Any]], truth: Truth, tolerance: float
+) -> str | None:
+    """Tell the first case whose output differs; None where all agree."""
+    for case, got in cases:
+        question = QUESTIONS[case["stage"]]
+        if wrong := wrong_output(got, truth(case), case["dtype"], tolerance, question):
+            if case["mask"] is not None and np.isnan(got["numbers"]).any():
+                wrong = wrong.replace(question, NAN)
+            (T, S), mask = (case["q"].shape[2], case["k"].shape[2]), case["mask"]
+            under = "no mask" if mask is None else f"a mask {mask.shape}"
+            return f"T = {T}, S = {S}, size = {case['size']}, {under}: attend_in_parts {wrong}"
+    return None
+
+
+def first_wrong_pair(
+    challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
+) -> str | None:
+    """Tell the first pair that is merged wrongly; None where all agree."""
+    for pair, got in zip(challenge["pairs"], evidence["pairs"], strict=True):
+        questions = dict.fromkeys(FIELDS, BOTH if pair["both"] else NOBODY)
+        if wrong := wrong_part(got, truth(pair), "float32", tolerance, questions):
+            return f"Two parts in which some queries saw nothing: merge {wrong}"
+    return None
+
+
+parts_nobody_sees = Check(
+    "parts_nobody_sees",
+    ("merge", "attend_in_parts"),
+    draw_masked,
+    probe_masked,
+    judge_masked,
+    evidence=lambda challenge: {
+        "out": [RECORD] * len(challenge["cases"]),
+        "pairs": [PART] * len(challenge["pairs"]),
+    },
+    truth=Recorded("split_read", "parts_nobody_sees"),
+    tolerance=TOLERANCE,
+)

@@ -1,0 +1,149 @@
+"""One part: the largest score, the sum of weights and the sum of values, for each query."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.gqa.attention import draw_case, sizes_text, tensors_of
+from course.checks.gqa.copies import largest_text
+from course.checks.gqa.masks import draw_mask
+from course.checks.recorded import Recorded
+from course.checks.recorder import given
+from course.checks.split_read.recording import (
+    FIELDS,
+    PART,
+    TOLERANCE,
+    Truth,
+    record_part,
+    wrong_part,
+)
+from course.measure.allocations import watch_new_tensors
+
+ROWS = "The rows before it are right. Whose keys and values does this one read?"
+HEADS = (
+    "The heads before it are right. Which KV head does this one read, and what do heads share that is "
+    "each one's own?"
+)
+QUESTIONS = {
+    "one key": {
+        "top": "There is one key, so its score is the top. What becomes of q · k before it is a score "
+        "(lesson 01)?",
+        "total": "There is one key, and its score is the top. What is e to the power of 0?",
+        "out": "There is one key, and its weight is 1. What becomes of its value?",
+    },
+    "one query": {
+        "top": "Which of a query's scores is its top?",
+        "total": "The top is right. What is added up, over which axis?",
+        "out": "Top and total are right. Each value counts exp(score - top) times: is there anything "
+        "else in your sum?",
+    },
+    "queries": {
+        "top": "One query alone agrees; here are several. Has each its own top, and in which order do "
+        "your reshapes put heads and tokens?",
+        "total": "One query alone agrees; here are several. Over which axis do you add up?",
+        "out": "One query alone agrees; here are several. In which order do your reshapes put heads and "
+        "tokens?",
+    },
+    "groups": dict.fromkeys(
+        FIELDS,
+        "Where each head has its own keys all agrees. Which KV head does this head read, by which width "
+        "are scores scaled, and in which order do your reshapes put heads and tokens?",
+    ),
+    "types": dict.fromkeys(FIELDS, "The same call agrees in float32. Which line counts on a type?"),
+    "counted": dict.fromkeys(FIELDS, "Smaller cases agree. Which line counts on a size?"),
+    "mask": {
+        "top": "Is this the score of a key that is hidden?",
+        "total": "The top is right. What does a hidden key add to the sum?",
+        "out": "Top and total are right. What does a hidden key add to the sum?",
+    },
+    "nobody": {
+        "top": "This query sees none of the keys. What is the largest of no scores, as the docstring "
+        "has it?",
+        "total": "This query sees none of the keys. What is -inf minus -inf?",
+        "out": "This query sees none of the keys. Which weights did they get?",
+    },
+}
+"""Ends the message of a case in which a field is wrong, by what is new in the case."""
+
+
+def draw_parts(seed: int) -> Challenge:
+    """Draw one key, one query, several, groups, another type; then masks, at last one that hides all
+    keys from some queries; and many keys, for which new tensors are counted."""
+    rng = np.random.default_rng(seed)
+    T, S = int(rng.integers(2, 4)), int(rng.integers(5, 9))
+    staged = [
+        ("one key", (1, 2, 2, 1, 1), 6),
+        ("one query", (2, 3, 3, 1, S), 6),
+        ("queries", (2, 3, 3, T, S), 6),
+        ("groups", (2, 4, 2, 1, S), 6),
+        ("groups", (3, 6, 2, T, S), 5),
+        ("groups", (1, 6, 3, S, T), 2),
+        ("groups", (2, 4, 1, T, 1), 4),
+    ]
+    cases = [{**draw_case(rng, sizes, D=D), "stage": stage} for stage, sizes, D in staged]
+    cases.append({**draw_case(rng, (1, 4, 2, T, S)), "dtype": "float64", "stage": "types"})
+    for name in ("(T, S)", "(B, 1, T, S)", "(B, H, T, S)"):
+        sizes = (2, 4, 2, T, S)
+        cases.append({**draw_case(rng, sizes, draw_mask(rng, sizes, name)), "stage": "mask"})
+    blind = {**draw_case(rng, (2, 4, 2, T, S), draw_blind_mask(rng, T, S)), "stage": "nobody"}
+    long = {**draw_case(rng, (1, 2, 1, 1, int(rng.integers(200, 260))), D=64), "stage": "counted"}
+    return {"cases": [*cases, blind, {**long, "q": 0.25 * long["q"]}]}
+
+
+def draw_blind_mask(rng: np.random.Generator, T: int, S: int) -> np.ndarray:
+    """Draw a mask (T, S) that hides all keys from one query and some from the others."""
+    mask = rng.random((T, S)) < 0.6
+    mask[:, 0] = True
+    mask[int(rng.integers(T))] = False
+    return mask
+
+
+def probe_parts(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Attend to each case's keys; count new tensors. The mask is left out where there is none."""
+    parts, counts, largest = [], [], []
+    for case in challenge["cases"]:
+        tensors = tensors_of(case) + ([] if case["mask"] is None else [given(case["mask"])])
+        with watch_new_tensors(*tensors) as made:
+            part = student.attend_part(*tensors)
+        parts.append(record_part(part))
+        counts.append(made.numbers)
+        largest.append(largest_text(made))
+    return {"parts": parts, "counts": counts, "largest": largest}
+
+
+def judge_parts(
+    challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
+) -> Verdict:
+    """Compare top, total and out, in this order."""
+    for case, got in zip(challenge["cases"], evidence["parts"], strict=True):
+        questions = QUESTIONS[case["stage"]]
+        later = (ROWS, HEADS)
+        if wrong := wrong_part(got, truth(case), case["dtype"], tolerance, questions, later):
+            masked = ", under a mask" * (case["mask"] is not None)
+            return failed(f"{sizes_text(case)}{masked}: attend_part {wrong}")
+    count, largest = evidence["counts"][-1], evidence["largest"][-1]
+    if count >= case["k"].size:
+        return failed(
+            f"{sizes_text(case)}: the sums are right, but into new tensors you write {count:,} numbers, "
+            f"and the keys are {case['k'].size:,}. The largest one, but for axes of 1, is {largest}. "
+            f"Which of your lines writes keys or values once more?"
+        )
+    return passed("Top, total and out are what the scores of these keys give, for every query.")
+
+
+parts_say_their_sums = Check(
+    "parts_say_their_sums",
+    ("attend_part",),
+    draw_parts,
+    probe_parts,
+    judge_parts,
+    evidence=lambda challenge: {
+        name: [form] * len(challenge["cases"])
+        for name, form in (("parts", PART), ("counts", int), ("largest", str))
+    },
+    truth=Recorded("split_read", "parts_say_their_sums"),
+    tolerance=TOLERANCE,
+)

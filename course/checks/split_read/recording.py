@@ -1,0 +1,114 @@
+"""Record the parts and outputs that a student's functions return, and tell what is wrong about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from course.checks.check import Challenge
+from course.checks.counts import in_words
+from course.checks.gqa.recording import RECORD, record, wrong_form
+from course.checks.recorder import given
+from course.parts import Part
+
+FIELDS = ("top", "total", "out")
+"""Of a part, in the order in which they are looked at: each needs those before it."""
+PART = {"kind": str, **dict.fromkeys(FIELDS, RECORD)}
+"""The form of what `record_part` returns."""
+TOLERANCE = 1e-4
+"""For float32; of a number above 1, a part of it. Right answers stay within a tenth of it, see
+tests/test_margins.py."""
+Numbers = Mapping[str, np.ndarray]
+"""A part as plain arrays: out, top and total."""
+Truth = Callable[[Challenge], Any]
+
+
+def record_part(value: Any) -> dict[str, Any]:
+    """Record the three tensors of a part; of anything else, what it is, in words ("kind")."""
+    kind = "" if isinstance(value, Part) else in_words(value)
+    return {"kind": kind, **{name: record(getattr(value, name, None)) for name in FIELDS}}
+
+
+def make_part(numbers: Numbers, dtype: str = "float32") -> Part:
+    """Make the part that a student's function is given, in another order of memory."""
+    kind = getattr(torch, dtype)
+    return Part(*(given(numbers[name], kind) for name in Part._fields))
+
+
+def unwatched(function: Any) -> Any:
+    """Return a student's function without the recorder around it: whether parts stay as they were is a
+    question of its own, `inputs_stay`."""
+    return getattr(function, "__wrapped__", function)
+
+
+def differs(got: np.ndarray, wanted: np.ndarray, tolerance: float) -> np.ndarray:
+    """Tell where numbers differ, bool in their shape: by more than the tolerance, or by more than that
+    part of a wanted number above 1. Infinity equals infinity."""
+    with np.errstate(invalid="ignore"):
+        delta = np.abs(got.astype(np.float64) - wanted)
+    close = delta <= tolerance * np.maximum(1, np.abs(wanted))
+    infinite = np.isinf(wanted)
+    close[infinite] = got[infinite] == wanted[infinite]
+    return ~close
+
+
+def first_wrong(
+    got: Mapping[str, Any], wanted: np.ndarray, dtype: str, tolerance: float
+) -> tuple[str, tuple[int, ...] | None]:
+    """Tell what is wrong about a recorded tensor, and where (row, head, query, feature): ("", None)
+    where nothing is, and no place where its form is wrong."""
+    if wrong := wrong_form(got, wanted.shape, dtype):
+        return wrong, None
+    bad = np.argwhere(differs(got["numbers"], wanted, tolerance))
+    if not len(bad):
+        return "", None
+    row, head, query, feature = at = tuple(bad[0].tolist())
+    what = (
+        f"{plain(got['numbers'][at])} and not {plain(wanted[at])} (batch row {row}, head {head}, query "
+        f"{query}{f', feature {feature}' * (wanted.shape[3] > 1)}; tolerance {tolerance:g})"
+    )
+    return what, at
+
+
+def wrong_part(
+    got: Mapping[str, Any],
+    wanted: Numbers,
+    dtype: str,
+    tolerance: float,
+    questions: Mapping[str, str],
+    later: tuple[str, str] | None = None,
+) -> str | None:
+    """Tell the first field of a part that is wrong, and ask about it; None where all are right.
+
+    Args:
+        questions: by field.
+        later: asked instead where the first row is right, and where its first head is.
+    """
+    if got["kind"]:
+        return f"gave {got['kind']}; wanted is a Part. What do you return?"
+    for name in FIELDS:
+        wrong, at = first_wrong(got[name], wanted[name], dtype, tolerance)
+        if at:
+            question = questions[name]
+            if later and any(at[:2]):
+                question = later[0] if at[0] else later[1]
+            return f"gave a part whose {name} is {wrong}. {question}"
+        if wrong:
+            return f"gave a part whose {name} {wrong.replace('gave', 'has', 1)}"
+    return None
+
+
+def wrong_output(
+    got: Mapping[str, Any], wanted: np.ndarray, dtype: str, tolerance: float, question: str
+) -> str | None:
+    """Tell what is wrong about an output (B, H, T, D), and ask about it; None where nothing is."""
+    wrong, at = first_wrong(got, wanted, dtype, tolerance)
+    return f"gave {wrong}. {question}" if at else wrong or None
+
+
+def plain(number: float) -> str:
+    """Write a number with four digits."""
+    return f"{float(number):.4g}"

@@ -1,0 +1,158 @@
+"""Attention in which every layer has a window: over a whole text, and with a cache.
+
+    forward = windowed_model(model, window_mask, windows=[32, 32, EVERYTHING, 32])
+    logits = forward(tokens)                                            # (B, T) -> (B, T, V)
+    logits = forward_windowed(model, tokens, cache, window_mask)        # the same, in steps
+
+Which token looks at which is the caller's to say: `window_mask` is what lesson 08 asks for. Its cache
+need not keep rows in the order of the text, for the mask is made of the tokens' numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from course.bounds import check_between
+from course.cache import CacheFull, check_cache_sizes
+from course.config import GPTConfig
+from course.layers import Attention
+from course.minigpt.mini_gpt import merge_heads, split_heads
+from course.model import MiniGPT
+
+EVERYTHING = 2**31
+"""A window that no text outgrows."""
+WindowMask = Callable[..., Tensor]
+"""Lesson 08's: (own, places, window, n_sinks) -> (T, R) bool."""
+Store = Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Takes a layer's new keys and values, (B, G, T, D); returns those to look at, (B, G, R, D)."""
+
+
+def check_window(window: int, n_sinks: int) -> None:
+    """Check that a window holds at least 1 token, and that there are 0 sinks or more."""
+    check_between("window", window, 1, EVERYTHING)
+    check_between("n_sinks", n_sinks, 0, EVERYTHING)
+
+
+def check_numbers(name: str, numbers: Tensor) -> None:
+    """Check that numbers of tokens are (n,) int64, each 0 or more."""
+    if not isinstance(numbers, Tensor) or numbers.dtype != torch.int64 or numbers.dim() != 1:
+        kind = f"{numbers.dtype} {tuple(numbers.shape)}" if isinstance(numbers, Tensor) else numbers
+        raise ValueError(f"{name} must be token numbers (n,) int64, got {kind}")
+    if len(numbers) and int(numbers.min()) < 0:
+        raise ValueError(f"{name} must be token numbers, 0 or more, got {int(numbers.min())}")
+
+
+def check_windowed_sizes(
+    config: GPTConfig, batch: int, max_len: int, window: int, n_sinks: int
+) -> None:
+    """Check the sizes of a cache with a window; the sinks must fit a text of max_len tokens."""
+    check_cache_sizes(config, batch, max_len)
+    check_window(window, n_sinks)
+    check_between("n_sinks", n_sinks, 0, max_len)
+
+
+def windowed_model(
+    model: MiniGPT, window_mask: WindowMask, windows: Sequence[int], n_sinks: int = 0
+) -> Callable[[Tensor], Tensor]:
+    """Make a forward pass without a cache, in which layer i has the window windows[i].
+
+    Returns:
+        A function of tokens (B, T) int64 that gives logits (B, T, V).
+
+    Raises:
+        ValueError: not one window for each layer.
+    """
+    if len(windows) != model.config.n_layers:
+        raise ValueError(
+            f"{model.config.n_layers} layers need as many windows, got {len(windows)}: {windows}"
+        )
+
+    def forward(tokens: Tensor) -> Tensor:
+        model.check_tokens(tokens)
+        own = torch.arange(tokens.shape[1], device=tokens.device)
+        masks = [window_mask(own, own, window, n_sinks) for window in windows]  # (T, T) each
+        return _forward(model, tokens, own, masks, lambda layer, k, v: (k, v))
+
+    return forward
+
+
+def forward_windowed(model: MiniGPT, tokens: Tensor, cache: Any, window_mask: WindowMask) -> Tensor:
+    """Compute the logits of new tokens that follow those in a cache with a window.
+
+    Args:
+        tokens: (B, T) int64.
+        cache: lesson 08's; its `places` say which tokens' rows `append` returns, its `window` and
+            `n_sinks` go into the mask. Advanced by T, once.
+
+    Returns:
+        (B, T, V).
+
+    Raises:
+        ValueError: tokens that the model cannot take.
+        CacheFull: no room for T tokens; the cache holds what it held.
+    """
+    model.check_tokens(tokens)
+    past, T = len(cache), tokens.shape[1]
+    if past + T > cache.max_len:  # rotate() may have no such positions
+        raise CacheFull(f"{past} of {cache.max_len} tokens were fed, {T} more are too many")
+    own = torch.arange(past, past + T, device=tokens.device)
+    mask = window_mask(own, cache.places(T), cache.window, cache.n_sinks)  # (T, R)
+    logits = _forward(model, tokens, own, [mask] * len(model.blocks), cache.append)
+    cache.advance(T)
+    return logits
+
+
+def _forward(
+    model: MiniGPT, tokens: Tensor, positions: Tensor, masks: Sequence[Tensor], store: Store
+) -> Tensor:
+    x = model.embed(tokens)  # (B, T, C)
+    for layer, (block, mask) in enumerate(zip(model.blocks, masks, strict=True)):
+        x = x + _attend(block.attn, block.attn_norm(x), positions, mask, layer, store)
+        x = x + block.mlp(block.mlp_norm(x))
+    return model.lm_head(model.norm(x))  # (B, T, V)
+
+
+def _attend(
+    attn: Attention, x: Tensor, positions: Tensor, mask: Tensor, layer: int, store: Store
+) -> Tensor:
+    q = attn.rotate(split_heads(attn.wq(x), attn.n_heads), positions)  # (B, H, T, D)
+    k = attn.rotate(split_heads(attn.wk(x), attn.n_kv_heads), positions)  # (B, G, T, D)
+    k, v = store(layer, k, split_heads(attn.wv(x), attn.n_kv_heads))  # (B, G, R, D)
+    group = attn.n_heads // attn.n_kv_heads
+    if group > 1:
+        k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)  # (B, H, R, D)
+    heads = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)  # (B, H, T, D)
+    return attn.wo(merge_heads(heads))
+
+
+@torch.no_grad()
+def attention_to_token(model: MiniGPT, tokens: Tensor, number: int, first: int = 0) -> Tensor:
+    """Measure how much of its attention each head gives to one token.
+
+    Args:
+        tokens: (B, T) int64.
+        number: of that token.
+        first: only queries from this token on count.
+
+    Returns:
+        (L, H): the mean over rows and queries; 1 where a head looks at nothing else.
+    """
+    model.check_tokens(tokens)
+    T, found = tokens.shape[1], []
+    own = torch.arange(T, device=tokens.device)
+    x = model.embed(tokens)  # (B, T, C)
+    for block in model.blocks:
+        attn, normed = block.attn, block.attn_norm(x)
+        q = attn.rotate(split_heads(attn.wq(normed), attn.n_heads), own)  # (B, H, T, D)
+        k = attn.rotate(split_heads(attn.wk(normed), attn.n_kv_heads), own)  # (B, G, T, D)
+        k = k.repeat_interleave(attn.n_heads // attn.n_kv_heads, dim=1)  # (B, H, T, D)
+        scores = (q @ k.mT / attn.head_dim**0.5).masked_fill(own > own[:, None], -torch.inf)
+        found.append(scores.softmax(dim=-1)[:, :, first:, number].mean(dim=(0, 2)))  # (H,)
+        x = x + model.attention_layer(attn, normed, own)
+        x = x + block.mlp(block.mlp_norm(x))
+    return torch.stack(found)

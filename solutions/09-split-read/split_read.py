@@ -1,0 +1,508 @@
+# %% [markdown]
+# # 09 · Attention in parts
+#
+# {{badge}}
+#
+# Lesson 07's tiled read took the cache in tiles and called the result exact. How can a softmax, which
+# divides by a sum over *all* keys, be computed from parts?
+#
+# **After this lesson you can**
+#
+# * say in three numbers what a query found in some of its keys,
+# * merge such parts in any order, and show that nothing is approximated,
+# * read keys where they lie: in blocks, or once for many chats.
+#
+# **You build:** attention over parts of the cache, merged exactly.
+# **Time:** 60 minutes. **Points:** 10. **Needs:** lessons 03 and 06 (your answers, or ours).
+#
+# > **Predict.** A query reads the first half of its keys; attention over these alone gives 2. The
+# > second half alone gives 4. What does attention over all keys give: 3, 6, or can you not say?
+
+# %% tags=["setup"]
+
+# %% tags=["export"]
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from course.bounds import check_grouped
+from course.parts import Part, check_blocks, check_cut, check_pair, check_part, check_shared
+
+# %%
+from concurrent.futures import ThreadPoolExecutor
+
+from course.checks import split_read as checks
+from course.fast.paged_tiles import attend_tiles, make_scratch
+from course.measure.machine import interleaved, one_thread
+from course.minigpt.gqa import grouped_attention
+from course.plots.split_read import draw_three_parts
+from course.plots.style import show
+from course.plots.times import draw_times
+from course.widgets.split_read import cut_and_merge
+
+# %% [markdown]
+# ## The picture
+
+# %%
+show(draw_three_parts())
+
+# %% [markdown]
+# Softmax subtracts the largest score, for e to the power of a large one overflows. A part knows only
+# its *own* largest, its **top**. It weighs its keys by exp(score - top) and keeps two sums: of the
+# weights (**total**) and of the weighted values (**out**). Against a higher top, every weight of the
+# part shrinks by the same factor, exp(old top - new top), and so do both sums: they **fade**. Here part
+# A fades by {{0.14 = math.exp(2 - 4)}}.
+#
+# So the prediction: you cannot say. It depends on tops and totals. Part A alone gives {{4.92 =
+# (math.exp(-1) * 2 + 6) / (math.exp(-1) + 1)}}, the whole only {{3.03 = (math.exp(1) * 2 + math.exp(2)
+# * 6 + math.exp(4) * 3 + math.exp(3) * 1 + math.exp(3.5) * 4 + math.exp(0.5) * 5 + math.exp(2.5) * 2) /
+# (math.exp(1) + math.exp(2) + math.exp(4) + math.exp(3) + math.exp(3.5) + math.exp(0.5) +
+# math.exp(2.5))}}.
+#
+# ## 1 · One part
+#
+# *Difficulty 2 of 5 · importance 5 of 5 · 12 minutes*
+#
+# `attend_part` is lesson 06's `grouped_attention`, stopped before the division. It returns a `Part`
+# (given, `course/parts.py`), a named tuple of `out`, `top` and `total`. A query that sees none of these
+# keys gets top -inf, total 0, out 0.
+#
+# **The common wrong answer** subtracts the top there, too: -inf minus -inf is NaN.
+#
+# <details><summary>Hint 1: the idea</summary>
+# What does softmax do in its three steps? Which of them is left out here?
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# Scores (B, H, T, S); top and total (B, H, T, 1); for both products the heads of a group are stacked,
+# (B, G, H // G · T, ·).
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# Scores and mask as in lesson 06; <code>amax</code> with <code>keepdim</code>; subtract it, but
+# something finite where it is -inf; <code>exp</code>; a sum; a product with v.
+# </details>
+
+
+# %% nbgrader={"grade_id": "attend_part", "solution": true}
+def attend_part(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Part:
+    """Attend to some of the keys, ready to be merged with what the same queries find in others.
+
+    No key and no value is copied or converted: for one new token and many keys, all new tensors
+    together hold fewer numbers than k. Operations of PyTorch alone, for only these can be counted.
+
+    Args:
+        q: queries (B, H, T, D).
+        k, v: some keys and values (B, G, S, D); query head h reads KV head h // (H // G).
+        mask: bool, broadcasts to (B, H, T, S), True where a query may look; None: each sees all.
+
+    Returns:
+        top (B, H, T, 1): the largest score, q · k / √D, of what a query sees;
+        total (B, H, T, 1): exp(score - top), added up over these keys;
+        out (B, H, T, D): their values, each times exp(score - top), added up.
+        For a query that sees none of these keys: top -inf, total 0, out 0. All in the type of q.
+
+    Raises:
+        ValueError: shapes that do not belong together, an axis of 0, a mask that is not bool.
+    """
+    check_grouped(q, k, v, mask)
+    ### BEGIN SOLUTION
+    (B, H, T, D), G = q.shape, k.shape[1]
+    rows = q.reshape(B, G, -1, D) / math.sqrt(D)  # (B, G, H // G * T, D)
+    scores = (rows @ k.transpose(-2, -1)).view(B, H, T, -1)  # (B, H, T, S)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf)
+    top = scores.amax(dim=-1, keepdim=True)  # (B, H, T, 1)
+    weights = (scores - top.clamp_min(torch.finfo(top.dtype).min)).exp()  # -inf - -inf is NaN
+    out = (weights.view(B, G, H // G * T, -1) @ v).view(B, H, T, D)
+    return Part(out, top, weights.sum(dim=-1, keepdim=True))
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "parts_say_their_sums", "points": 1}
+checks.parts_say_their_sums(attend_part)
+
+# %% [markdown]
+# ## 2 · Merging
+#
+# *Difficulty 3 of 5 · importance 5 of 5 · 15 minutes*
+#
+# Two parts of the same queries become one, of the same form, so it can be merged again. `finish` makes
+# attention of a part in which every query saw some key.
+#
+# **Two common wrong answers.** The mean of both finished outputs: a part in which nothing matters then
+# counts half. And sums that are added without fading: they were counted from different tops.
+#
+# <details><summary>Hint 1: the idea</summary>
+# From which top is the whole counted? By what do a's sums shrink, and by what b's?
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# Tops and fades are (B, H, T, 1): each query has its own, and they broadcast over D.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# <code>torch.maximum</code> of the tops; two factors, each <code>exp</code> of a difference, with care
+# where both tops are -inf; new sums, each of two products. Nothing in place.
+# </details>
+
+
+# %% nbgrader={"grade_id": "merge", "solution": true}
+def merge(a: Part, b: Part) -> Part:
+    """Merge what the same queries found in two disjoint sets of keys.
+
+    Args:
+        a, b: parts of one shape; neither is changed. A query may have seen nothing in one of them, or
+            in both: then nothing changes, or the whole has top -inf, total 0, out 0 as well.
+
+    Returns:
+        The part that attention to both sets at once would give: its top is the larger of both, for
+        each query, and total and out are counted from that.
+
+    Raises:
+        ValueError: parts of other shapes.
+    """
+    check_pair(a, b)
+    ### BEGIN SOLUTION
+    top = torch.maximum(a.top, b.top)
+    level = top.clamp_min(torch.finfo(top.dtype).min)  # finite, also where nobody saw a key
+    keep_a, keep_b = (a.top - level).exp(), (b.top - level).exp()  # (B, H, T, 1)
+    total = a.total * keep_a + b.total * keep_b
+    return Part(a.out * keep_a + b.out * keep_b, top, total)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "finish", "solution": true}
+def finish(part: Part) -> Tensor:
+    """Turn sums into attention, (B, H, T, D); every query saw some key. The part stays as it is."""
+    check_part(part)
+    ### BEGIN SOLUTION
+    return part.out / part.total
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "any_cut_any_order", "points": 2}
+checks.any_cut_any_order(merge, finish)
+
+# %% nbgrader={"grade_id": "far_apart_scores", "points": 1}
+checks.far_apart_scores(attend_part, merge, finish)
+
+# %% nbgrader={"grade_id": "inputs_stay", "points": 1}
+checks.inputs_stay(merge, finish)
+
+# %% [markdown]
+# Move the cuts, change the order, make scores a hundred times as large. Then switch off the maximum.
+
+# %%
+cut_and_merge(attend_part, merge, finish)
+
+# %% [markdown]
+# > **Predict.** Eight parts, merged in three random orders. How far from attention over all keys: 0,
+# > 1e-7, or 1e-3? The same for all three?
+
+# %%
+q, (k, v) = torch.randn(1, 8, 1, 64), torch.randn(2, 1, 2, 4096, 64)
+dense = grouped_attention(q, k, v)
+for order in range(3):
+    parts = [attend_part(q, *pair) for pair in zip(k.chunk(8, 2), v.chunk(8, 2), strict=True)]
+    left = [parts[i] for i in torch.randperm(8, generator=torch.Generator().manual_seed(order))]
+    while len(left) > 1:
+        left = [*left[2:], merge(left[0], left[1])]
+    print(f"order {order}: max |Δ| {(finish(left[0]) - dense).abs().max():.1e}")
+
+# %% [markdown]
+# Exact, then, but for rounding: a "running softmax" (Milakov and Gimelshein 2018) loses nothing. This
+# one algebra carries FlashAttention, flash-decoding (keys split over processors; Dao et al. 2023) and
+# ring attention. In `course/fast/tiled_read.py` of lesson 07, `most`, `total` and `out` are your
+# `Part`.
+#
+# > **Spot the slip.** A popular page says that flash-decoding "avoids recomputing the full attention
+# > matrix for each new token". Who avoided that long before?
+#
+# <details><summary>Answer</summary>
+# The KV cache (lesson 03): a new token computes one row. Flash-decoding splits the <em>reading</em> of
+# that row's keys over processors, which would otherwise idle.
+# </details>
+#
+# ## 3 · A few keys at a time
+#
+# *Difficulty 2 of 5 · importance 4 of 5 · 8 minutes*
+#
+# Now the loop: `size` keys, merge, the next `size`. A mask is cut with the keys. A causal chunk or a
+# window hides whole parts from some queries.
+#
+# <details><summary>Hint 1: the idea</summary>
+# What is one part, after the last keys were merged?
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# Keys (B, G, up to size, D); of the mask the same columns, its last axis.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# <code>range</code> with a step; slices, which may reach beyond the end; the first part starts the
+# whole, others are merged into it.
+# </details>
+
+
+# %% nbgrader={"grade_id": "attend_in_parts", "solution": true}
+def attend_in_parts(
+    q: Tensor, k: Tensor, v: Tensor, size: int, mask: Tensor | None = None
+) -> Tensor:
+    """Attend to `size` keys at a time; the last part may be shorter.
+
+    For one new token and parts of some hundred keys, no new tensor holds as many numbers as there
+    are keys (S), and all new ones together hold fewer than k. Operations of PyTorch alone.
+
+    Args:
+        q: (B, H, T, D); k, v: (B, G, S, D).
+        size: keys of a part, from 1 to more than there are.
+        mask: bool (…, S), broadcasts to (B, H, T, S); every query sees some key, but perhaps none of
+            a whole part. None: each sees all.
+
+    Returns:
+        (B, H, T, D), as `grouped_attention` gives.
+
+    Raises:
+        ValueError: shapes that do not belong together; size below 1.
+    """
+    check_cut(q, k, v, size, mask)
+    ### BEGIN SOLUTION
+    whole = None
+    for first in range(0, k.shape[2], size):
+        cut = slice(first, first + size)
+        seen = None if mask is None else mask[..., cut]
+        part = attend_part(q, k[:, :, cut], v[:, :, cut], seen)
+        whole = part if whole is None else merge(whole, part)
+    return finish(whole)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "parts_nobody_sees", "points": 2}
+checks.parts_nobody_sees(merge, attend_in_parts)
+
+# %% nbgrader={"grade_id": "nothing_large_is_made", "points": 1}
+checks.nothing_large_is_made(attend_in_parts)
+
+# %% [markdown]
+# > **Predict.** {{16 = 65536 // 4096}} parts instead of one read of 65,536 tokens: how many times as
+# > long? And two threads, each with half of the keys?
+
+
+# %%
+def in_two_threads(pool):
+    halves = pool.map(
+        lambda pair: attend_part(q, *pair), zip(k.chunk(2, 2), v.chunk(2, 2), strict=True)
+    )
+    return finish(merge(*halves))
+
+
+q, (k, v) = torch.randn(1, 8, 1, 64), torch.randn(2, 1, 2, 65_536, 64)
+with one_thread(), ThreadPoolExecutor(2) as pool:
+    times = interleaved(
+        {
+            "one read": lambda: finish(attend_part(q, k, v)),
+            "16 parts": lambda: attend_in_parts(q, k, v, 4096),
+            "2 parts, 2 threads": lambda: in_two_threads(pool),
+        },
+        rounds=9,
+    )
+show(draw_times(times, "one token to attend", beside="one read"))
+
+# %% [markdown]
+# Parts cost little. Two threads gain only where a second core is free and memory has speed to spare; on
+# a busy machine they lose. A GPU has over a hundred processors, and one query of one chat gives most of
+# them nothing to do: there the split pays.
+#
+# ## 4 · Blocks where they lie
+#
+# *Difficulty 3 of 5 · importance 4 of 5 · 10 minutes*
+#
+# The next lesson keeps all conversations in one pool of blocks, wherever one is free. A **table** lists
+# a conversation's blocks: token 9, in blocks of 4, is token {{1 = 9 % 4}} of block `table[{{2 = 9 //
+# 4}}]`. Gathering them first would write the cache once more at every step.
+#
+# The pool is shared: behind `length`, the last block holds whatever another conversation left.
+#
+# <details><summary>Hint 1: the idea</summary>
+# Order does not matter for the result. What makes a token one of this conversation's?
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# <code>keys[number]</code> is a view (G, size, D). A part wants (1, G, held, D).
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# Over the blocks that <code>length</code> needs: how many tokens this one holds, views, a part, merge.
+# </details>
+
+
+# %% nbgrader={"grade_id": "attend_blocks", "solution": true}
+def attend_blocks(
+    q: Tensor, keys: Tensor, values: Tensor, table: Sequence[int], length: int
+) -> Tensor:
+    """Attend to the tokens of one conversation in the blocks where they lie.
+
+    With blocks of 64 tokens and D = 64, all new tensors together hold fewer numbers than the
+    conversation's keys. Operations of PyTorch alone.
+
+    Args:
+        q: (1, H, T, D); every query sees all `length` tokens.
+        keys, values: (n_blocks, G, size, D), of all conversations.
+        table: numbers of this one's blocks, in the order of its tokens; perhaps more than it needs.
+        length: tokens that it holds. The last block need not be full.
+
+    Returns:
+        (1, H, T, D).
+
+    Raises:
+        ValueError: shapes that do not belong together; a table too short for so many tokens.
+    """
+    check_blocks(q, keys, values, table, length)
+    ### BEGIN SOLUTION
+    size, whole = keys.shape[2], None
+    for place, first in enumerate(range(0, length, size)):
+        held = min(size, length - first)
+        k, v = (pool[table[place]][None, :, :held] for pool in (keys, values))  # (1, G, held, D)
+        part = attend_part(q, k, v)
+        whole = part if whole is None else merge(whole, part)
+    return finish(whole)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "blocks_where_they_lie", "points": 1}
+checks.blocks_where_they_lie(attend_blocks)
+
+# %% [markdown]
+# Your loop copies nothing, yet pays for some twenty operations a block. A kernel has no such price
+# (PagedAttention, Kwon et al. 2023). In PyTorch a **tile** helps, as in lesson 07: some blocks at a
+# time are copied into a scratch (`course/fast/paged_tiles.py`) that stays in the processor's cache.
+#
+# > **Predict.** Four ways to read 8,192 tokens in blocks of 16. Which comes closest to contiguous keys?
+
+
+# %%
+def ways_to_read(H, G, S, D, size=16):
+    q, (keys, values) = torch.randn(1, H, 1, D), torch.randn(2, S // size, G, size, D)
+    table = torch.randperm(S // size).tolist()
+    scratch, (k, v) = make_scratch(keys), torch.randn(2, 1, G, S, D)
+
+    def gathered():
+        k, v = (pool[table].transpose(0, 1).reshape(1, G, S, D) for pool in (keys, values))
+        return finish(attend_part(q, k, v))
+
+    return {
+        "gathered first": gathered,
+        "block by block": lambda: attend_blocks(q, keys, values, table, S),
+        "in tiles": lambda: attend_tiles(
+            q, keys, values, table, S, scratch, attend_part, merge, finish
+        ),
+        "contiguous": lambda: finish(attend_part(q, k, v)),
+    }
+
+
+for S, sizes in {8192: {"H": 32, "G": 8, "D": 128}, 1024: {"H": 8, "G": 8, "D": 16}}.items():
+    with one_thread():
+        times = interleaved(ways_to_read(S=S, **sizes), rounds=5)
+    what = f"one token to attend to {S:,}, D = {sizes['D']}"
+    show(draw_times(times, what, beside="contiguous"))
+
+# %% [markdown]
+# In the first picture tiles come closest: what they copy stays in the processor's cache. The second is
+# a short text of our story model. All its keys fit into that cache, so gathering them is cheap, and
+# tiles only add operations.
+#
+# ## 5 · One prefix, many chats
+#
+# *Difficulty 3 of 5 · importance 4 of 5 · 10 minutes*
+#
+# Sixteen chats start with the same 8,192 tokens. Each needs them at every step. Must they be read
+# sixteen times? The prefix is one row of keys; to it, sixteen chats are sixteen queries.
+#
+# <details><summary>Hint 1: the idea</summary>
+# Which axis may grow without another key being read?
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# q (B, H, 1, D) → (1, H, B, D) for the prefix; the part's three tensors go back the same way.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# <code>transpose</code>, not <code>view</code>: a view would mix chats and heads. Two parts, merge,
+# finish.
+# </details>
+
+
+# %% nbgrader={"grade_id": "attend_shared", "solution": true}
+def attend_shared(
+    q: Tensor, prefix_k: Tensor, prefix_v: Tensor, own_k: Tensor, own_v: Tensor
+) -> Tensor:
+    """Attend to one prefix that all rows share, and to each row's own keys.
+
+    The prefix is read once for all rows: not copied or expanded for each, nor read row by row.
+    Operations of PyTorch alone.
+
+    Args:
+        q: (B, H, 1, D), the newest token of each of B chats.
+        prefix_k, prefix_v: (1, G, P, D).
+        own_k, own_v: (B, G, S, D), which follow it.
+
+    Returns:
+        (B, H, 1, D).
+
+    Raises:
+        ValueError: shapes that do not belong together, an axis of 0.
+    """
+    check_shared(q, prefix_k, prefix_v, own_k, own_v)
+    ### BEGIN SOLUTION
+    chats = attend_part(q.transpose(0, 2), prefix_k, prefix_v)  # (1, H, B, ·)
+    prefix = Part(*(x.transpose(0, 2) for x in chats))  # (B, H, 1, ·)
+    return finish(merge(prefix, attend_part(q, own_k, own_v)))
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "prefix_is_read_once", "points": 1}
+checks.prefix_is_read_once(attend_shared)
+
+# %% [markdown]
+# Four KV heads of 64 numbers, 128 tokens of each chat's own: read separately, {{273 = 16 * (8192 + 128)
+# * 2 * 4 * 64 * 4 / 1e6}} MB of floats a step; shared, {{21 = (8192 + 16 * 128) * 2 * 4 * 64 * 4 /
+# 1e6}} MB.
+#
+# > **Predict.** {{13 = 16 * (8192 + 128) / (8192 + 16 * 128)}} times fewer bytes: how many times
+# > faster?
+
+# %%
+B, P, S = 16, 8192, 128
+q, prefix, own = torch.randn(B, 16, 1, 64), torch.randn(2, 1, 4, P, 64), torch.randn(2, B, 4, S, 64)
+k, v = torch.cat([prefix.expand(2, B, 4, P, 64), own], dim=3)  # a copy of the prefix for each chat
+with one_thread():
+    times = interleaved(
+        {
+            "each its own": lambda: finish(attend_part(q, k, v)),
+            "shared prefix": lambda: attend_shared(q, *prefix, *own),
+        },
+        rounds=5,
+    )
+show(draw_times(times, f"one step of {B} chats", beside="each its own"))
+
+# %% [markdown]
+# Less than the bytes promise: the scores are as many as before, and those of all chats at once are
+# large. Tiles would help here, too.
+#
+# ## Check yourself
+#
+# <details><summary>A processor read a part of 10,000 keys. How many numbers does it send?</summary>
+# D + 2 for each query: out, top, total. <em>Common wrong answer:</em> 10,000 scores. They are summed up
+# where the keys are.
+# </details>
+# <details><summary>Is the result bit-equal to one read?</summary>
+# No: the same sums in another order, rounded differently. <em>Common wrong answer:</em> yes, since
+# merging is exact. Engines choose the split by batch size, so the same prompt can give other last
+# digits in another batch: they are not <em>batch-invariant</em>.
+# </details>
+# <details><summary>May parts be of different length?</summary>
+# Yes, of any: <code>total</code> knows. <em>Common wrong answer:</em> no, or a mean would weigh them
+# wrongly. Nothing here is a mean before <code>finish</code>.
+# </details>
+# <details><summary>Why does a mean of outputs fail even for parts of equal length?</summary>
+# Their weights differ: one part may hold all that matters. <em>Common wrong answer:</em> it only fails
+# where lengths differ. It is right only where exp(top) · total is the same in both.
+# </details>
+#
+# ## Next
+#
+# You can read blocks wherever they lie. **10 · Pages** keeps the cache in them, so that conversations
+# share what they have in common.
