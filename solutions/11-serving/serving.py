@@ -1,0 +1,464 @@
+# %% [markdown]
+# # 11 · Serving: continuous batching
+#
+# {{badge}}
+#
+# Many users ask at once, one model answers. Which tokens go through the next forward pass? A few lines of
+# Python decide how long everybody waits.
+#
+# **After this lesson you can**
+#
+# * count what a static batch wastes and a continuous one saves,
+# * plan a pass by a token budget, with long prompts cut into chunks,
+# * build a scheduler whose users get *the same text* as if each were alone,
+# * judge a server by its goodput.
+#
+# **You build:** the scheduler of a serving engine.
+# **Time:** 70 minutes. **Points:** 10. **Needs:** lessons 03 and 04 (your answers, or ours).
+#
+# > **Predict.** A pass may take 128 tokens, prompts and answers together. You halve that to 64. Which of
+# > these gets better, which worse: the longest gap between two tokens of an answer, the time to first
+# > token (TTFT), tokens per second?
+
+# %% tags=["setup"]
+
+# %% tags=["export"]
+import heapq
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
+
+from course.measure.latency import Latency
+from course.minigpt.mini_gpt import greedy_next
+from course.serving.request import (
+    Piece,
+    Request,
+    check_lengths,
+    check_new,
+    check_room,
+    check_seconds,
+)
+
+# %%
+import sys
+
+import torch
+from tqdm.auto import tqdm
+
+from course.checks import serving as checks
+from course.measure.machine import interleaved, one_thread
+from course.minigpt.kv_cache import generate_cached
+from course.minigpt.prefill_and_decode import latency_metrics
+from course.model import MiniGPT
+from course.plots.serving import draw_batch_sizes, draw_budgets, draw_holes, draw_texts
+from course.plots.style import show
+from course.serving.clock import STORY, draw_trace, serve, serve_virtually
+from course.serving.mixed import Slots, forward_mixed
+from course.widgets.serving import tune_the_server
+from course.world.evaluation import held_out
+from course.world.tokenizer import decode, encode
+
+story = MiniGPT.from_weights("story")
+
+# %% [markdown]
+# ## The picture
+#
+# Eight answers of different lengths, three rows. One column is one forward pass.
+
+# %%
+show(draw_holes())
+
+# %% [markdown]
+# A **static** batch runs until its longest answer is complete; rows that are done are holes. A
+# **continuous** batch gives a free row to the next request before the next pass (Yu et al. 2022, Orca).
+#
+# Why batch at all? Weights are read once a pass, however many rows it has (lesson 05):
+
+# %%
+sizes = (1, 2, 4, 8, 16, 32, 64)
+prompt = encode(" ".join(held_out(1)[0].text.split()[:40]))[0].tolist()
+
+
+def full_batch(n):
+    """n requests in one pass each, all behind their prompts."""
+    slots, requests = Slots(story, n, 48), [Request(i, prompt, 8) for i in range(n)]
+    for request in requests:
+        forward_mixed(story, [(request, len(prompt))], slots)
+        request.fed, request.out = len(prompt), [5]
+    return lambda: forward_mixed(story, [(request, 1) for request in requests], slots)
+
+
+with one_thread():
+    steps = interleaved({n: full_batch(n) for n in tqdm(sizes, file=sys.stdout)}, rounds=9)
+show(draw_batch_sizes(steps))
+
+# %% [markdown]
+# Throughput rises and so does the gap between a user's tokens, the inter-token latency (ITL). Beyond the
+# knee another row buys little.
+#
+# ## 1 · Count the holes
+#
+# *Difficulty 2 of 5 · importance 4 of 5 · 10 minutes*
+#
+# Prompts count nothing here: an answer of n tokens takes n iterations (passes) of one row.
+#
+# `static_steps` takes answers in their order, `batch` at a time. `continuous_steps` gives a row that
+# became free to the next answer, so that it writes in the very next iteration.
+#
+# <details><summary>Hint 1: the idea</summary>
+# Static: what does one batch wait for? Continuous: each row has a moment at which it becomes free. Which
+# row does the next answer get?
+# </details>
+# <details><summary>Hint 2: the numbers</summary>
+# [1, 4, 2] in 2 rows. Static: 4 + 2. Continuous: the third answer begins after iteration 1.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# Static: a <code>sum</code> over slices. Continuous: a list of <code>batch</code> moments; each answer
+# goes to the smallest of them. <code>heapq</code> keeps the smallest in front.
+# </details>
+
+
+# %% nbgrader={"grade_id": "static_steps", "solution": true}
+def static_steps(n_new: Sequence[int], batch: int) -> int:
+    """Iterations until all answers are complete, batch after batch.
+
+    Args:
+        n_new: tokens of each answer, at least 1; perhaps no answers at all.
+        batch: rows, at least 1.
+    """
+    check_lengths(n_new, batch)
+    ### BEGIN SOLUTION
+    return sum(max(n_new[first : first + batch]) for first in range(0, len(n_new), batch))
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "continuous_steps", "solution": true}
+def continuous_steps(n_new: Sequence[int], batch: int) -> int:
+    """Iterations until all answers are complete, where a free row is taken before the next iteration.
+
+    Args:
+        n_new: tokens of each answer, at least 1, in the order in which they begin; perhaps none.
+        batch: rows, at least 1.
+    """
+    check_lengths(n_new, batch)
+    ### BEGIN SOLUTION
+    free_at = [0] * batch
+    for n in n_new:
+        heapq.heapreplace(free_at, free_at[0] + n)
+    return max(free_at)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "static_batches_wait", "points": 1}
+checks.static_batches_wait(static_steps)
+
+# %% nbgrader={"grade_id": "continuous_batches_fill_holes", "points": 1}
+checks.continuous_batches_fill_holes(continuous_steps)
+
+# %%
+draw = torch.Generator().manual_seed(3)
+print("96 answers, batch 8    static  continuous  ratio")
+for share in (0, 10, 25, 50, 100):
+    long = torch.rand(96, generator=draw) < share / 100
+    few = torch.randint(5, 31, (96,), generator=draw)
+    answers = torch.where(long, torch.randint(100, 201, (96,), generator=draw), few).tolist()
+    static, continuous = static_steps(answers, 8), continuous_steps(answers, 8)
+    print(f"{share:3} % of them long    {static:8,}{continuous:12,}{static / continuous:7.1f}")
+
+# %% [markdown]
+# Most is gained where a few answers are long. Published figures of 20 or 37 times compare whole engines.
+#
+# ## 2 · Plan a pass
+#
+# *Difficulty 4 of 5 · importance 5 of 5 · 20 minutes*
+#
+# One pass may hold anything: one token of each user who waits for the next word, and a piece of
+# somebody's prompt (*chunked prefill*). A long prompt in one piece would stop everybody for as long as it
+# takes. So a pass has a **budget** of tokens:
+#
+# 1. one token for each running request that decodes, the oldest first,
+# 2. then prompts under way,
+# 3. then requests that wait, in their order, while fewer than `max_running` run.
+#
+# A prompt takes as much as is left of the budget, and goes on in the next pass. **Nobody overtakes**:
+# what came later gets nothing while an earlier prompt could take it.
+#
+# A `Request` says `fed` (tokens that went through the model), `left` (known and not fed yet) and
+# `decodes` (its prompt is behind it).
+#
+# **The common wrong answer** feeds prompts first, "so that nobody waits for the first token". In one real
+# engine 250 users got one token in 24 seconds (sglang, issue 32549).
+#
+# <details><summary>Hint 1: the idea</summary>
+# One number goes down: what is left of the budget. Walk through three groups, in order.
+# </details>
+# <details><summary>Hint 2: the numbers</summary>
+# Budget 10; two decode, a prompt has 6 tokens left, one of 9 waits: 1, 1, 6, 2.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# Put the candidates into one list: those that decode, those under way, and as many waiting ones as there
+# is room. Then one loop with <code>min(request.left, budget)</code>.
+# </details>
+
+
+# %% nbgrader={"grade_id": "plan_step", "solution": true}
+def plan_step(
+    running: Sequence[Request], waiting: Sequence[Request], budget: int, max_running: int
+) -> list[Piece]:
+    """Choose whose tokens go through the next pass.
+
+    Args:
+        running: requests that were admitted, the oldest first; some decode, of others the prompt is under
+            way.
+        waiting: requests that are not running, in the order in which they came.
+        budget: tokens of a pass, all requests together, at least 1.
+        max_running: requests that may run after this pass, at least 1.
+
+    Returns:
+        (request, n) for each request that takes part, n from 1 to `request.left`, each request once.
+        Those of `waiting` that stand there are admitted by it. Lists and requests stay as they are.
+    """
+    check_room(budget, max_running)
+    ### BEGIN SOLUTION
+    decoding = [request for request in running if request.decodes]
+    under_way = [request for request in running if not request.decodes]
+    admitted = waiting[: max(0, max_running - len(running))]
+    pieces = []
+    for request in (*decoding, *under_way, *admitted):
+        n = min(request.left, budget)
+        if n > 0:
+            pieces.append((request, n))
+            budget -= n
+    return pieces
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "within_budget_and_room", "points": 1}
+checks.within_budget_and_room(plan_step)
+
+# %% nbgrader={"grade_id": "decodes_come_first", "points": 1}
+checks.decodes_come_first(plan_step)
+
+# %% nbgrader={"grade_id": "nobody_overtakes", "points": 1}
+checks.nobody_overtakes(plan_step)
+
+# %% nbgrader={"grade_id": "nothing_is_left_idle", "points": 1}
+checks.nothing_is_left_idle(plan_step)
+
+# %% [markdown]
+# ## 3 · The scheduler
+#
+# *Difficulty 4 of 5 · importance 5 of 5 · 20 minutes*
+#
+# `forward(pieces)` is given: it feeds the next n tokens of each request and returns the logits after the
+# last token of each piece, (n, V). Your scheduler carries plans out. After a pass, every request of the
+# plan was fed n tokens more. **Who has been fed all it has gets its next token** (greedy): a prompt whose
+# last chunk was fed gets its first one. After an earlier chunk there is nothing to say: the logits after
+# a chunk that is not the last are thrown away.
+#
+# Who is done leaves at once; its place is free in the next pass. If `forward` raises, nothing has
+# changed.
+#
+# <details><summary>Hint 1: the idea</summary>
+# Two lists. Plan, feed, count, speak, clean up, in this order.
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# Row i of the logits belongs to piece i. Prompt of 5, n_new 2: fed 5, says one token; fed 6, says the
+# second, done. The last token is never fed.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# <code>request.fed += n</code>; then <code>request.left == 0</code> tells who speaks, also for prompts;
+# append to <code>request.out</code>, and keep those that are not <code>done</code>.
+# </details>
+
+
+# %% nbgrader={"grade_id": "Scheduler", "solution": true}
+class Scheduler:
+    """Serve requests with one forward pass a step.
+
+    Args:
+        budget: tokens of a pass, at least 1.
+        max_running: requests that run at once, at least 1.
+    """
+
+    def __init__(self, budget: int, max_running: int) -> None:
+        check_room(budget, max_running)
+        self.budget, self.max_running = budget, max_running
+        self.running: list[Request] = []
+        self.waiting: list[Request] = []
+
+    def add(self, request: Request) -> None:
+        """Let a request wait for its turn, behind those that came before.
+
+        Raises:
+            ValueError: it has begun already, or one with its id is here.
+        """
+        check_new(request, [*self.running, *self.waiting])
+        ### BEGIN SOLUTION
+        self.waiting.append(request)
+        ### END SOLUTION
+
+    def step(self, forward: Callable[[list[Piece]], Tensor]) -> list[tuple[int, int]]:
+        """Plan one pass and carry it out: `fed` and `out` of its requests move on.
+
+        Args:
+            forward: takes the pieces of a plan, of requests that it leaves as they are; gives logits
+                (n, V), a row for each piece. Whatever it raises reaches the caller, and nothing changed.
+
+        Returns:
+            (id, token) for each request that got a token. With nothing to do: [], and no pass.
+        """
+        ### BEGIN SOLUTION
+        pieces = plan_step(self.running, self.waiting, self.budget, self.max_running)
+        if not pieces:
+            return []
+        tokens = greedy_next(forward(pieces)).tolist()
+        said = []
+        for (request, n), token in zip(pieces, tokens, strict=True):
+            request.fed += n
+            if request.left == 0:
+                request.out.append(token)
+                said.append((request.id, token))
+        there = [*self.running, *self.waiting]
+        self.running = [r for r in there if r.fed > 0 and not r.done]
+        self.waiting = [r for r in there if r.fed == 0]
+        return said
+        ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "every_request_as_if_alone", "points": 2}
+checks.every_request_as_if_alone(Scheduler)
+
+# %% nbgrader={"grade_id": "leaves_and_joins_at_once", "points": 1}
+checks.leaves_and_joins_at_once(Scheduler)
+
+# %% [markdown]
+# Now with the model. `forward_mixed` sends the tokens of all pieces through the matrices in one row; only
+# attention is computed for each request (*selective batching*).
+
+# %%
+stories = [text.text.split() for text in held_out(12)]
+orders = [
+    Request(i, encode(" ".join(words[: 12 + 5 * i]))[0].tolist(), 10 + 5 * (i % 3), 0.004 * i)
+    for i, words in enumerate(stories)
+]
+slots = Slots(story, 4, 160)
+server = Scheduler(budget=32, max_running=4)
+served = serve(server, orders, lambda pieces: forward_mixed(story, pieces, slots))
+same = 0
+for request in served.requests:
+    alone = generate_cached(story, torch.tensor([request.prompt]), request.n_new)
+    same += alone[0, len(request.prompt) :].tolist() == request.out
+print(f"{same} of {len(orders)} texts are those of generate_cached, one by one")
+print(decode(served.requests[0].out))
+show(draw_texts(served))
+
+# %% [markdown]
+# Equal tokens, not equal bits: matrices of another shape add up in another order, and logits move in the
+# fifth decimal.
+#
+# ## 4 · How large a budget?
+#
+# *Difficulty 2 of 5 · importance 5 of 5 · 15 minutes*
+#
+# A real clock shakes with whatever else runs. So we time plans on a **virtual clock**: each pass costs
+# what a line says that was measured with the story model: 1.2 ms to begin, then so much for each request,
+# each token and each token seen. It has no noise.
+#
+# What is a good server? Users feel TTFT and gaps. A **service level objective (SLO)** sets limits to
+# both; **goodput** counts requests a second that met both.
+#
+# <details><summary>Hint 1: the idea</summary>
+# Count requests, then divide by the time in which all were served.
+# </details>
+# <details><summary>Hint 2: the numbers</summary>
+# Just on the limit is within. <code>itl_p99</code> is None for an answer of one token: no gap, no harm.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# A <code>sum</code> of two conditions for each latency, over <code>seconds</code>.
+# </details>
+
+
+# %% nbgrader={"grade_id": "goodput", "solution": true}
+def goodput(latencies: Sequence[Latency], seconds: float, max_ttft: float, max_gap: float) -> float:
+    """Requests a second whose TTFT was at most max_ttft, and the 99th percentile of whose gaps
+    (`itl_p99`) was at most max_gap. An answer without a gap has None there, and none that is too long.
+
+    Args:
+        latencies: of all requests; perhaps none.
+        seconds: in which they were served, above 0.
+        max_ttft, max_gap: limits in seconds.
+    """
+    check_seconds(seconds)
+    ### BEGIN SOLUTION
+    good = sum(
+        one.ttft <= max_ttft and (one.itl_p99 is None or one.itl_p99 <= max_gap)
+        for one in latencies
+    )
+    return good / seconds
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "goodput_meets_both_limits", "points": 1}
+checks.goodput_meets_both_limits(goodput)
+
+# %% [markdown]
+# 50 requests a second, every eighth with a prompt of 400 to 500 tokens, 16 at once; TTFT at most 100 ms,
+# p99 gap at most 8 ms. Your prediction:
+
+# %%
+trace = draw_trace(per_second=50, seconds=6)
+rows = {}
+for budget in tqdm((2048, 1024, 256, 128, 64, 24), file=sys.stdout):
+    found = serve_virtually(Scheduler(budget, 16), trace, STORY)
+    latencies = found.latencies(latency_metrics)
+    rows[budget] = (
+        found.longest_gap,
+        sorted(one.ttft for one in latencies)[int(0.99 * len(latencies))],
+        goodput(latencies, found.seconds, 0.1, 0.008),
+        found.tokens_per_second,
+    )
+show(draw_budgets(rows))
+
+# %% [markdown]
+# The longest gap shrinks with the budget, newcomers wait longer, tokens per second hardly move. Goodput
+# has its best in the middle: too large, and gaps break the limit; too small, and first tokens do.
+#
+# > **Spot the slip.** "Throughput is up 20 %, so the new setting is better."
+#
+# <details><summary>Answer</summary>
+# It may be worse: a larger batch or budget gives more tokens a second and longer gaps, so fewer requests
+# within their limits. Ask for goodput.
+# </details>
+#
+# Turn the load up until the server breaks:
+
+# %%
+tune_the_server(Scheduler, goodput)
+
+# %% [markdown]
+# ## Check yourself
+#
+# <details><summary>Why does a hosted model charge less for input than for output?</summary>
+# A prompt's tokens share one pass, and weights are read once for all; each token of an answer needs a
+# pass. From the line above: a prompt of 256 costs {{9 = (1.2 + 0.11 + 0.016 * 256 + 0.000098 * 256 * 257
+# / 2)}} ms,
+# 256 passes of one row cost {{339 = 256 * (1.2 + 0.11 + 0.016)}} ms and more. <em>Common wrong
+# answer:</em> "reading is easier than writing". A token costs the same arithmetic.
+# </details>
+# <details><summary>Why is the first token slow, and what does a cached prefix change?</summary>
+# It waits for its turn and for the whole prompt. A cached prefix (lesson 10) takes the prompt's passes
+# away, not the queue. <em>Common wrong answer:</em> "the cache makes decode faster".
+# </details>
+# <details><summary>Does batching change the text?</summary>
+# No row looks at another: the same text, unless two logits are nearly equal. <em>Common wrong
+# answer:</em> "users influence one another".
+# </details>
+# <details><summary>May a request starve?</summary>
+# Not with this plan: the oldest come first and end. <em>Common wrong answer:</em> "a long prompt waits
+# for ever behind short ones". It would, if whatever fits went first.
+# </details>
+#
+# ## Next
+#
+# Every token still costs a pass. **12 · Guess, then verify** writes several in one.
