@@ -1,0 +1,100 @@
+"""The hidden checks of lesson 13: the visible ones, on inputs that nobody knows.
+
+The truth is in float64 and expanded: every head makes keys and values of its own, one head at a time, as
+the paper writes them. It shares no code with the course.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from autograder import oracle
+from course.checks import latent_attention as visible
+from course.checks.check import Challenge, by_name
+
+
+def bytes_of(case: Challenge) -> int:
+    """Count the bytes of an array of all rows of a case."""
+    row = (
+        np.zeros(case["rank"], case["dtype"]).nbytes
+        + np.zeros(case["d_rope"], case["dtype"]).nbytes
+    )
+    return sum(row for _ in range(case["layers"])) * case["tokens"] * case["batch"]
+
+
+def latents_of(case: Challenge) -> np.ndarray:
+    """Compute what `absorb` or `attend_latent` gives, one query of one head at a time."""
+    if "q_nope" in case:
+        B, H, T, D = case["q_nope"].shape
+        up = case["up_k"].astype(np.float64)
+        out = np.zeros((B, H, T, up.shape[1]))
+        for b, h, t in np.ndindex(B, H, T):
+            for number in range(D):  # each number of the key that head h would make
+                out[b, h, t] += float(case["q_nope"][b, h, t, number]) * up[h * D + number]
+        return out
+    B, H, T, _ = case["q"].shape
+    rows, rank = case["rows"].astype(np.float64), case["rank"]
+    S = rows.shape[1]
+    seen = np.broadcast_to(True if case["mask"] is None else case["mask"], (B, H, T, S))
+    out = np.zeros((B, H, T, rank))
+    for b, h, t in np.ndindex(B, H, T):
+        scores = rows[b] @ case["q"][b, h, t].astype(np.float64) * case["scale"]
+        shares = oracle.softmax(np.where(seen[b, h, t], scores, -np.inf))
+        out[b, h, t] = shares @ rows[b, :, :rank]
+    return out
+
+
+def logits(model: Challenge, tokens: np.ndarray) -> np.ndarray:
+    """Compute the logits (B, T, V) without a cache, keys and values expanded."""
+    return np.stack([_logits_of_row(model, row) for row in tokens])
+
+
+def _logits_of_row(model: Challenge, tokens: np.ndarray) -> np.ndarray:
+    config, eps = model["config"], model["config"]["norm_eps"]
+
+    def w(name: str) -> np.ndarray:
+        return np.asarray(model["state"][name], np.float64)
+
+    x = w("embed.weight")[tokens]
+    for i in range(config["n_layers"]):
+        block = f"blocks.{i}."
+        weight = {
+            part: w(f"{block}attn.{part}.weight") for part in ("wq", "down", "up_k", "up_v", "wo")
+        }
+        x = x + _expanded(model, weight, oracle.rms_norm(x, w(f"{block}attn_norm.weight"), eps))
+        normed = oracle.rms_norm(x, w(f"{block}mlp_norm.weight"), eps)
+        gate, up = normed @ w(f"{block}mlp.gate.weight").T, normed @ w(f"{block}mlp.up.weight").T
+        x = x + (gate / (1 + np.exp(-gate)) * up) @ w(f"{block}mlp.down.weight").T
+    return oracle.rms_norm(x, w("norm.weight"), eps) @ w("lm_head.weight").T
+
+
+def _expanded(model: Challenge, weight: dict[str, np.ndarray], x: np.ndarray) -> np.ndarray:
+    """One layer on one row, x (T, C): for every head a key of D + R numbers and a value of D."""
+    config, rank, R = model["config"], model["rank"], model["d_rope"]
+    H, theta = config["n_heads"], config["rope_theta"]
+    D, places = config["d_model"] // H, np.arange(len(x), dtype=np.float64)
+    latent, shared = x @ weight["down"][:rank].T, x @ weight["down"][rank:].T
+    shared = oracle.rotate(shared[None], places, theta)[0]  # (T, R)
+    outs: list[Any] = []
+    for h in range(H):
+        own = weight["wq"][h * (D + R) : (h + 1) * (D + R)]
+        content, turned = x @ own[:D].T, oracle.rotate((x @ own[D:].T)[None], places, theta)[0]
+        key = np.concatenate([latent @ weight["up_k"][h * D : (h + 1) * D].T, shared], axis=1)
+        value = latent @ weight["up_v"][h * D : (h + 1) * D].T
+        # `attend` divides by the root of the width of a query, which is D + R.
+        outs.append(oracle.attend(np.concatenate([content, turned], axis=1), key, value))
+    return np.concatenate(outs, axis=1) @ weight["wo"].T
+
+
+CHECKS = by_name(
+    visible.bytes_match_the_rows.hidden(truth=bytes_of),
+    visible.rows_come_back,
+    visible.full_changes_nothing,
+    visible.can_go_back,
+    visible.absorbed_scores_are_the_scores.hidden(truth=latents_of),
+    visible.every_split_equals_the_paper.hidden(truth=logits),
+    visible.rows_are_the_only_memory,
+    visible.nothing_is_expanded,
+)

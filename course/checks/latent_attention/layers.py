@@ -1,0 +1,338 @@
+"""Check the layer: its logits in a model, what it knows of the past, and what it writes."""
+
+from __future__ import annotations
+
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.comparing import Truth, first_difference, question_about
+from course.checks.counts import in_words
+from course.checks.drawing import TOLERANCE, draw_split, draw_tokens
+from course.checks.recorded import Recorded
+from course.checks.recorder import given
+from course.config import GPTConfig
+from course.latent import LatentAttention, LatentGPT, forward_latent
+from course.measure.allocations import watch_new_tensors
+
+N_TOKENS = 7
+
+
+# --- every split ----------------------------------------------------------------------------------
+
+
+def draw_model(rng: np.random.Generator, rank: int, d_rope: int) -> Challenge:
+    """Draw a model with latents, sharp enough that a mistake moves its logits by far more than
+    rounding. The key and query parts differ in size, so that a wrong scale shows."""
+    config = GPTConfig(50, 3, 24, 4, 4, 40, max_seq_len=64)
+    state = {}
+    for name, shape in _shapes_of(config, rank, d_rope).items():
+        if "norm" in name:
+            array = rng.uniform(0.5, 1.5, shape)
+        else:
+            spread = 1.0 if name == "embed.weight" else 1.5 / np.sqrt(shape[1])
+            array = rng.normal(0.0, spread, shape)
+        state[name] = array.astype(np.float32)
+    return {"config": config.to_dict(), "rank": rank, "d_rope": d_rope, "state": state}
+
+
+@cache
+def _shapes_of(config: GPTConfig, rank: int, d_rope: int) -> dict[str, tuple[int, ...]]:
+    model = LatentGPT(config, rank, d_rope)
+    return {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+
+
+def draw_texts(seed: int) -> Challenge:
+    """Draw a model, three texts of 7 tokens and ways to cut them; and another model with one text."""
+    rng = np.random.default_rng(seed)
+    splits = [[N_TOKENS], [1] * N_TOKENS, [3, 1, 2, 1], draw_split(rng, N_TOKENS)]
+    models = []
+    for (rank, d_rope), batch in (((10, 4), 3), ((5, 6), 1)):
+        model = draw_model(rng, rank, d_rope)
+        models.append({**model, "tokens": draw_tokens(rng, batch, N_TOKENS, 50), "splits": splits})
+    return {"models": models}
+
+
+def build(case: Challenge) -> LatentGPT:
+    """Build the model of a case, float32."""
+    state = {name: torch.from_numpy(array.copy()) for name, array in case["state"].items()}
+    return LatentGPT.from_latent_state(GPTConfig(**case["config"]), state)
+
+
+def probe_texts(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Feed the texts in chunks, for every split through a cache of its own."""
+    logits = []
+    for case in challenge["models"]:
+        model, tokens = build(case), case["tokens"]
+        of_splits = []
+        for split in case["splits"]:
+            kept = student.LatentKVCache(
+                model.config, len(tokens), N_TOKENS + 1, case["rank"], case["d_rope"]
+            )
+            done, chunks = 0, []
+            for n in split:
+                chunk = given(tokens[:, done : done + n])
+                out = forward_latent(model, chunk, kept, student.latent_attention_layer)
+                chunks.append(out.detach().numpy().copy())
+                done += n
+            of_splits.append(chunks)
+        logits.append(of_splits)
+    return {"logits": logits}
+
+
+def texts_form(challenge: Challenge) -> Evidence:
+    return {
+        "logits": [
+            [[np.ndarray] * len(split) for split in case["splits"]] for case in challenge["models"]
+        ]
+    }
+
+
+def judge_texts(
+    challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
+) -> Verdict:
+    """Compare every logit with those of a model that expands all keys, head by head, in float64."""
+    for case, of_splits in zip(challenge["models"], evidence["logits"], strict=True):
+        model = {name: case[name] for name in ("config", "rank", "d_rope", "state")}
+        wanted = truth(model, case["tokens"])
+        where = f"H=4, D=6, rank {case['rank']}, R={case['d_rope']}, batch {len(case['tokens'])}. "
+        for split, chunks in zip(case["splits"], of_splits, strict=True):
+            if wrong := first_difference(chunks, wanted, split, tolerance):
+                return failed(f"{where}{wrong} {_ask(split, wrong)}")
+    return passed(
+        "Every logit equals the one with all keys and values expanded, however a text is cut."
+    )
+
+
+def _ask(split: list[int], wrong: Any) -> str:
+    if wrong.call == 0 and wrong.place == 0:
+        return (
+            "It sees itself alone, so its scores do not matter. Which values does each head make of "
+            "the latent?"
+        )
+    if wrong.call == 0 and wrong.place > 0:
+        return (
+            "What is in a score, by what is it divided, what is rotated, and which rows may each query "
+            "see?"
+        )
+    return question_about(split, wrong)
+
+
+every_split_equals_the_paper = Check(
+    "every_split_equals_the_paper",
+    ("latent_attention_layer", "LatentKVCache"),
+    draw_texts,
+    probe_texts,
+    judge_texts,
+    evidence=texts_form,
+    truth=Recorded("latent_attention", "every_split_equals_the_paper"),
+    tolerance=TOLERANCE,
+)
+
+
+# --- the layer alone, on rows that were drawn -----------------------------------------------------
+
+
+class DrawnRows:
+    """Stand in for a cache: whatever is appended, it returns rows that were drawn.
+
+    Attributes:
+        calls: how often each layer was appended to.
+    """
+
+    def __init__(self, rows: Tensor, n_new: int) -> None:
+        self.rows, self.max_len = rows, rows.shape[1] + 9
+        self.length, self.calls = rows.shape[1] - n_new, []
+
+    def __len__(self) -> int:
+        return self.length
+
+    def append(self, layer: int, c: Tensor, k_rope: Tensor) -> Tensor:
+        self.calls.append([int(layer), list(c.shape), list(k_rope.shape)])
+        return self.rows
+
+
+def make_layer(case: Challenge) -> LatentAttention:
+    """Make a layer of the case's sizes and weights."""
+    attn = LatentAttention(GPTConfig(**case["config"]), case["rank"], case["d_rope"])
+    attn.load_state_dict({name: torch.from_numpy(a.copy()) for name, a in case["weights"].items()})
+    return attn.requires_grad_(False)
+
+
+def draw_layer(
+    rng: np.random.Generator, sizes: tuple[int, int, int, int], batch: int, past: int, new: int
+) -> Challenge:
+    """Draw a layer of H, D, rank and R, inputs x, and the rows that its cache will return."""
+    H, D, rank, R = sizes
+    config = GPTConfig(50, 3, H * D, H, H, 40, max_seq_len=1024)
+    empty = LatentAttention(config, rank, R)
+    drawn = {
+        name: rng.normal(0, 1.5 / np.sqrt(weight.shape[1]), tuple(weight.shape)).astype(np.float32)
+        for name, weight in empty.state_dict().items()
+    }
+    x = rng.normal(size=(batch, new, H * D)).astype(np.float32)
+    rows = rng.normal(size=(batch, past + new, rank + R)).astype(np.float32)
+    return {"config": config.to_dict(), "rank": rank, "d_rope": R, "weights": drawn, "x": x,
+            "rows": rows, "layer": int(rng.integers(1, 3))}  # fmt: skip
+
+
+def draw_poison(seed: int) -> Challenge:
+    """Draw a layer, rows of 6 past and 2 new tokens that never were, and an order of the past."""
+    rng = np.random.default_rng(seed)
+    case = draw_layer(rng, (4, 6, 10, 4), 3, 6, 2)
+    order = rng.permutation(6)
+    while (order == np.arange(6)).all():
+        order = rng.permutation(6)
+    return {**case, "order": order.tolist()}
+
+
+def call(
+    student: SimpleNamespace, attn: LatentAttention, case: Challenge, rows: np.ndarray
+) -> tuple[Any, list[Any]]:
+    """Call the layer on x with a cache that returns `rows`."""
+    T = case["x"].shape[1]
+    kept = DrawnRows(torch.tensor(rows), T)
+    positions = torch.arange(len(kept), len(kept) + T)
+    out = student.latent_attention_layer(attn, given(case["x"]), positions, kept, case["layer"])
+    return out, kept.calls
+
+
+def probe_poison(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Call one layer on rows, on the negatives, in another order, with another newest row, and as at
+    first."""
+    attn, rows = make_layer(challenge), challenge["rows"]
+    past = rows.shape[1] - challenge["x"].shape[1]
+    shuffled, newest = rows.copy(), rows.copy()
+    shuffled[:, :past] = rows[:, challenge["order"]]
+    newest[:, -1] = -rows[:, -1]
+    outs, calls = {}, []
+    several = {"first": rows, "other": -rows, "shuffled": shuffled, "newest": newest, "again": rows}
+    for name, given_rows in several.items():
+        out, calls = call(student, attn, challenge, given_rows)
+        outs[name] = out.detach().numpy().copy() if isinstance(out, Tensor) else in_words(out)
+    return {"outs": outs, "calls": calls}
+
+
+def poison_form(challenge: Challenge) -> Evidence:
+    names = ("first", "other", "shuffled", "newest", "again")
+    return {"outs": dict.fromkeys(names, (np.ndarray, str)), "calls": list}
+
+
+def judge_poison(challenge: Challenge, evidence: Evidence, tolerance: float) -> Verdict:
+    outs, wanted = evidence["outs"], challenge["x"].shape
+    for out in outs.values():
+        if isinstance(out, str) or out.shape != wanted:
+            got = out if isinstance(out, str) else f"shape {out.shape}"
+            return failed(f"The layer gave {got}; wanted is (B, T, C) = {wanted}. What comes last?")
+        if not np.isfinite(out).all():
+            return failed("The layer gave numbers that are not finite. What went into the softmax?")
+    B, T = wanted[:2]
+    as_asked = [challenge["layer"], [B, T, challenge["rank"]], [B, 1, T, challenge["d_rope"]]]
+    if evidence["calls"] != [as_asked]:
+        return failed(
+            f"append was called with {evidence['calls']} (layer, shapes of c and k_rope), wanted is "
+            f"{[as_asked]}. What belongs into the cache, how often, and for which layer?"
+        )
+
+    def moved(name: str, to: str = "first") -> float:
+        return float(np.abs(outs[name] - outs[to]).max())
+
+    if moved("other") < tolerance:
+        return failed(
+            f"Two caches that return different rows gave the same output (max |Δ| "
+            f"{moved('other'):.2g}). Who reads the rows?"
+        )
+    last = float(np.abs(outs["newest"] - outs["first"])[:, -1].max())
+    if last < tolerance:
+        return failed(
+            f"The newest row was exchanged, and the newest token's output did not move (max |Δ| "
+            f"{last:.2g}). From where do you take the new tokens' keys and values?"
+        )
+    if moved("again") > tolerance:
+        return failed(
+            f"The same call on the same rows, with others in between, gave another output (max |Δ| "
+            f"{moved('again'):.2g}). What does your layer keep from one call to the next?"
+        )
+    if moved("shuffled") > tolerance:
+        return failed(
+            f"The same past rows in another order {challenge['order']} gave another output (max |Δ| "
+            f"{moved('shuffled'):.2g}). A rotated key carries its position inside. What else depends on "
+            f"the place of a row?"
+        )
+    return passed("What the layer knows of the past are the rows, whatever they are.")
+
+
+rows_are_the_only_memory = Check(
+    "rows_are_the_only_memory",
+    ("latent_attention_layer",),
+    draw_poison,
+    probe_poison,
+    judge_poison,
+    evidence=poison_form,
+    tolerance=TOLERANCE,
+)
+
+
+def draw_long(seed: int) -> Challenge:
+    """Draw one new token of two texts on many rows. Heads are so wide that scores, several times over,
+    are less than the keys of all heads would be."""
+    rng = np.random.default_rng(seed)
+    return draw_layer(rng, (4, 32, 24, 16), 2, int(rng.integers(300, 360)), 1)
+
+
+def probe_long(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Count what one call writes into new tensors; call again on other rows."""
+    attn, rows, (B, S) = make_layer(challenge), challenge["rows"], challenge["rows"].shape[:2]
+    kept, positions = DrawnRows(torch.tensor(rows), 1), torch.tensor([S - 1])
+    x = given(challenge["x"])
+    there = [kept.rows, x, positions, *attn.parameters(), *attn.buffers()]
+    with watch_new_tensors(*there) as made:
+        out = student.latent_attention_layer(attn, x, positions, kept, challenge["layer"])
+    other, _ = call(student, attn, challenge, -rows)
+    both = isinstance(out, Tensor) and isinstance(other, Tensor) and out.shape == other.shape
+    moved = float((out - other).abs().max()) if both else 0.0
+    keys = B * S * attn.n_heads * attn.head_dim
+    most = made.largest
+    words = "none" if most is None else f"{most.shape}, made by `{most.made_by}`"
+    # In tenths: the count itself depends on the version of PyTorch.
+    tenths = 10 * made.numbers // keys
+    return {"tenths": tenths, "largest": words, "read": bool(made.read[0]), "moved": moved}
+
+
+def long_form(challenge: Challenge) -> Evidence:
+    return {"tenths": int, "largest": str, "read": bool, "moved": float}
+
+
+def judge_long(challenge: Challenge, evidence: Evidence, tolerance: float) -> Verdict:
+    B, S = challenge["rows"].shape[:2]
+    case = f"B={B}, one new token on {S - 1}, H=4, D=32, rank 24, R=16"
+    if not evidence["moved"] > tolerance:
+        return failed(f"{case}: other rows gave the same output. Who reads the rows?")
+    if not evidence["read"]:
+        return failed(
+            f"{case}: no operation of PyTorch read the rows, and others cannot be counted. Which of "
+            f"your lines leave PyTorch?"
+        )
+    if evidence["tenths"] >= 10:
+        return failed(
+            f"{case}: into new tensors you write {evidence['tenths'] / 10:g} times as many numbers as "
+            f"the keys of all heads would have ({B * S * 4 * 32:,}). The largest is "
+            f"{evidence['largest']}. Which of your lines makes it, and for whom?"
+        )
+    return passed("Scores and outputs are new; no key and no value of a cached token is made.")
+
+
+nothing_is_expanded = Check(
+    "nothing_is_expanded",
+    ("latent_attention_layer",),
+    draw_long,
+    probe_long,
+    judge_long,
+    evidence=long_form,
+    tolerance=TOLERANCE,
+)
