@@ -1,0 +1,1 @@
+"""The students' repository: what they get, and nothing that answers what they are still asked."""

@@ -1,0 +1,141 @@
+"""Bring a students' repository up to date: write what changed, and nothing that anybody may have edited.
+
+`.published.json` in it says what was written last time, with the hash of each file. So a file that was
+changed there since is known, and files that are published no more are taken away. A notebook that
+students have is left as it is: their own copy would collide with a change at the next `git pull`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from course.files import write_whole
+
+MANIFEST = ".published.json"
+
+
+class NotPublished(Exception):
+    """A folder that cannot be brought up to date; nothing in it was changed."""
+
+
+@dataclass
+class Changes:
+    """What has to be done to a checkout; paths are relative to it.
+
+    Attributes:
+        written: files that are new or differ.
+        removed: files that are published no more.
+        left: notebooks whose text changed since students have them.
+    """
+
+    written: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+
+def compare(bundle: Path, place: Path, replace: Collection[str] = ()) -> Changes:
+    """Find out what a checkout needs to become what a bundle is.
+
+    Args:
+        bundle: the folder with all files of a release.
+        place: the checkout; it need not exist.
+        replace: folders of lessons whose notebooks are published anew, although students have them.
+
+    Raises:
+        NotPublished: there are other files in the checkout, or files that were edited there.
+    """
+    before, changes = _manifest(place), Changes()
+    wanted = {path: (bundle / path).read_bytes() for path in files_in(bundle)}
+    there = (
+        {path: (place / path).read_bytes() for path in files_in(place)} if place.exists() else {}
+    )
+    foreign, edited = [], []
+    for path, data in wanted.items():
+        if there.get(path) == data:
+            continue
+        if path in there and path not in before:
+            foreign.append(path)
+        elif path in there and hash_of(there[path]) != before[path]:
+            edited.append(path)
+        elif path in there and path.endswith(".ipynb") and path.split("/")[1] not in replace:
+            changes.left.append(path)
+        else:
+            changes.written.append(path)
+    for path in sorted(set(before) & set(there) - set(wanted)):
+        (changes.removed if hash_of(there[path]) == before[path] else edited).append(path)
+    if foreign:
+        raise NotPublished(
+            f"{place} holds files that `autograder publish` did not write: {_some(foreign)}. Publish "
+            "into an empty folder, or into one that was published before."
+        )
+    if edited:
+        raise NotPublished(
+            f"these files were edited in {place}, and would be lost: {_some(edited)}. Take the change "
+            "into the course, or undo it with `git checkout`, and publish again."
+        )
+    return changes
+
+
+def apply(changes: Changes, bundle: Path, place: Path) -> None:
+    """Write and remove the files, each whole or not at all, and then the manifest."""
+    before = _manifest(place)
+    for path in changes.written:
+        write_whole(place / path, (bundle / path).read_bytes())
+    for path in changes.removed:
+        (place / path).unlink()
+        _remove_if_empty((place / path).parent, place)
+    hashes = {
+        path: before[path] if path in changes.left else hash_of((bundle / path).read_bytes())
+        for path in files_in(bundle)
+    }
+    text = json.dumps(hashes, indent=1, sort_keys=True) + "\n"
+    if not (place / MANIFEST).exists() or (place / MANIFEST).read_text(encoding="utf-8") != text:
+        write_whole(place / MANIFEST, text.encode())
+
+
+def files_in(place: Path) -> list[str]:
+    """List the files in a folder, but for git's, the manifest and what running things makes."""
+    made = {".git", ".venv", "__pycache__", ".ipynb_checkpoints", ".virtual_documents"}
+    return sorted(
+        path.relative_to(place).as_posix()
+        for path in place.rglob("*")
+        if path.is_file()
+        and path.name != MANIFEST
+        and not made & set(path.relative_to(place).parts)
+        and not any(part.endswith(".egg-info") for part in path.relative_to(place).parts)
+    )
+
+
+def hash_of(data: bytes) -> str:
+    """Return the SHA-256 of a file."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _manifest(place: Path) -> dict[str, str]:
+    """Read the hashes of what was published last time; {} where nothing was."""
+    path = place / MANIFEST
+    if not path.exists():
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if type(found) is dict and all(type(value) is str for value in found.values()):
+            return found
+    except ValueError:
+        pass
+    raise NotPublished(
+        f"{path} cannot be read, so nobody knows what was edited. Restore it with `git checkout`."
+    )
+
+
+def _remove_if_empty(folder: Path, top: Path) -> None:
+    while folder != top and not any(folder.iterdir()):
+        folder.rmdir()
+        folder = folder.parent
+
+
+def _some(paths: list[str]) -> str:
+    return ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")

@@ -1,0 +1,114 @@
+"""Write the students' repository: `autograder publish ../lessons --through 03-kv-cache`.
+
+Into the same folder again: what changed is written, notebooks that students have stay as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from autograder.authoring.source import Course, LessonError
+from autograder.lessons import SOLUTIONS
+from autograder.publishing.bundle import lay_out
+from autograder.publishing.checkout import (
+    Changes,
+    NotPublished,
+    apply,
+    compare,
+    files_in,
+)
+from autograder.publishing.leak_scan import hidden_of, scan
+from autograder.publishing.release import read_release
+from autograder.publishing.repository_scan import leaks_beside, leaks_in_history
+
+BOOK = "book"
+"""The folder of the book, for people without an instructor."""
+
+
+def main(arguments: list[str]) -> int:
+    """Publish; the exit status is 1 when something leaks or the folder cannot be brought up to date."""
+    parser = argparse.ArgumentParser(prog="autograder publish", description=__doc__)
+    parser.add_argument("place", metavar="DIR", type=Path, help="the students' repository")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--through", metavar="LESSON", help="the last one to publish")
+    which.add_argument(
+        "--self-study",
+        action="store_true",
+        help="publish all lessons with their answers, and the book, in which these are folded",
+    )
+    parser.add_argument(
+        "--closed-through",
+        metavar="LESSON",
+        help="the last one whose answers students get; left out: the one before the last; "
+        "`none`: they get no answers",
+    )
+    parser.add_argument(
+        "--replace",
+        nargs="*",
+        default=[],
+        metavar="LESSON",
+        help="publish these notebooks anew, although students have them",
+    )
+    asked = parser.parse_args(arguments)
+    try:
+        course = Course(SOLUTIONS.parent)
+        last = course.folders()[-1] if asked.self_study else asked.through
+        release = read_release(course, last, last if asked.self_study else asked.closed_through)
+        replace = {read_release(course, name, None).lessons[-1] for name in asked.replace}
+        with tempfile.TemporaryDirectory(prefix="second-token-") as folder:
+            bundle = Path(folder) / "bundle"
+            bundle.mkdir()
+            lay_out(bundle, release)
+            hidden = hidden_of(release)
+            found = scan(bundle, hidden)
+            found += leaks_beside(asked.place, files_in(bundle), hidden)
+            if found := found + leaks_in_history(asked.place, hidden):
+                print(
+                    f"nothing was written: students would read\n  {_lines(found)}", file=sys.stderr
+                )
+                return 1
+            changes = compare(bundle, asked.place, replace)
+            apply(changes, bundle, asked.place)
+    except (LessonError, NotPublished) as error:
+        print(f"nothing was written: {error}", file=sys.stderr)
+        return 1
+    _tell(changes, asked.place, release.lessons[-1])
+    return _add_book(course, asked.place / BOOK) if asked.self_study else 0
+
+
+def _add_book(course: Course, place: Path) -> int:
+    """Build the book with folded answers; the exit status is 1 when it cannot be built."""
+    from autograder.authoring.book import BookError, build_book  # needs the extra `book`
+
+    try:
+        build_book(course, place, self_study=True)
+    except BookError as error:
+        print(f"the book was not written: {error}", file=sys.stderr)
+        return 1
+    print(f"The book: {place / 'index.html'}")
+    return 0
+
+
+def _tell(changes: Changes, place: Path, last: str) -> None:
+    """Say what was done, and what is left to do."""
+    for what, paths in (("written", changes.written), ("removed", changes.removed)):
+        print(f"{len(paths)} files {what}")
+    for path in changes.left:
+        print(
+            f"left as students have it: {path}. Its text changed since; `--replace {path.split('/')[1]}` "
+            "publishes it anew, and who edited it has to merge."
+        )
+    if not (changes.written or changes.removed):
+        print(f"{place} is up to date.")
+        return
+    if not (place / ".git").exists():
+        print(f"Next: git -C {place} init --initial-branch main")
+    print(f"Next: git -C {place} add --all && git -C {place} commit -m 'Lessons through {last}'")
+
+
+def _lines(found: list[str]) -> str:
+    more = f"\n  and {len(found) - 20} more" if len(found) > 20 else ""
+    return "\n  ".join(found[:20]) + more
