@@ -16,6 +16,7 @@ from autograder.authoring.picture import readme_picture
 from autograder.authoring.readme import with_lesson_table
 from autograder.authoring.record import recorded_text
 from autograder.authoring.release import student_notebook
+from autograder.authoring.released import released_text
 from autograder.authoring.source import Course, Lesson, LessonError
 
 
@@ -80,6 +81,8 @@ def build(lesson: Lesson, force: bool = False) -> None:
         write_atomically(lesson.solved, to_text(wanted))
     if write_atomically(lesson.student, student):
         done.append("released the student's notebook")
+    if write_atomically(lesson.released, released_text(lesson, student)):
+        done.append(f"recorded its graded cells in {lesson.released.name}")
     print(f"{lesson.folder}: {', '.join(done) or 'up to date'}", flush=True)
 
 

@@ -50,7 +50,7 @@ def secrets_of(lessons: Iterable[Lesson]) -> Secrets:
             strings.add(f"{module}.{cell.grade_id}")
         visible, regions = split_solutions(cell.source)
         shown.append(visible)
-        lines |= {_squeeze(line) for region in regions for line in region.splitlines()}
+        lines |= {squeezed(line) for region in regions for line in region.splitlines()}
         if regions:
             for word, is_string in _words_between_markers(cell):
                 (strings if is_string else names).add(word)
@@ -69,16 +69,20 @@ def leaks(found: Any, secrets: Secrets) -> list[str]:
     """List the secrets that stand in a notebook: in its cells, outputs or metadata."""
     texts = list(_strings(found))
     words = set(re.findall(r"\w+", "\n".join(texts)))
-    squeezed = [re.sub(r"\s", "", text) for text in texts]
+    without_blanks = [re.sub(r"\s", "", text) for text in texts]
     return [
         *(f"forbidden: {word}" for word in FORBIDDEN if any(word in text for text in texts)),
         *(f"name: {name}" for name in sorted(secrets.names & words)),
         *(f"string: {s}" for s in sorted(secrets.strings) if any(s in text for text in texts)),
-        *(f"line: {line}" for line in sorted(secrets.lines) if any(line in t for t in squeezed)),
+        *(
+            f"line: {line}"
+            for line in sorted(secrets.lines)
+            if any(line in t for t in without_blanks)
+        ),
     ]
 
 
-def _squeeze(line: str) -> str:
+def squeezed(line: str) -> str:
     """Remove blanks, and a comment that ends the line."""
     return re.sub(r"\s", "", re.sub(r"(^|\s)#.*", "", line))
 

@@ -30,6 +30,19 @@ if not find_spec("course"):  # on Colab, fetch the course; elsewhere, say what i
     assert find_spec("google") and find_spec("google.colab"), "No course here: use `make lab`."
     %pip install --quiet --no-deps git+{repository}"""
 
+# With it, the lesson runs on what the student wrote in earlier ones.
+USE_MINE = """
+
+from course.mine import use_mine
+
+use_mine("{module}")"""
+
+# The last cell of every lesson.
+HAND_IN = """\
+import course
+
+course.hand_in()"""
+
 # The end of every graded cell. nbgrader takes it out of the student's notebook.
 HIDDEN_TEST = """
 ### BEGIN HIDDEN TESTS
@@ -52,7 +65,7 @@ METADATA = {
 def badge(course: Course, folder: str) -> str:
     """Write the badge that opens a lesson in Colab, as markdown."""
     name = module_of(folder)
-    place = course.repository.removeprefix("https://github.com/")
+    place = course.students.removeprefix("https://github.com/")
     target = (
         f"https://colab.research.google.com/github/{place}/blob/main/lessons/{folder}/{name}.ipynb"
     )
@@ -69,6 +82,7 @@ def write_notebook(lesson: Lesson) -> NotebookNode:
         written["id"] = _cell_id(cell, written.source, ids)
         ids.add(written["id"])
         notebook.cells.append(written)
+    notebook.cells.append(new_code_cell(HAND_IN, id="hand_in"))
     nbformat.validate(notebook)
     return notebook
 
@@ -86,7 +100,8 @@ def _write_cell(lesson: Lesson, cell: Cell) -> NotebookNode:
         return new_markdown_cell(source, metadata={"tags": [*cell.tags]} if cell.tags else {})
     source = cell.source
     if "setup" in cell.tags:
-        source = SETUP.format(repository=lesson.course.repository)
+        source = SETUP.format(repository=lesson.course.students)
+        source += USE_MINE.format(module=lesson.module)
     if cell.points is not None:
         source += HIDDEN_TEST.format(module=lesson.module, grade_id=cell.grade_id)
     metadata: dict[str, object] = {"tags": [*cell.tags]} if cell.tags else {}
@@ -155,6 +170,10 @@ def execute(notebook: NotebookNode, lesson: Lesson) -> None:
     with client.setup_kernel(env=_kernel_environment(lesson.course)):
         for index, cell in enumerate(progress):
             _execute_cell(client, index, lesson, cell)
+        last = len(notebook.cells) - 1
+        client.execute_cell(
+            notebook.cells[last], last, execution_count=client.code_cells_executed + 1
+        )
         client.set_widgets_metadata()
         used = _modules_used(client)
     notebook.metadata["second_token"] = {"executed_with": fingerprints(lesson.course, used)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from autograder.authoring.notebook import badge
 from autograder.authoring.source import Course, Lesson, LessonError
@@ -21,9 +22,17 @@ def with_lesson_table(readme: str, course: Course) -> str:
     _, ended, after = rest.partition(END)
     if not (begun and ended):
         raise ValueError(f"README.md needs the lines {BEGIN.strip()!r} and {END.strip()!r}")
-    rows = [row(course.read(folder)) for folder in course.folders()]
-    table = "\n".join(["| lesson | you build | time | |", "|---|---|---|---|", *rows])
-    return f"{before}{BEGIN}\n{table}\n\n{END}{after}"
+    return f"{before}{BEGIN}\n{lesson_table(course, course.folders())}\n\n{END}{after}"
+
+
+def lesson_table(course: Course, folders: Iterable[str]) -> str:
+    """Write the table of these lessons.
+
+    Raises:
+        LessonError: a lesson does not say its time, or what is built in it.
+    """
+    rows = [row(course.read(folder)) for folder in folders]
+    return "\n".join(["| lesson | you build | time | |", "|---|---|---|---|", *rows])
 
 
 def row(lesson: Lesson) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import jupytext
 from IPython.core.inputtransformer2 import TransformerManager
@@ -57,10 +57,25 @@ class Course:
         return self.root / "README.md"
 
     @cached_property
+    def settings(self) -> dict[str, Any]:
+        """What pyproject.toml says."""
+        with open(self.root / "pyproject.toml", "rb") as file:
+            return tomllib.load(file)
+
+    @property
+    def project(self) -> dict[str, Any]:
+        """What it says of the project."""
+        return self.settings["project"]
+
+    @property
     def repository(self) -> str:
         """The repository's address, from the one place where it stands."""
-        with open(self.root / "pyproject.toml", "rb") as file:
-            return tomllib.load(file)["project"]["urls"]["Repository"].rstrip("/")
+        return self.project["urls"]["Repository"].rstrip("/")
+
+    @property
+    def students(self) -> str:
+        """The address of the students' repository, to which badges and the Colab cell lead."""
+        return self.project["urls"]["Students"].rstrip("/")
 
 
 @dataclass(frozen=True)
@@ -136,6 +151,11 @@ class Lesson:
     def recorded(self) -> Path:
         """The oracle's answers to the lesson's visible checks."""
         return path_of(self.module, self.course.root / "course" / "checks" / "recorded")
+
+    @property
+    def released(self) -> Path:
+        """What students' machines know of the released lesson."""
+        return path_of(self.module, self.course.root / "course" / "checks" / "released")
 
     @property
     def title(self) -> str:

@@ -1,0 +1,55 @@
+"""What the README says of the museum is what the museum holds, and its tree is there."""
+
+import re
+
+from autograder.lessons import lesson_folders
+from autograder.lessons.exhibits import bugs_of
+from lessons import ROOT
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+MUSEUM = (ROOT / "docs" / "museum.md").read_text(encoding="utf-8")
+GRADING = (ROOT / "docs" / "grading.md").read_text(encoding="utf-8")
+
+
+def as_one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_it_counts_the_mistakes_of_the_museum():
+    (said,) = re.findall(r"one of the ([\d,]+) that the museum knows", as_one_line(README))
+    assert int(said.replace(",", "")) == sum(len(bugs_of(lesson)) for lesson in lesson_folders())
+
+
+def test_it_says_how_many_are_recognised_in_other_styles():
+    named, of = re.findall(
+        r"named in ([\d,]+) of ([\d,]+), a wrong one in none", as_one_line(README)
+    )[0]
+    row = re.search(r"another style \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|", MUSEUM)
+    mistake, family, wrong, nothing = map(int, row.groups())
+    assert (int(named.replace(",", "")), wrong) == (mistake, 0)
+    assert int(of.replace(",", "")) == mistake + family + nothing
+
+
+def test_it_says_what_one_mistake_costs_at_the_median():
+    table = GRADING[GRADING.index("<!-- costs") : GRADING.index("<!-- end of costs")]
+    medians = [float(m) for m in re.findall(r"\| ([\d.]+), [\d.]+ \|$", table, re.MULTILINE)]
+    assert len(medians) == len(lesson_folders())
+    low, high = re.findall(r"of 10, ([\d.]+) to ([\d.]+) at the median", as_one_line(README))[0]
+    assert (float(low), float(high)) == (min(medians), max(medians))
+
+
+def test_it_says_how_much_faster_grading_is_as_measured():
+    measured = re.findall(r"Geometric means: ([\d.]+)x with one job, ([\d.]+)x with two", GRADING)[
+        0
+    ]
+    said = re.findall(
+        r"([\d.]+) times as fast .*? one job and ([\d.]+) with two", as_one_line(README)
+    )
+    assert said == [measured]
+
+
+def test_every_folder_of_its_tree_is_there():
+    tree = README[README.index("## What lies where") :].split("```")[1]
+    named = re.findall(r"^(\w+)/", tree, re.MULTILINE)
+    assert len(named) >= 7
+    assert [name for name in named if not (ROOT / name).is_dir()] == []
