@@ -2,6 +2,7 @@
 
     python benchmarks/cache.py                                 this CPU, one thread, 8,192 tokens
     python benchmarks/cache.py --context 32768                 a longer context
+    python benchmarks/cache.py --quick                         a short one, in seconds
     python benchmarks/cache.py --device cuda                   Triton beside bfloat16, 262,144 tokens
 
 A step here is the attention of one new token in one layer: everything that depends on the length of
@@ -17,10 +18,8 @@ come first, the last line is JSON.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import math
-import shlex
 import statistics
 import sys
 from collections.abc import Callable
@@ -30,7 +29,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from roofline import Samples, environment, measure
+from harness import Samples, heading, measure, tell
 from torch import Tensor
 
 from course.fast.quantized import Quantized
@@ -380,12 +379,17 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
                         help=f"left out, {CPU_CONTEXT} on a CPU, {GPU_CONTEXT} on a GPU")  # fmt: skip
     parser.add_argument("--layers", type=int, help="left out, more than a processor's cache holds")
     parser.add_argument("--rounds", type=int, default=7, help="how often each way is measured")
+    parser.add_argument(
+        "--quick", action="store_true", help="a short context, few layers and rounds"
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the JSON there as well")
     asked = parser.parse_args(arguments)
     try:
         asked.device = check_device(asked.device)
     except ValueError as error:
         parser.error(str(error))
+    if asked.quick:
+        asked.context, asked.layers, asked.rounds = 1024, 4, 2
     on_cpu = asked.device.type == "cpu"
     asked.context = asked.context or (CPU_CONTEXT if on_cpu else GPU_CONTEXT)
     least = {"context": 128, "rounds": 1, "layers": 1}
@@ -404,10 +408,7 @@ def main(arguments: list[str] | None = None) -> int:
         shape = replace(shape, H=32, G=8, dtype=torch.bfloat16)
     sizes = asdict(shape) | {"dtype": str(shape.dtype).removeprefix("torch.")}
     result: dict[str, Any] = {
-        "benchmark": "cache",
-        "date": datetime.date.today().isoformat(),
-        "command": f"python benchmarks/cache.py {shlex.join(arguments or sys.argv[1:])}".strip(),
-        **environment(device),
+        **heading("cache", arguments, device),
         "shape": sizes,
         "rounds": asked.rounds,
     }
@@ -438,9 +439,7 @@ def main(arguments: list[str] | None = None) -> int:
         "bars_held": held,
         "not_measured": missing,
     }
-    if asked.out:
-        asked.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(result))
+    tell(result, asked.out)
     return 0
 
 

@@ -1,6 +1,7 @@
 """Seconds per submission: `autograder grade` beside stock nbgrader, on the same whole notebooks.
 
     python benchmarks/grading.py [--lessons 03 07] [--submissions N] [--rounds R]
+    python benchmarks/grading.py --quick           lesson 00 alone, once
 
 Stock nbgrader executes each notebook, hidden checks included, in a kernel of its own and on your account;
 this judge runs it in a sandbox. Both are run as commands, in turns, on a class of one and on a larger
@@ -97,7 +98,12 @@ def read_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--submissions", type=int, default=8, help="files in the larger class")
     parser.add_argument("--rounds", type=int, default=2, help="how often; the shortest counts")
+    parser.add_argument(
+        "--quick", action="store_true", help="lesson 00, two submissions, one round"
+    )
     arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.lessons, arguments.submissions, arguments.rounds = ["00"], 2, 1
     for name, least in (("submissions", 2), ("rounds", 1)):
         if getattr(arguments, name) < least:
             parser.error(f"--{name} must be at least {least}, got {getattr(arguments, name)}")

@@ -17,34 +17,29 @@ within a factor of 2 of the ridge both roofs hold: such points are reported apar
 from __future__ import annotations
 
 import argparse
-import datetime
 import gc
 import json
-import os
-import shlex
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from tqdm.auto import tqdm
+from harness import Samples, as_transformers, bar, disturbed, heading, measure, print_bars, tell
 
 from course.fast.decode import FastDecoder
 from course.measure import recorded
 from course.measure.costs import Cost
-from course.measure.devices import CpuDevice, Device, check_device, device_of
+from course.measure.devices import check_device, device_of
 from course.measure.limits import Machine, limit_work, measure_machine
-from course.measure.machine import card, one_thread
+from course.measure.machine import one_thread
 from course.minigpt.roofline import attainable, bound_by, phase_cost
 from course.model import MiniGPT
 from course.published.sizes import SIZES, Size, build_random, check_bytes, choose_size
 
 REACHED = 0.45  # of a roof, to say that it held a phase up
-WAITED = 1.1  # times its CPU seconds, and a call did not have its core to itself
 LEAST_BYTES = 200e6  # of weights on a CPU: with fewer, a cache may hold a good part of them
 CPU_BARS = (
     0.45,
@@ -93,45 +88,6 @@ def cases_of(size: Size, on_cpu: bool) -> list[Case]:
 
 
 # --- measuring -----------------------------------------------------------------------------------
-
-
-@dataclass
-class Samples:
-    """Seconds of each round: of the clock on the wall, and of this process on a CPU."""
-
-    wall: list[float]
-    cpu: list[float]
-
-
-def measure(calls: dict[Any, Callable[[], object]], device: Device, rounds: int) -> dict:
-    """Let calls take turns, `rounds` times, after one turn that does not count: Samples by key.
-
-    Where a call never had its core to itself, there are up to twice as many rounds more: then even
-    its shortest time tells how busy the machine was.
-    """
-    samples = {key: Samples([], []) for key in calls}
-    with tqdm(total=rounds, desc="rounds", file=sys.stdout, mininterval=1.0) as bar:
-        for call in calls.values():
-            call()
-        while bar.n < rounds or (disturbed(samples, device) and bar.n < 3 * rounds):
-            for key, call in calls.items():
-                device.synchronize()
-                wall, cpu = device.now(), time.process_time()
-                call()
-                device.synchronize()
-                samples[key].wall.append(device.now() - wall)
-                samples[key].cpu.append(time.process_time() - cpu)
-            bar.total = max(bar.total, bar.n + 1)
-            bar.update()
-    return samples
-
-
-def disturbed(samples: dict[Any, Samples], device: Device) -> bool:
-    """Whether the clock on the wall ran on while something else had the core. On a GPU the wall is
-    all there is."""
-    return isinstance(device, CpuDevice) and any(
-        min(found.wall) > WAITED * min(found.cpu) for found in samples.values()
-    )
 
 
 def call_of(case: Case, decoder: FastDecoder, times: int) -> Callable[[], object]:
@@ -236,37 +192,6 @@ def beside_transformers(
     }
 
 
-def as_transformers(size: Size, model: MiniGPT, device: torch.device) -> torch.nn.Module:
-    """`transformers`' Llama with the weights of a mini-GPT."""
-    import transformers  # an extra of this project, and only this comparison needs it
-
-    from course.published.checkpoints import expected_tensors
-
-    config = size.config
-    with torch.device(device):
-        theirs = transformers.AutoModelForCausalLM.from_config(
-            transformers.LlamaConfig(
-                vocab_size=config.vocab_size,
-                num_hidden_layers=config.n_layers,
-                hidden_size=config.d_model,
-                num_attention_heads=config.n_heads,
-                num_key_value_heads=config.n_kv_heads,
-                intermediate_size=config.d_ff,
-                max_position_embeddings=config.max_seq_len,
-                rope_theta=config.rope_theta,
-                rms_norm_eps=config.norm_eps,
-                tie_word_embeddings=config.tie_embeddings,
-                eos_token_id=None,
-                bos_token_id=None,
-            ),
-            dtype=size.dtype,
-        ).eval()
-    ours = model.state_dict()
-    state = {name: ours[mine] for name, (mine, _) in expected_tensors(config).items()}
-    theirs.load_state_dict(state)
-    return theirs
-
-
 # --- telling -------------------------------------------------------------------------------------
 
 
@@ -289,10 +214,6 @@ def bars_of(size: Size, points: list[dict[str, Any]], on_cpu: bool) -> list[dict
         ),
         bar(f"{size.name}: bounds predicted right, of those not apart", right / len(clear), 1.0),
     ]
-
-
-def bar(what: str, value: float, least: float) -> dict[str, Any]:
-    return {"what": what, "value": value, "bar": least, "met": value >= least}
 
 
 def print_ceiling(machine: Machine, cases: list[Case]) -> None:
@@ -326,27 +247,6 @@ def print_points(cases: list[Case], points: list[dict[str, Any]]) -> None:
                 )
 
 
-def print_bars(bars: list[dict[str, Any]]) -> None:
-    for found in bars:
-        met = "met" if found["met"] else "MISSED"
-        print(f"  {found['what']}: {found['value']:.2f}, bar {found['bar']:.2f}: {met}")
-
-
-def environment(device: torch.device) -> dict[str, Any]:
-    """The machine that this ran on."""
-    here = card()
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-    cuda = {"CUDA": torch.version.cuda} if device.type == "cuda" else {}
-    processor = torch.cuda.get_device_name(device) if device.type == "cuda" else here.cpu
-    return {
-        "device": processor,
-        "cores": here.cores,
-        "memory": here.memory,
-        "load": load,
-        "versions": {**here.versions, **cuda},
-    }
-
-
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--device", default="cpu", help='"cpu" (one thread), "cuda", "cuda:1"')
@@ -357,11 +257,14 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--transformers", action="store_true",
                         help="compare with transformers on a CPU as well; it is on a GPU up to "
                         "1.5 billion parameters")  # fmt: skip
+    parser.add_argument("--quick", action="store_true", help='the size "tiny", in two rounds')
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the JSON there as well")
     parser.add_argument("--record", type=Path, metavar="DIR", help="keep the run for readers")
     asked = parser.parse_args(arguments)
     try:
         asked.device = check_device(asked.device)
+        if asked.quick:
+            asked.size, asked.rounds = ["tiny"], 2
         asked.size = [SIZES[name] for name in asked.size or [choose_size(asked.device).name]]
         if len({size.dtype for size in asked.size}) > 1:
             raise ValueError("models of one run must have one dtype")
@@ -377,10 +280,7 @@ def main(arguments: list[str] | None = None) -> int:
     device, on_cpu = asked.device, asked.device.type == "cpu"
     dtype = asked.size[0].dtype
     result: dict[str, Any] = {
-        "benchmark": "roofline",
-        "date": datetime.date.today().isoformat(),
-        "command": f"python benchmarks/roofline.py {shlex.join(arguments or sys.argv[1:])}".strip(),
-        **environment(device),
+        **heading("roofline", arguments, device),
         "dtype": str(dtype).removeprefix("torch."),
         "points": [],
         "bars": [],
@@ -410,9 +310,7 @@ def main(arguments: list[str] | None = None) -> int:
     result["machine"] = asdict(limits) | {"balance": limits.balance}
     if asked.record:
         print(f"recorded in {recorded.write(recording_of(result, limits), asked.record)}")
-    if asked.out:
-        asked.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(result))
+    tell(result, asked.out)
     return 0
 
 
