@@ -5,20 +5,22 @@
 #   make quick                  the quick ones, in three minutes
 #   make build                  rebuild the notebooks and modules whose lesson text changed
 #   make grade                  grade a simulated class and open the report: LESSON=… STUDENTS=… SEED=…
-#   make bench                  every benchmark, or BENCH=benchmarks/roofline.py ARGS=…: one of them
+#   make book                   write the course as a static site into build/book, or ARGS=--self-study
+#   make bench                  every benchmark; BENCH=quick: in two minutes; BENCH=benchmarks/decode.py ARGS=…: one
 #   make format                 let ruff put code in its usual shape
 
 VENV := .venv
 PYTHON ?= python3
 ARGS ?=
-BENCH ?= $(sort $(wildcard benchmarks/*.py))
+BENCHMARKS := $(sort $(filter-out %/harness.py,$(wildcard benchmarks/*.py)))
+BENCH ?= $(BENCHMARKS)
 LESSON ?= 03-kv-cache
 STUDENTS ?= 24
 SEED ?= 1
 # nbgrader calls its helpers by bare name, so they must be on PATH.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: lab test quick build grade bench format
+.PHONY: lab test quick build grade book bench format
 .DELETE_ON_ERROR:
 
 # JupyterLab refuses to run as root unless told to; in a container there is often no one else.
@@ -43,9 +45,13 @@ grade: $(VENV)/installed-grading
 	cd grading/simulated && { autograder grade $(LESSON) $(ARGS) || test $$? = 1; }
 	cd grading/simulated && { autograder report $(LESSON) --open || test $$? = 1; }
 
+book: $(VENV)/installed-book
+	python -m autograder book $(ARGS)
+
 # One thread, so that numbers can be compared; each ends with one line of JSON.
 bench: $(VENV)/installed-all
-	set -e; for file in $(BENCH); do echo "== $$file"; OMP_NUM_THREADS=1 python $$file $(ARGS); done
+	set -e; for file in $(if $(filter quick,$(BENCH)),$(BENCHMARKS),$(BENCH)); do echo "== $$file"; \
+	  OMP_NUM_THREADS=1 python $$file $(if $(filter quick,$(BENCH)),--quick) $(ARGS); done
 
 format: $(VENV)/installed-all
 	ruff format . && ruff check --fix .
@@ -58,8 +64,9 @@ $(VENV)/bin/python:
 
 $(VENV)/installed-lab: EXTRAS := lab
 $(VENV)/installed-grading: EXTRAS := grading
-$(VENV)/installed-all: EXTRAS := lab,grading,authoring,test
-INSTALLED := $(addprefix $(VENV)/installed-,lab grading all)
+$(VENV)/installed-book: EXTRAS := grading,authoring,book
+$(VENV)/installed-all: EXTRAS := lab,grading,authoring,book,test
+INSTALLED := $(addprefix $(VENV)/installed-,lab grading book all)
 $(INSTALLED): $(VENV)/bin/python pyproject.toml constraints.txt
 	python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
 	touch $(if $(filter %-all,$@),$(INSTALLED),$@)

@@ -7,6 +7,7 @@ import importlib
 import sys
 
 COMMANDS = {
+    "book": ("autograder.authoring.book", "write the course as a static site"),
     "build": (
         "autograder.authoring.build",
         "build notebooks and modules whose lesson text changed",
@@ -26,6 +27,10 @@ COMMANDS = {
         "find wrong answers that no hidden check catches",
     ),
     "new": ("autograder.authoring.new", "lay out a new lesson with all its files"),
+    "publish": (
+        "autograder.publishing.publish",
+        "write the students' repository, without answers to lessons that are open",
+    ),
     "report": (
         "autograder.classroom.reporting.report",
         "write one page about a class and a lesson",

@@ -1,10 +1,10 @@
 """Ask the questions of a lesson about one submission.
 
-A question is asked when the run reaches its test cell, and again behind later cells if points were lost
-and these may change the answer; the better answer counts. This side draws each challenge then and there,
-sends it, takes what comes back for a claim, and compares it with the oracle. A question whose probe kills
-or hangs the process costs that question. What is lost for the mistake of another cell is asked again with
-that cell put right (`follow_through.py`).
+A question is asked when the run reaches its test cell, and again behind later cells that the student
+wrote if points were lost and these may change the answer; the better answer counts. This side draws each
+challenge then and there, sends it, takes what comes back for a claim, and compares it with the oracle. A
+question whose probe kills or hangs the process costs that question. What is lost for the mistake of
+another cell is asked again with that cell put right (`follow_through.py`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from autograder.diagnosis.recognize import NOT_BEGUN, kind_of_error
 from autograder.follow_through import cells_to_replace, replace_cells, sentence
 from autograder.lasting_state import may_keep_state
 from autograder.lessons import find
-from autograder.needed_cells import names_changed, needed_cells, reach
+from autograder.needed_cells import may_change, needed_cells, reach
 from autograder.result import Answer, Outcome
 from autograder.sandbox.child import Child, ChildFault
 from autograder.session import MESSAGE, GaveUp, Session, Start, fields_of
@@ -106,8 +106,9 @@ class Asking:
         return asked
 
     def ask_again(self, session: Session, before: dict[str, Asked]) -> dict[str, Asked]:
-        """Ask lost questions in another session; the better answer of each counts, and of two that are
-        worth the same the new one, unless it tells of the time alone."""
+        """Ask lost questions in another session, in which all cells run in their order; the better answer
+        of each counts, and of two that are worth the same the new one, unless it tells of the time alone.
+        """
         asked = {name: found for name, found in before.items() if is_full(found)}
         with suppress(GaveUp):
             self._ask_where_points_are_lost(session, asked)
@@ -143,11 +144,13 @@ class Asking:
     def _may_differ(
         self, cells: tuple[CodeCell, ...], question: Question, before: int, place: int
     ) -> bool:
-        """Tell whether a question may be answered otherwise behind more cells than before."""
-        if self._keeps_state:
-            return True
-        needs = find(self._name(question)).needs
-        return bool(names_changed(cells[before:place]) & reach(cells, needs))
+        """Tell whether cells between two places that the student wrote change what a question needs.
+
+        The lesson's own need not be waited for: what a function remembers of the cells before it is there
+        where the student tested, as it was at home.
+        """
+        between = [c for c in cells[before:place] if c.source.strip() not in self.assignment.given]
+        return may_change(between, reach(cells, find(self._name(question)).needs))
 
     def _places(self, cells: tuple[CodeCell, ...]) -> list[tuple[int, Question]]:
         """List where to ask what: behind how many cells. Behind all of them, everything, unless

@@ -28,6 +28,7 @@ LIBRARIES = {
 }
 LIBRARIES |= {"functools", "itertools", "math", "matplotlib", "numbers", "numpy", "operator", "re"}
 LIBRARIES |= {
+    "hashlib",
     "statistics",
     "string",
     "time",

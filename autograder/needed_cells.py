@@ -80,17 +80,21 @@ def _close(own: list[Names], lesson: dict[int, CodeCell]) -> set[int]:
         wanted = wanted.union(*(of_lesson[number].needs for number in more))
 
 
-def names_changed(cells: Sequence[CodeCell]) -> frozenset[str]:
-    """Return the module's names that these cells, as far as they can be read, bind or may change: a
-    statement at the top such as `KVCache.append = mine` may change whatever it names."""
-    changed: set[str] = set()
-    for cell in cells:
-        with suppress(*_UNREADABLE):
-            changed |= names_of(cell.source).binds
-            for statement in parse(cell.source).body:
-                if not isinstance(statement, _DEFINITIONS):
-                    changed |= {n.id for n in ast.walk(statement) if isinstance(n, ast.Name)}
-    return frozenset(changed)
+def may_change(cells: Sequence[CodeCell], names: Collection[str]) -> bool:
+    """Tell whether these cells bind or may change one of the module's names: a statement at the top such
+    as `KVCache.append = mine` may change whatever it names, and code that hides names may change any."""
+    return any(_may_change(cell.source, frozenset(names)) for cell in cells if cell.source)
+
+
+def _may_change(source: str, names: frozenset[str]) -> bool:
+    try:
+        changed = set(names_of(source).binds)
+        for statement in parse(source).body:
+            if not isinstance(statement, _DEFINITIONS):
+                changed |= {n.id for n in ast.walk(statement) if isinstance(n, ast.Name)}
+        return bool(changed & names) or _hides_names(source)
+    except _UNREADABLE:
+        return True
 
 
 def reach(cells: Sequence[CodeCell], names: Collection[str]) -> frozenset[str]:

@@ -35,20 +35,20 @@ def rotate(x: Array, positions: Array, theta: float) -> Array:
     return np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
 
 
-def attend(q: Array, k: Array, v: Array) -> Array:
-    """One head: queries (T, D) are the last T of the S tokens of k and v (S, D). Query t sees
-    tokens 0 … S - T + t."""
+def attend(q: Array, k: Array, v: Array, seen: Array | None = None) -> Array:
+    """One head: queries (T, D) are the last T of the S tokens of k and v (S, D). Query t sees tokens
+    0 … S - T + t, or those where `seen` (T, S) is True."""
     T, S = len(q), len(k)
     scores = q @ k.T / np.sqrt(q.shape[1])  # (T, S)
     later = np.arange(S) > S - T + np.arange(T)[:, None]
-    return softmax(np.where(later, -np.inf, scores)) @ v
+    return softmax(np.where(later if seen is None else ~seen, -np.inf, scores)) @ v
 
 
-def attention_heads(q: Array, k: Array, v: Array) -> Array:
+def attention_heads(q: Array, k: Array, v: Array, seen: Array | None = None) -> Array:
     """One row of a batch: (H, T, D), (G, S, D), (G, S, D) -> (H, T, D); head h reads KV head
     h // (H // G)."""
     H, G = len(q), len(k)
-    return np.stack([attend(q[h], k[h // (H // G)], v[h // (H // G)]) for h in range(H)])
+    return np.stack([attend(q[h], k[h // (H // G)], v[h // (H // G)], seen) for h in range(H)])
 
 
 def shared_attention(q: Array, k: Array, v: Array, mask: Array | None = None) -> Array:
@@ -90,12 +90,14 @@ def attention_layer(
     x: Array,
     positions: Array,
     past: tuple[Array, Array] | None = None,
+    seen: Array | None = None,
 ) -> tuple[Array, Array, Array]:
     """One attention layer on one row, x (T, C).
 
     Args:
         prefix: of the layer's weights, such as "blocks.0.attn.".
         past: keys, already rotated, and values that come before x, (G, P, D) each.
+        seen: which tokens each of x looks at, (T, P + T) bool; left out, all that are not later.
 
     Returns:
         Output (T, C), and all keys and values, (G, P + T, D).
@@ -109,7 +111,7 @@ def attention_layer(
     v = split(x @ weight["wv"].T, G)
     if past is not None:
         k, v = np.concatenate([past[0], k], axis=1), np.concatenate([past[1], v], axis=1)
-    heads = attention_heads(q, k, v)
+    heads = attention_heads(q, k, v, seen)
     return np.concatenate(list(heads), axis=1) @ weight["wo"].T, k, v
 
 
@@ -118,12 +120,14 @@ def forward_row(
     config: Mapping[str, Any],
     tokens: Sequence[int],
     past: Sequence[tuple[Array, Array]] | None = None,
+    seen: Array | None = None,
 ) -> Array:
     """Logits of one row of tokens, (T, V).
 
     Args:
         past: for each layer, keys (already rotated) and values of what comes before, (G, P, D)
             each: from tokens, or from nowhere, as in the poisoned-cache check.
+        seen: as of `attention_layer`, the same in every layer.
     """
     w = lambda name: np.asarray(state[name], np.float64)  # noqa: E731
     P = 0 if past is None else past[0][0].shape[1]
@@ -133,7 +137,8 @@ def forward_row(
         block, eps = f"blocks.{i}.", config["norm_eps"]
         normed = rms_norm(x, w(f"{block}attn_norm.weight"), eps)
         before = None if past is None else past[i]
-        x = x + attention_layer(state, f"{block}attn.", config, normed, positions, before)[0]
+        attn = f"{block}attn."
+        x = x + attention_layer(state, attn, config, normed, positions, before, seen)[0]
         normed = rms_norm(x, w(f"{block}mlp_norm.weight"), eps)
         gate, up = normed @ w(f"{block}mlp.gate.weight").T, normed @ w(f"{block}mlp.up.weight").T
         x = x + (gate / (1 + np.exp(-gate)) * up) @ w(f"{block}mlp.down.weight").T
@@ -146,12 +151,14 @@ def forward(
     config: Mapping[str, Any],
     tokens: Array,
     past: Sequence[tuple[Array, Array]] | None = None,
+    seen: Array | None = None,
 ) -> Array:
-    """Logits (B, T, V) of tokens (B, T); `past` holds (B, G, P, D) pairs, one a layer."""
+    """Logits (B, T, V) of tokens (B, T); `past` holds (B, G, P, D) pairs, one a layer. What each token
+    looks at is `seen`, as of `attention_layer`."""
     rows = []
     for b, row in enumerate(tokens):
         before = None if past is None else [(k[b], v[b]) for k, v in past]
-        rows.append(forward_row(state, config, row, before))
+        rows.append(forward_row(state, config, row, before, seen))
     return np.stack(rows)
 
 

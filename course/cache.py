@@ -1,5 +1,6 @@
 """Define what every KV cache of the course can do, and check what is put into one."""
 
+from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -90,3 +91,11 @@ def check_block(
             )
         if tensor.dtype != dtype:
             raise ValueError(f"this cache holds {dtype}, got {name} of {tensor.dtype}")
+
+
+def check_appended(pending: Mapping[int, tuple[Tensor, Tensor]], n_layers: int, n: int) -> None:
+    """Raise a ValueError, unless every layer was given at least n tokens since the last advance."""
+    for layer in range(n_layers if n else 0):
+        given = pending[layer][0].shape[2] if layer in pending else 0
+        if given < n:
+            raise ValueError(f"advance({n}), but layer {layer} was given {given} new tokens")

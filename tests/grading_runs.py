@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import chdir, closing, contextmanager
+from contextlib import chdir, closing, contextmanager, suppress
 from pathlib import Path
 
 from nbgrader_course import CourseFolder
@@ -101,13 +101,23 @@ def no_process_left() -> Iterator[None]:
     assert libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
     try:
         yield
-        wait_until(lambda: not set(_living(before)))
+        with suppress(AssertionError):
+            wait_until(lambda: not _living(before))
     finally:
-        left = _living(before)
+        left = {process: _command(process) for process in _living(before)}
         for process in left:
             os.kill(process, signal.SIGKILL)
         libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
     assert not left
+
+
+def _command(process: int) -> str:
+    """What a process runs, and in which state it is."""
+    with suppress(OSError):
+        place = Path("/proc", str(process))
+        words = (place / "cmdline").read_text().replace("\0", " ")
+        return f"{words[:200]} ({(place / 'stat').read_text().rpartition(')')[2].split()[0]})"
+    return "ended"
 
 
 def _living(before: set[int]) -> list[int]:

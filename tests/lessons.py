@@ -14,7 +14,9 @@ OVERLAY = ROOT / "tests" / "fixtures" / "overlay"
 def lay_out_fixture_course(place: Path) -> Course:
     """Two tiny lessons in a course of their own: `course` and `autograder` as here, without what
     the real lessons add to them, and `nbgrader_config.py`."""
-    leave_out = shutil.ignore_patterns("__pycache__", "*.safetensors", "minigpt", "recorded")
+    leave_out = shutil.ignore_patterns(
+        "__pycache__", "*.safetensors", "minigpt", "recorded", "released"
+    )
     for package in ("course", "autograder"):
         shutil.copytree(ROOT / package, place / package, ignore=leave_out, dirs_exist_ok=True)
     for name in ("pyproject.toml", "nbgrader_config.py", "course/minigpt/__init__.py"):

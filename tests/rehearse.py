@@ -148,6 +148,10 @@ def rehearse(options: argparse.Namespace, place: Path) -> bool:
     many = ["--students", str(options.students), "--seed", str(options.seed)]
     if code := autograder(["simulate", options.lesson, *many, "--into", str(clean)]):
         sys.exit(code)
+    with (clean / "nbgrader_config.py").open("a", encoding="utf-8") as config:
+        config.write(f"c.Judge.cell_seconds = c.Judge.question_seconds = {options.seconds}\n")
+        # A loop in an answer may take every question of a lesson to its end, and the next one be asked.
+        config.write(f"c.Judge.submission_seconds = {24 * options.seconds}\n")
     first: dict[str, list] = {}
     well = True
     for name in options.ways:
@@ -201,6 +205,7 @@ def main() -> int:
     parser.add_argument("lesson", help="such as 03-kv-cache")
     parser.add_argument("--students", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=int, default=10, help="a cell or question may take")
     parser.add_argument("--ways", nargs="*", choices=WAYS, default=list(WAYS))
     parser.add_argument("--merge", type=int, help="merge as many results, and nothing else")
     options = parser.parse_args()

@@ -1,4 +1,5 @@
-"""JupyterLab as `make lab` starts it, in a real browser: a lesson runs, and its widget answers."""
+"""JupyterLab as `make lab` starts it, in a real browser: each lesson runs up to its first gap, a typed
+answer passes its check, a widget's picture moves, and what was typed is there after a reload."""
 
 import os
 import re
@@ -9,10 +10,13 @@ import subprocess
 import time
 from pathlib import Path
 
+import nbformat
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
-from lessons import ROOT
+from autograder.lessons import find, module_of
+from autograder.needed_cells import names_of
+from lessons import COURSE, FOLDERS, ROOT
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
 pytestmark = [
@@ -89,25 +93,112 @@ def page(lab):
         browser.close()
 
 
-def run_all(page, path: str) -> None:
-    """Open a notebook and run its cells, up to the first that fails."""
+def open_notebook(page, path: str) -> None:
+    """Save and close what is open, open a notebook, and wait until its kernel is there."""
     page.evaluate(
         """async path => {
             const app = window.jupyterapp;
             await app.restored;
+            await app.commands.execute('docmanager:save-all');
+            await app.commands.execute('application:close-all');
+            await app.serviceManager.sessions.shutdownAll();
             const panel = await app.commands.execute('docmanager:open', { path });
             await panel.context.ready;
             await panel.sessionContext.ready;
             app.shell.activateById(panel.id);
-            await app.commands.execute('notebook:run-all-cells');
         }""",
         path,
     )
 
 
+def run_all(page, path: str) -> None:
+    """Open a notebook and run its cells, up to the first that fails."""
+    open_notebook(page, path)
+    page.evaluate("window.jupyterapp.commands.execute('notebook:run-all-cells')")
+
+
+def run_cell(page, number: int, source: str | None = None) -> None:
+    """Go to a cell of the open notebook and run it; first put in a source, if one is given."""
+    page.evaluate(
+        """async ([number, source]) => {
+            const app = window.jupyterapp;
+            const notebook = app.shell.currentWidget.content;
+            notebook.activeCellIndex = number;
+            await notebook.scrollToItem(number);
+            if (source !== null) notebook.activeCell.model.sharedModel.setSource(source);
+            await app.commands.execute('notebook:run-cell');
+        }""",
+        [number, source],
+    )
+
+
+def type_into_cell(page, number: int, source: str) -> None:
+    """Replace what stands in a cell by the keyboard, as a student does, and run it."""
+    cell = page.locator(f".jp-Notebook .jp-Cell[data-windowed-list-index='{number}']")
+    page.evaluate(
+        "number => window.jupyterapp.shell.currentWidget.content.scrollToItem(number, 'center')",
+        number,
+    )
+    cell.locator(".cm-content").click()
+    page.keyboard.press("Control+A")
+    page.keyboard.insert_text(source)
+    page.keyboard.press("Control+Enter")
+
+
 def await_output(page, selector: str) -> None:
     """Wait for something in a notebook, scrolled into view or not."""
     page.locator(f".jp-Notebook {selector}").first.wait_for(state="attached", timeout=120_000)
+
+
+def move(page, cell) -> None:
+    """Move the first control of a widget: a slider by a key, a list by another choice."""
+    handle = cell.locator(".noUi-handle").first
+    if handle.count():
+        handle.scroll_into_view_if_needed()
+        handle.press("ArrowRight")
+        return
+    choices = cell.locator("select").first
+    choices.select_option(index=choices.locator("option").count() - 1)
+
+
+def cells_of(folder: str) -> list:
+    """The cells of the solved lesson; the student's has the same, in the same places."""
+    return nbformat.read(COURSE.read(folder).solved, as_version=4).cells
+
+
+def first_question(folder: str, cells: list) -> tuple[int, int]:
+    """Find the first test cell that asks for the names of one answer cell alone; the places of both."""
+    answers = {
+        number: names_of(cell.source).binds
+        for number, cell in enumerate(cells)
+        if cell.metadata.get("nbgrader", {}).get("solution")
+    }
+    for test, cell in enumerate(cells):
+        settings = cell.metadata.get("nbgrader", {})
+        if settings.get("grade"):
+            needs = set(find(f"{module_of(folder)}.{settings['grade_id']}").needs)
+            for answer, binds in answers.items():
+                if needs <= binds:
+                    return answer, test
+    raise AssertionError(f"{folder} asks for no answer alone")
+
+
+def playground_of(cells: list) -> tuple[int, list[int]]:
+    """Find the first cell that shows a widget, and the cells before it that it stands on."""
+    readable = (n for n, c in enumerate(cells) if c.cell_type == "code" and "%pip" not in c.source)
+    code = {n: names_of(cells[n].source) for n in readable}
+    shown = next(
+        {name.strip() for name in line.partition(" import ")[2].split(",")}
+        for cell in cells
+        for line in cell.source.splitlines()
+        if line.startswith("from course.widgets.")
+    )
+    place = next(n for n, names in code.items() if names.needs & shown)
+    wanted, needed = set(code[place].needs), set()
+    while more := {n for n in code if n < place and code[n].binds & wanted} - needed:
+        needed |= more
+        wanted = wanted.union(*(code[n].needs for n in more))
+    return place, sorted(needed)
 
 
 def test_make_lab_opens_lesson_00_and_the_first_unfinished_function_stops_it(page):
@@ -117,14 +208,33 @@ def test_make_lab_opens_lesson_00_and_the_first_unfinished_function_stops_it(pag
     await_output(page, ".jp-OutputArea-output:has-text('NotImplementedError')")
 
 
-def test_the_slider_of_lesson_03_redraws_the_cache(page):
-    run_all(page, "solutions/03-kv-cache/kv_cache.ipynb")
-    cell = page.locator(".jp-Notebook .jp-CodeCell:has(.widget-hslider)").first
-    cell.wait_for(state="attached", timeout=120_000)
-    slider = cell.locator(".widget-hslider:has-text('step') .noUi-handle")
-    slider.scroll_into_view_if_needed()
-    picture = cell.locator(".jp-RenderedImage img")
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_student_answers_the_first_question_and_plays(page, folder):
+    cells = cells_of(folder)
+    run_all(page, f"lessons/{folder}/{module_of(folder)}.ipynb")
+    await_output(page, ".jp-OutputArea-output:has-text('NotImplementedError')")
+    answer, test = first_question(folder, cells)
+    type_into_cell(page, answer, cells[answer].source)
+    run_cell(page, test)
+    await_output(page, f".jp-Cell[data-windowed-list-index='{test}'] :text('PASS')")
+    place, needed = playground_of(cells)
+    for number in needed:
+        run_cell(page, number, cells[number].source)
+    run_cell(page, place)
+    widget = page.locator(f".jp-Notebook .jp-Cell[data-windowed-list-index='{place}']")
+    picture = widget.locator(".jp-RenderedImage img").first
+    picture.wait_for(state="attached", timeout=120_000)
     before = picture.get_attribute("src")
-    slider.press("ArrowRight")
+    move(page, widget)
     expect(picture).not_to_have_attribute("src", before, timeout=60_000)
-    expect(cell.locator(".widget-hslider:has-text('step') .widget-readout")).to_have_text("3")
+
+
+def test_a_reload_keeps_the_work(page):
+    path, mine = "lessons/03-kv-cache/kv_cache.ipynb", "# what I noted before I went home"
+    open_notebook(page, path)
+    type_into_cell(page, first_question("03-kv-cache", cells_of("03-kv-cache"))[0], mine)
+    page.evaluate("window.jupyterapp.commands.execute('docmanager:save')")
+    page.reload()
+    page.wait_for_function("window.jupyterapp")
+    open_notebook(page, path)
+    await_output(page, f".jp-CodeCell:has-text('{mine}')")

@@ -222,6 +222,7 @@ def test_noise_is_harmless(child):
     assert probe(child)["evidence"] == {"values": [48]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source",
     [
@@ -347,6 +348,7 @@ NOTEBOOK = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", NOTEBOOK)
 def test_what_passes_at_home_passes_here(child, kind):
     for source in NOTEBOOK[kind]:
@@ -360,6 +362,7 @@ def test_a_magic_that_is_not_there_is_said_to_be_not_there(child):
     assert "%no_such_magic is no magic here." in said(child)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source",
     [
@@ -453,6 +456,7 @@ def test_a_process_that_never_was_ready_is_the_machines_fault(command, words):
         Child(program(command), "start", seconds=2)
 
 
+@pytest.mark.slow
 def test_nothing_of_a_child_stays_open(desk):
     before = sorted(os.listdir("/proc/self/fd"))
     for _ in range(3):

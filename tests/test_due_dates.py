@@ -91,6 +91,7 @@ def course(template, tmp_path, monkeypatch) -> Graded:
     return Graded(place)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("late", "options", "penalty"),
     [

@@ -101,6 +101,7 @@ def sheet(course):
         path.unlink()
 
 
+@pytest.mark.slow
 def test_everyone_is_one_line_with_a_state_and_no_grade_is_blank(course):
     done = autograder(course, "export")
     assert done.returncode == 1  # two need the instructor, who are named

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+import transformers
 
 from course import weights
 from course.config import GPTConfig
@@ -18,7 +19,7 @@ from course.minigpt.gqa import (
 from course.minigpt.kv_cache import kv_cache_bytes
 from course.minigpt.roofline import phase_cost
 from course.model import MiniGPT
-from course.published.models import PUBLISHED
+from course.published.models import LATENT, PUBLISHED
 from course.world.evaluation import evaluate, held_out
 
 GB = 10**9
@@ -70,6 +71,13 @@ def test_a_published_model_keeps_so_many_bytes_of_a_token(name, sizes, per_token
 )
 def test_its_sizes_give_the_published_number_of_parameters(name, published, left_out):
     assert PUBLISHED[name].parameters + left_out == published
+
+
+def test_a_latent_cache_has_one_row_a_layer_as_transformers_configures_it():
+    latent, known = LATENT["DeepSeek-V3"], transformers.DeepseekV3Config()
+    assert latent.row == known.kv_lora_rank + known.qk_rope_head_dim == 576
+    assert latent.n_layers == known.num_hidden_layers
+    assert latent.bytes_per_token == 70_272
 
 
 def test_llama_3_70b_needs_an_eighth_of_what_the_formula_with_heads_says():

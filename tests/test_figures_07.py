@@ -130,6 +130,7 @@ def test_half_of_a_2_bit_cache_of_our_short_texts_is_its_window(story):
     assert round(kv_cache_bytes(story.config, 512) / part.total, 2) == 2.75
 
 
+@pytest.mark.slow
 def test_8_bits_and_fp8_keep_every_far_place_and_2_bits_lose_some_in_groups_of_64_more(story):
     """As the lesson measures: 100 stories, numbers of 16 bits, 16 tokens at a time."""
     stories = held_out(100)
@@ -160,6 +161,7 @@ def test_keys_per_token_are_cured_by_moving_the_factor_to_the_queries(story):
     assert per_token(cured, 2) == pytest.approx(per_token(story, 2), rel=0.01)
 
 
+@pytest.mark.slow
 def test_outliers_change_nothing_at_full_precision_nor_with_keys_per_channel(story, full):
     loud = with_outliers(story, 1, 20)
     recall, perplexity = measure(loud, lambda B, n: KVCache(loud.config, B, n))

@@ -25,6 +25,7 @@ def lost(result) -> dict[str, str]:
     return {answer.check: answer.message for answer in result.answers if answer.score < 1}
 
 
+@pytest.mark.slow
 def test_a_wrong_mask_costs_its_own_point(desk):
     result = desk.judge(short(desk.lesson, causal_mask=WRONG_MASK))
     assert (result.outcome, list(lost(result))) == (Outcome.SCORE, ["mask_is_rectangular"])
@@ -35,6 +36,7 @@ def test_a_wrong_mask_costs_its_own_point(desk):
         assert (answer.bug, answer.family) == ("", "")
 
 
+@pytest.mark.slow
 def test_where_the_machine_fails_on_the_way_nobody_loses_a_credit(desk, monkeypatch):
     monkeypatch.setattr(session, "PAUSES", (0,))
     starts = []
@@ -49,12 +51,14 @@ def test_where_the_machine_fails_on_the_way_nobody_loses_a_credit(desk, monkeypa
     assert (result.outcome, len(starts)) == (Outcome.INFRA_ERROR, 3)
 
 
+@pytest.mark.slow
 def test_it_can_be_switched_off(desk):
     result = desk.judge(short(desk.lesson, causal_mask=WRONG_MASK), follow_through=False)
     assert len(lost(result)) >= 5
     assert not any(answer.credited for answer in result.answers)
 
 
+@pytest.mark.slow
 def test_a_cell_that_was_never_written_costs_its_own_points(desk):
     written = {k: v for k, v in answers(desk.lesson).items() if k != "causal_mask"}
     result = desk.judge(submission(desk.lesson, written))
@@ -67,6 +71,7 @@ def test_an_untouched_cell_is_credited_nothing(desk):
     assert result.points == 1
 
 
+@pytest.mark.slow
 def test_two_mistakes_cost_the_points_of_both(desk):
     right = answers(desk.lesson)["forward_cached"]
     restarts = right.replace("arange(past, past + T", "arange(0, T")
@@ -76,6 +81,7 @@ def test_two_mistakes_cost_the_points_of_both(desk):
     assert "every_split_equals_uncached" in lost(result)
 
 
+@pytest.mark.slow
 def test_a_mistake_that_ends_the_process_costs_its_own_points(desk):
     ends = "import os\ndef causal_mask(n_new, n_visible, device='cpu'):\n    os._exit(1)"
     result = desk.judge(short(desk.lesson, causal_mask=ends))
@@ -93,6 +99,7 @@ def attention_layer_cached(attn, x, positions, cache, layer):
 """
 
 
+@pytest.mark.slow
 def test_nothing_of_a_process_with_reference_answers_is_told(desk):
     """A layer that reads the mask it was given, prints it, and raises it as an error."""
     reference = answers(desk.lesson)["causal_mask"]

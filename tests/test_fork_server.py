@@ -1,8 +1,11 @@
 """A warm start is a cold one without the wait: nothing of the judge, nothing of another student."""
 
 import os
+import select
 import signal
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from confined import Place, needs_bubblewrap, starting
@@ -80,6 +83,33 @@ def test_an_ended_server_leaves_no_process(place):
     server.close()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+GRADER = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from confined import Place
+from autograder.sandbox.fork_server import ForkServer
+server, place = ForkServer(), Place(Path(sys.argv[2]))
+process = place.popen(server.popen, "print('begun')\\nwhile True: pass")
+process.stdout.readline()
+print(process.first, flush=True)
+time.sleep(60)
+"""
+
+
+def test_what_runs_ends_with_a_grader_that_is_killed(tmp_path):
+    """An endless loop reads nothing, and nobody ends it by its deadline. Root's lived on, for there
+    bubblewrap's processes belong to two users."""
+    tmp_path.chmod(0o755)
+    words = [sys.executable, "-c", GRADER, str(Path(__file__).parent), str(tmp_path)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as grader:
+        inside = os.pidfd_open(int(grader.stdout.readline()))
+        grader.kill()
+    ended = select.poll()
+    ended.register(inside, select.POLLIN)
+    assert ended.poll(20_000), "the sandbox outlived its grader"
 
 
 def test_limits_that_leave_no_room_are_an_end_and_not_a_silence(server, place):

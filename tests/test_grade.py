@@ -49,6 +49,7 @@ def course(graded, tmp_path) -> CourseFolder:
 # --- what it says --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_everyone_is_in_the_one_state_that_holds_and_the_last_lines_name_them(graded):
     course, done = graded
     assert done.returncode == 1, done.stderr
@@ -74,6 +75,7 @@ def test_progress_goes_to_the_other_stream(graded):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_json_is_all_that_is_printed(course):
     (course.submitted("cleo")).write_text("{")
     done = grade(course, "--json")
@@ -100,6 +102,7 @@ def test_json_is_all_that_is_printed(course):
     assert "judging" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_exit_code_is_0_when_all_that_was_handed_in_has_a_grade(course):
     shutil.rmtree(course.submitted("cleo").parent)
     done = grade(course)
@@ -107,6 +110,7 @@ def test_the_exit_code_is_0_when_all_that_was_handed_in_has_a_grade(course):
     assert "missing (2): cleo, dan" in done.stdout
 
 
+@pytest.mark.slow
 def test_nobody_handed_in_anything(empty):
     (empty.place / "grading" / "roster.csv").write_text(ROSTER)
     done = grade(empty)
@@ -117,6 +121,7 @@ def test_nobody_handed_in_anything(empty):
     ]
 
 
+@pytest.mark.slow
 def test_a_penalty_that_changes_is_named_once(course):
     due = ("db", "assignment", "add", "00-start", "--duedate", "2026-11-01 12:00:00 UTC")
     assert course.run(*due).returncode == 0
@@ -142,6 +147,7 @@ def test_a_second_run_judges_nothing_and_needs_no_sandbox(course, no_bubblewrap)
     assert kept(course) == before
 
 
+@pytest.mark.slow
 def test_a_gradebook_that_was_lost_is_written_again_without_running_code(course, no_bubblewrap):
     shutil.rmtree(course.place / "grading" / "autograded")
     (course.place / "grading" / "gradebook.db").unlink()

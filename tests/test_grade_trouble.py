@@ -33,7 +33,7 @@ from autograder.classroom.course import open_course
 from autograder.classroom.standing import HAS_GRADE
 from lessons import COURSE
 
-pytestmark = needs_bubblewrap
+pytestmark = [needs_bubblewrap, pytest.mark.slow]
 
 LESSON = COURSE.read("00-start")
 NAMES = ("ann", "bob", "cleo")
@@ -322,7 +322,7 @@ def assert_nothing_is_half(course: CourseFolder) -> None:
             assert len({grade.auto_score is None for grade in grades}) == 1, student
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [4, 20])
 def test_whenever_the_grader_is_killed_no_grade_is_wrong(course, kills):
     draw = random.Random(f"kills {kills}")
     points = dict.fromkeys(NAMES, POINTS)

@@ -55,6 +55,7 @@ def judge(check: Check, challenge: Any, evidence: Any) -> Verdict | None:
         return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHECKS)
 def test_hollow_evidence_never_passes(name):
     check, lesson = find(name), name.split(".")[0]

@@ -59,12 +59,14 @@ def desk(desks) -> Desk:
     return desks("00-start")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CELLS)
 def test_what_a_student_does_first_costs_no_point(desk, name):
     result = desk.judge(opening(desk.lesson, CELLS[name]))
     assert (result.outcome, result.points, result.cells) == (Outcome.SCORE, POINTS, ())
 
 
+@pytest.mark.slow
 def test_everything_at_once_costs_no_point(desk):
     """Cell after cell in one notebook, as a curious student leaves it."""
     harmless = [source for name, source in CELLS.items() if "Python's" not in name]

@@ -153,6 +153,7 @@ def root(tmp_path_factory) -> Path:
     return root
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "line", "named"),
     [

@@ -52,6 +52,7 @@ def test_the_solved_notebook_gets_every_point(desks, folder):
     assert [a.check for a in result.answers] == [q.check for q in desk.assignment.questions]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_the_untouched_notebook_gets_none(desks, folder):
     desk = desks(folder)
@@ -81,6 +82,7 @@ TROUBLE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trouble", TROUBLE)
 def test_a_function_that_ends_or_hangs_the_process_costs_its_own_questions(start, trouble):
     source, words = TROUBLE[trouble]
@@ -105,6 +107,7 @@ def test_an_error_costs_its_own_questions_and_says_where_it_came_up(start):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "cell", ["import os; os._exit(1)", "while True: pass", "import os\nos.kill(os.getpid(), 9)"]
 )
@@ -118,6 +121,7 @@ def test_a_cell_that_ends_or_hangs_the_process_is_left_out(start, cell):
     assert report.endswith("It is left out.")
 
 
+@pytest.mark.slow
 def test_a_notebook_that_cannot_be_run_at_all_is_the_students_fault(start):
     result = start.judge(opening(start.lesson, *["import os; os._exit(1)"] * 5))
     assert (result.outcome, result.points) == (Outcome.STUDENT_FAULT, 0)
@@ -132,6 +136,7 @@ def test_the_whole_submission_has_a_deadline(start):
     assert "4 seconds" in result.reason
 
 
+@pytest.mark.slow
 def test_what_was_asked_before_time_ran_out_counts(start):
     slow = "import time; time.sleep(60)"
     wrong = f"{slow}\ndef matmul_bytes(*sizes): return 0"
@@ -152,6 +157,7 @@ def test_a_missing_function_is_told_with_the_reason(start):
     assert "SyntaxError: expected ':'" in message
 
 
+@pytest.mark.slow
 def test_honest_noise_costs_nothing(start):
     noise = (
         "%matplotlib inline\nimport sys, warnings\nfrom tqdm.auto import tqdm\nwarnings.warn('careful')\n"
@@ -166,6 +172,7 @@ def test_honest_noise_costs_nothing(start):
     assert len(result.output) < session.OUTPUT + 100
 
 
+@pytest.mark.slow
 def test_what_a_function_gives_may_be_anything(start):
     for value in ("None", "float('nan')", "10 ** 5000", "object()"):
         wrong = f"def matmul_flops(m, k, n): return {value}"
@@ -218,6 +225,7 @@ def test_a_mistake_of_the_judge_is_no_zero(start, monkeypatch):
 # --- the same grade for the same work ------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_same_file_gets_the_same_result_again(desks):
     desk = desks("03-kv-cache")
     wrong = answers(desk.lesson)["forward_cached"].replace("past + T", "past + T + 1")
@@ -279,6 +287,7 @@ def without_tests(notebook: nbformat.NotebookNode) -> bytes:
     return text(notebook)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "form",
     [
@@ -367,6 +376,7 @@ def test_a_view_holds_no_verdict_no_oracle_and_no_answer_of_this_lesson(desks, f
     assert not (desk.view / "autograder").exists()
 
 
+@pytest.mark.slow
 def test_an_answer_cannot_be_imported(desks):
     desk = desks("03-kv-cache")
     notebook = nbformat.v4.new_notebook()

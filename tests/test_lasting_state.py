@@ -101,6 +101,7 @@ def desk(desks):
 AGAIN = "again, with all cells"
 
 
+@pytest.mark.slow
 def test_a_mistake_that_keeps_nothing_costs_no_run_of_the_lesson(desk):
     right = answers(desk.lesson)["causal_mask"]
     result = desk.judge(solved(desk.lesson, causal_mask=right.replace("<=", "<")))
@@ -109,6 +110,7 @@ def test_a_mistake_that_keeps_nothing_costs_no_run_of_the_lesson(desk):
     assert result.skipped > 0
 
 
+@pytest.mark.slow
 def test_one_that_finds_a_name_missing_does(desk):
     wrong = "def causal_mask(n_new, n_visible, device='cpu'):\n    return mask_of_the_lesson(n_new)"
     result = desk.judge(solved(desk.lesson, causal_mask=wrong))
@@ -116,6 +118,7 @@ def test_one_that_finds_a_name_missing_does(desk):
     assert result.skipped == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "line", "kept"),
     [

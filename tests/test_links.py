@@ -48,7 +48,7 @@ def leads_somewhere(to: str, path: Path, root: Path, text: str) -> bool:
     """Whether a relative link or a Colab badge has its target; other sites are not asked."""
     colab = "https://colab.research.google.com/github/"
     if to.startswith(colab):
-        place = Course(root).repository.removeprefix("https://github.com/")
+        place = Course(root).students.removeprefix("https://github.com/")
         start = f"{colab}{place}/blob/main/"
         return to.startswith(start) and (root / to.removeprefix(start)).is_file()
     if re.match(r"[a-z]+:", to):
@@ -97,7 +97,7 @@ def test_links_lead_somewhere_and_pictures_have_words(path):
 )
 def test_a_planted_fault_is_found(tmp_path, text, broken):
     course = lay_out_fixture_course(tmp_path)
-    place = course.repository.removeprefix("https://github.com/")
+    place = course.students.removeprefix("https://github.com/")
     names = {"colab": "https://colab.research.google.com/github", "place": place}
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "authors.md").touch()

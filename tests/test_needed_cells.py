@@ -8,8 +8,9 @@ from submissions import ORDER, short, solved
 
 from autograder.assignment import CodeCell, read_submission
 from autograder.authoring.source import POINTS
-from autograder.needed_cells import imports_of, names_changed, names_of, needed_cells
+from autograder.needed_cells import imports_of, may_change, names_of, needed_cells
 from autograder.result import Outcome
+from autograder.session import Session
 
 LESSON = [
     "import os\nmodel = make()",
@@ -91,6 +92,9 @@ def test_imports_bind_no_name_that_another_cell_is_needed_for():
     )
 
 
+NAMES = {"f", "g", "x", "Cache", "mine", "setattr", "Other", "torch"}
+
+
 @pytest.mark.parametrize(
     ("own", "changed"),
     [
@@ -100,11 +104,13 @@ def test_imports_bind_no_name_that_another_cell_is_needed_for():
         ("setattr(Cache, 'append', mine)", {"setattr", "Cache", "mine"}),
         ("if True:\n    Cache.size = 0", {"Cache"}),
         ("class Other(Cache): pass", {"Other"}),
-        ("%reset -f", set()),
+        ("exec(code)", NAMES),
+        ("%reset -f", NAMES),
+        ("", set()),
     ],
 )
 def test_what_stands_in_a_statement_at_the_top_may_change(own, changed):
-    assert names_changed([CodeCell(1, own)]) == changed
+    assert {name for name in NAMES if may_change([CodeCell(1, own)], {name})} == changed
 
 
 @pytest.mark.parametrize("folder", ORDER)
@@ -116,12 +122,20 @@ def test_of_a_solved_lesson_its_answers_imports_and_set_up_are_left(desks, folde
     _, cells = read_submission(desk.write(notebook), desk.assignment)
     kept = needed_cells(cells, desk.assignment.given)
     lesson = [cell for cell in kept if cell.source.strip() in desk.assignment.given]
-    imports_alone = [cell for cell in lesson if holds_imports_alone(cell.source)]
-    assert len(lesson) - len(imports_alone) == 1, "the set-up cell, which has a magic"
     own = [
         cell for cell in cells if cell.source and cell.source.strip() not in desk.assignment.given
     ]
     assert set(own) <= set(kept)
+    needs = frozenset().union(*(names_of(cell.source).needs for cell in own))
+    others = [cell for cell in lesson if not holds_imports_alone(cell.source)]
+    assert len([cell for cell in others if not binds_one_of(needs, cell.source)]) == 1, "the set-up"
+
+
+def binds_one_of(names: frozenset[str], source: str) -> bool:
+    try:
+        return bool(names_of(source).binds & names)
+    except SyntaxError:  # the set-up cell has a magic
+        return False
 
 
 def holds_imports_alone(source: str) -> bool:
@@ -158,16 +172,31 @@ def test_an_endless_loop_costs_the_points_of_its_function(desks):
 
 @slow
 def test_a_lost_point_is_asked_again_with_all_cells(desks):
-    """The answer needs a name of the lesson in a way that nobody can see."""
+    """The answer needs a name of a cell before it, in a way that nobody can see."""
     desk = desks("00-start")
     hidden = (
         "import sys\n"
-        "def matmul_flops(m, k, n):\n"
+        "def matmul_bytes(m, k, n, bytes_per_element=4):\n"
         "    main = getattr(sys, 'mod' + 'ules')['__main__']\n"
-        "    return m * k * n * (2 if hasattr(main, 'flops_by_adding') else 1)\n"
+        "    seen = 1 if hasattr(main, 'flops_by_adding') else 0\n"
+        "    return (m * k + k * n + m * n) * bytes_per_element * seen\n"
     )
-    result = desk.judge(solved(desk.lesson, matmul_flops=hidden))
+    result = desk.judge(solved(desk.lesson, matmul_bytes=hidden))
     assert (result.points, result.skipped) == (POINTS, 0)
+
+
+@slow
+def test_cells_of_the_lesson_behind_the_students_test_are_not_waited_for(desks, monkeypatch):
+    """What the answer keeps was there where the student tested; a race of minutes may come after."""
+    desk, ran, run = desks("00-start"), [], Session._run
+    monkeypatch.setattr(
+        Session, "_run", lambda self, *args: ran.append(args[1].source) or run(self, *args)
+    )
+    keeps = "calls = []\ndef matmul_flops(m, k, n):\n    calls.append(1)\n    return m * k * n"
+    result = desk.judge(solved(desk.lesson, matmul_flops=keeps), follow_through=False)
+    assert "again, with all cells" in result.seconds
+    assert result.points < POINTS
+    assert not any("flops_by_adding" in source for source in ran)
 
 
 @slow

@@ -319,6 +319,7 @@ def unconfined(argv, view, submission, limits, pass_fds=()) -> subprocess.Popen:
     return process
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the attempts are made on Linux")
 def test_every_attempt_succeeds_where_there_is_no_sandbox():
     findings = doctor.doctor(unconfined)

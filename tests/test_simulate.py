@@ -54,6 +54,7 @@ def files_in(place: Path) -> dict[str, bytes]:
     return files
 
 
+@pytest.mark.slow
 def test_the_same_seed_makes_the_same_class_in_place_of_another(place, tmp_path):
     again = tmp_path / "again"
     assert simulate(again, seed=6, count=3) == 0
@@ -70,6 +71,7 @@ def test_a_folder_that_holds_something_else_is_refused_and_stays(tmp_path, capsy
     assert [found.name for found in tmp_path.iterdir()] == ["expected.json"]
 
 
+@pytest.mark.slow
 def test_a_link_to_a_simulated_class_is_refused(place, tmp_path):
     (tmp_path / "link").symlink_to(place)
     assert simulate(tmp_path / "link") == 2
@@ -187,6 +189,7 @@ def test_every_kind_of_student_can_sit_in_every_lesson(folder):
             assert list(work.files) == [desk.file]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_the_bounds_of_a_mistake_are_seldom_far_apart_and_say_that_it_costs_points(folder):
     lesson = Material(folder)

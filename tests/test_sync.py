@@ -13,6 +13,7 @@ from autograder.authoring.picture import readme_picture
 from autograder.authoring.readme import with_lesson_table
 from autograder.authoring.record import recorded_text
 from autograder.authoring.release import student_notebook
+from autograder.authoring.released import released_text
 from autograder.authoring.source import Course, LessonError
 from lessons import COURSE, FOLDERS, lay_out_fixture_course
 
@@ -30,6 +31,8 @@ def out_of_sync(course: Course, folder: str) -> list[str]:
             student_notebook(lesson, wanted),
         ),
     }
+    record = released_text(lesson, pairs[lesson.student][1])
+    pairs[lesson.released] = (lesson.released.read_text(encoding="utf-8"), record)
     if (recorded := recorded_text(lesson)) is not None:
         pairs[lesson.recorded] = (lesson.recorded.read_text(encoding="utf-8"), recorded)
     return [
@@ -44,15 +47,22 @@ def built_from_nothing(course: Course) -> list[str]:
     wanted: set[Path] = {course.root / "course" / "minigpt" / "__init__.py"}
     for folder in course.folders():
         lesson = course.read(folder)
-        wanted |= {lesson.solved, lesson.exported, lesson.student}
+        wanted |= {lesson.solved, lesson.exported, lesson.student, lesson.released}
         if recorded_text(lesson) is not None:
             wanted.add(lesson.recorded)
     patterns = (
         *("solutions/*/*.ipynb", "lessons/*/*", "course/minigpt/*.py"),
         "course/checks/recorded/*",
+        "course/checks/released/*",
     )
     found = {path for pattern in patterns for path in course.root.glob(pattern)}
-    checkpoints = {path for path in found if path.name == ".ipynb_checkpoints"}
+    checkpoints = {
+        path
+        for path in found  # of those who tried a lesson
+        if path.name == ".ipynb_checkpoints"
+        or path.parent.name == ".second-token"
+        or path.name.endswith(".receipt.json")
+    }
     return sorted(path.relative_to(course.root).as_posix() for path in found - wanted - checkpoints)
 
 
@@ -105,7 +115,9 @@ def small_course(tmp_path, fixture_checks) -> Course:
     notebook = write_notebook(lesson)
     write_atomically(lesson.solved, to_text(notebook))
     write_atomically(lesson.exported, module_text(lesson))
-    write_atomically(lesson.student, student_notebook(lesson, notebook))
+    student = student_notebook(lesson, notebook)
+    write_atomically(lesson.student, student)
+    write_atomically(lesson.released, released_text(lesson, student))
     assert out_of_sync(course, "00-tiny") == []
     assert built_from_nothing(course) == []
     return course
@@ -122,6 +134,7 @@ def small_course(tmp_path, fixture_checks) -> Course:
                 "solutions/00-tiny/tiny.ipynb",
                 "course/minigpt/tiny.py",
                 "lessons/00-tiny/tiny.ipynb",
+                "course/checks/released/tiny.json",
             ],
             id="text",
         ),

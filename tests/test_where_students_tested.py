@@ -25,12 +25,14 @@ def desk(desks) -> Desk:
     return desks("00-start")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", AFTERWARDS)
 def test_what_comes_after_the_tests_takes_no_points(desk, name):
     result = desk.judge(short(desk.lesson, AFTERWARDS[name]))
     assert (result.outcome, result.points, result.cells) == (Outcome.SCORE, POINTS, ())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", AFTERWARDS)
 def test_what_comes_between_two_tests_takes_no_points_of_the_first(desk, name):
     more = answers(desk.lesson)["matmul_bytes"] + "\n\n" + AFTERWARDS[name]

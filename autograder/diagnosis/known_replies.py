@@ -17,10 +17,10 @@ import numpy as np
 from autograder import wire
 from autograder.diagnosis.comparison import TELLING, Reply, same_reply
 from autograder.diagnosis.replies import reply_of
-from autograder.files import write_whole
 from autograder.lessons import find
 from autograder.lessons.exhibits import Bug
 from course.checks.check import Challenge
+from course.files import write_whole
 
 SEED = 0
 """Of the challenge that everyone gets; who knows it gains nothing, for it gives no points."""

@@ -1,12 +1,13 @@
 """Write docs/museum.md: which check catches which bug, and how many a diagnosis recognises.
 
-autograder museum"""
+autograder museum [LESSON…] [--challenges N]
+"""
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from autograder import wire
@@ -16,7 +17,7 @@ from autograder.diagnosis.grading_tables import assignment_of, with_tables
 from autograder.diagnosis.losses import losses_text, path_of
 from autograder.diagnosis.recognize import Diagnosis, name_mistake
 from autograder.diagnosis.replies import answer
-from autograder.diagnosis.rounds import LESSONS, Round, checks_of, play
+from autograder.diagnosis.rounds import CHALLENGES, LESSONS, SEEDS, Round, checks_of, play
 from autograder.follow_through import cells_to_replace
 from autograder.lessons import find
 from autograder.lessons.assembly import assemble
@@ -205,14 +206,39 @@ def losses_in(lesson: str, rounds: list[Round]) -> str:
     return losses_text(lesson, lost)
 
 
+def write_losses(rounds: Iterable[Round], lessons: Iterable[str]) -> None:
+    """Write the files that tell what the bugs of these lessons lost."""
+    for lesson in lessons:
+        path_of(lesson).write_text(losses_in(lesson, rounds), encoding="utf-8")
+        print(f"wrote {path_of(lesson)}")
+
+
 def main(arguments: list[str]) -> int:
     """Play all rounds; write the page, the losses of each lesson, and the tables about grading."""
-    argparse.ArgumentParser(prog="autograder museum", description=__doc__).parse_args(arguments)
+    parser = argparse.ArgumentParser(prog="autograder museum", description=__doc__)
+    parser.add_argument(
+        "lessons", nargs="*", help="such as kv_cache: write the losses of these alone, and no page"
+    )
+    parser.add_argument(
+        "--challenges",
+        type=int,
+        default=CHALLENGES,
+        metavar="N",
+        help="of each check, from which the losses are written (default: %(default)s)",
+    )
+    given = parser.parse_args(arguments)
+    if given.challenges < len(SEEDS):
+        parser.error(f"--challenges must be at least {len(SEEDS)}, got {given.challenges}")
+    if unknown := [name for name in given.lessons if name not in LESSONS]:
+        parser.error(f"no lesson {unknown[0]!r}; there are {', '.join(LESSONS)}")
+    seeds = range(1, given.challenges + 1)
+    if given.lessons:
+        write_losses(play(seeds, given.lessons), given.lessons)
+        return 0
     everything = play()
     FILE.write_text(render(everything, recognition(everything)), encoding="utf-8")
-    for lesson in LESSONS:
-        path_of(lesson).write_text(losses_in(lesson, everything), encoding="utf-8")
     page = grading_tables.FILE.read_text(encoding="utf-8")
     grading_tables.FILE.write_text(with_tables(page, everything), encoding="utf-8")
     print(f"wrote {FILE} and the tables of {grading_tables.FILE}")
+    write_losses(everything + play(seeds[len(SEEDS) :]), LESSONS)
     return 0

@@ -15,6 +15,8 @@ from course.checks.check import Challenge, Check
 
 LESSONS = lesson_folders()
 SEEDS = (1, 2)
+CHALLENGES = 6
+"""Of each check, by which `losses.json` tells what a mistake loses always and what sometimes."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,10 @@ class Round:
         return bug.check == f"{self.lesson}.{self.check}"
 
 
-def play(seeds: Iterable[int] = SEEDS) -> list[Round]:
-    """Try every check of every lesson on every bug of that lesson."""
+def play(seeds: Iterable[int] = SEEDS, lessons: Iterable[str] = LESSONS) -> list[Round]:
+    """Try every check of these lessons on every bug of its lesson."""
     plans = [
-        (lesson, check, seed) for lesson in LESSONS for check in checks_of(lesson) for seed in seeds
+        (lesson, check, seed) for lesson in lessons for check in checks_of(lesson) for seed in seeds
     ]
     rounds = []
     for lesson, name, seed in tqdm(plans, unit="round", disable=None):

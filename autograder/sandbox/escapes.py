@@ -221,13 +221,18 @@ def total_memory(facts: Facts) -> Iterator[str]:
     """Hold more memory in many processes than one of them could."""
     each = facts["total_memory"] // 3
     children = []
+    said, say = os.pipe()
     for _ in range(4):
         child = os.fork()
         if child == 0:
             held = b"x" * each
+            os.write(say, b".")
             time.sleep(60)
             os._exit(len(held))
         children.append(child)
+    os.close(say)
+    for _ in children:  # on a busy machine it takes a while until they hold it
+        os.read(said, 1)
     time.sleep(3)
     for child in children:
         os.kill(child, signal.SIGKILL)

@@ -20,6 +20,7 @@ import json
 import os
 import resource
 import runpy
+import select
 import socket
 import sys
 import tempfile
@@ -107,7 +108,7 @@ def join(request: dict[str, Any], fds: list[int], program: bytes) -> None:
         os.write(output, f"the sandbox cannot be joined: {error}\n".encode())
         os._exit(INFRA)
     if child:
-        _tell(child, status)
+        _tell(child, status, output)
     try:
         _place(output, passed, request["numbers"])
         os.setsid()
@@ -119,13 +120,20 @@ def join(request: dict[str, Any], fds: list[int], program: bytes) -> None:
         os._exit(INFRA)
 
 
-def _tell(child: int, status: int) -> None:
-    """Wait for the confined process and write its exit code, as a shell would see it."""
+def _tell(child: int, status: int, output: int) -> None:
+    """Wait for the confined process and write its exit code, as a shell would see it. Where nobody is
+    left to read its output, the grader was killed: then end, and the sandbox with it. (bubblewrap's own
+    way does not reach from root's processes to nobody's.)"""
     os.dup2(status, 0)
-    os.closerange(1, os.sysconf("SC_OPEN_MAX"))
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    with contextlib.suppress(OSError):
-        os.write(0, b"%d\n" % (code if code >= 0 else 128 - code))
+    os.dup2(output, 1)
+    os.closerange(2, os.sysconf("SC_OPEN_MAX"))
+    waiting, process = select.poll(), os.pidfd_open(child)
+    waiting.register(process, select.POLLIN)
+    waiting.register(1, 0)  # of a pipe without a reader POLLERR comes unasked
+    if process in dict(waiting.poll()):
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        with contextlib.suppress(OSError):
+            os.write(0, b"%d\n" % (code if code >= 0 else 128 - code))
     os._exit(0)
 
 

@@ -25,6 +25,10 @@ SEEN_FROM = {
     "world/train": "quantized_cache",  # lesson 01's attention layer; imports lesson 06's pooling
     "fast/tiled_read": "quantized_cache",  # lesson 06's grouped attention
     "fast/triton": "sliding_window",  # the same, and lesson 07's unpacking of codes
+    "windowed": "sliding_window",  # lesson 01's attention and lesson 03's cached pass
+    "serving/mixed": "serving",  # the same, over the tokens of many texts
+    "latent": "latent_attention",  # lesson 03's cached pass
+    "world/train_latent": "latent_attention",  # lesson 01's heads; it builds on world/train
 }
 """Modules of `course`, hand-written and given, in which answers stand all the same: each with the
 first lesson whose view may hold it, the one after the last that asks for what stands there."""
@@ -44,16 +48,11 @@ def lay_out(place: Path, module: str, order: Sequence[str]) -> Path:
     """
     if module not in order:
         raise ValueError(f"no lesson {module!r}; there are: {', '.join(order)}")
-    library, judge = Path(course.__file__).parent, Path(autograder.__file__).parent
+    judge = Path(autograder.__file__).parent
     place.mkdir(parents=True, exist_ok=True)
     if any(place.iterdir()):
         raise FileExistsError(f"{place} is not empty, so a view cannot be laid out there")
-    shutil.copytree(library, place / "course", ignore=shutil.ignore_patterns("__pycache__"))
-    for path in (place / "course" / "minigpt").iterdir():
-        if path.stem not in ("__init__", *order[: order.index(module)]):
-            path.unlink()
-    for name in left_out(module, order):
-        (place / "course" / f"{name}.py").unlink()
+    copy_course(place, module, order)
     write_absent(place)
     (place / "judge").mkdir()
     for name in _JUDGE:
@@ -66,6 +65,22 @@ def lay_out(place: Path, module: str, order: Sequence[str]) -> Path:
         probes.read_text(encoding="utf-8") if probes.exists() else "", encoding="utf-8"
     )
     return place
+
+
+def copy_course(place: Path, module: str, order: Sequence[str]) -> None:
+    """Copy `course` into the folder `place`, without what answers a lesson or a later one.
+
+    Args:
+        module, order: as of `lay_out`; a module that is not in `order` stands behind all that are.
+    """
+    library = Path(course.__file__).parent
+    shutil.copytree(library, place / "course", ignore=shutil.ignore_patterns("__pycache__"))
+    before = order[: order.index(module)] if module in order else order
+    for path in (place / "course" / "minigpt").iterdir():
+        if path.stem not in ("__init__", *before):
+            path.unlink()
+    for name in left_out(module, order) if module in order else ():
+        (place / "course" / f"{name}.py").unlink()
 
 
 def write_absent(view: Path) -> None:

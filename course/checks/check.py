@@ -17,6 +17,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 from course.checks.rules import Broken, judge_rules
+from course.progress_notes import remember_pass
 
 Challenge = dict[str, Any]
 Evidence = dict[str, Any]
@@ -181,6 +182,7 @@ class Check:
         if verdict.score < 1:
             raise CheckFailed(verdict.message)
         print(f"PASS  {verdict.message}")
+        remember_pass(self.name)
 
 
 def checks_in(module: ModuleType) -> dict[str, Check]:

@@ -7,12 +7,12 @@ count.rows  # tokens for which a key was computed, in one layer
 To compute the key of one token, every number of `wk` is multiplied once. So multiplications by numbers of
 `wk` are counted, in every product that PyTorch makes: of `attn.wk(x)`, of `x @ attn.wk.weight.T`, of
 copies of the weight in another dtype, and of a larger matrix that holds it beside others. What NumPy
-multiplies is not seen.
+and TorchScript multiply is not seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_map_only
 
@@ -72,7 +73,7 @@ def count_kv_rows(model: MiniGPT) -> Iterator[KVRowCount]:
         raise ValueError(f"model must be a MiniGPT, got {type(model).__name__}")
     uses = [_Uses(block.attn.wk.weight.numel()) for block in model.blocks]
     count = KVRowCount(by_layer=[use.rows for use in uses])
-    with _Products(model, uses):
+    with _FunctionsOfMarked(_Products(model, uses)):
         yield count
 
 
@@ -98,6 +99,24 @@ class _Uses:
         self.rows[place] = -(-int(part.sum()) // self._n_numbers)
         if not part.all():
             self._parts[place] = part
+
+
+class _FunctionsOfMarked(TorchFunctionMode):
+    """Look into those functions of PyTorch alone that are given numbers of a `wk`: a look at every
+    operation of a forward pass would take four times as long as the pass."""
+
+    def __init__(self, products: _Products) -> None:
+        super().__init__()
+        self._products = products
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple = (), kwargs: dict | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if self._products.may_be_marked(args) or self._products.may_be_marked(kwargs.values()):
+            with self._products:
+                return function(*args, **kwargs)
+        return function(*args, **kwargs)
 
 
 class _Products(TorchDispatchMode):
@@ -169,6 +188,19 @@ class _Products(TorchDispatchMode):
             layers = zip(self._uses, counts[1:].split(self._sizes), strict=True)
             self._known[place] = [(uses, share) for uses, share in layers if share.any()]
         return self._known[place]
+
+    def may_be_marked(self, values: Iterable[Any]) -> bool:
+        """Tell whether one of these values, or of a list's items, has marked numbers, or is a tensor
+        whose memory is out of reach, as inside `torch.vmap`."""
+        try:
+            return any(
+                self.may_be_marked(value)
+                if isinstance(value, list | tuple)
+                else self._holds_marks(value)
+                for value in values
+            )
+        except (RuntimeError, NotImplementedError):
+            return True
 
     def _holds_marks(self, value: Any) -> bool:
         return isinstance(value, Tensor) and _memory(value) in self._memories

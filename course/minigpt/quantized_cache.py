@@ -7,12 +7,11 @@ import torch
 from torch import Tensor
 
 from course.bounds import check_between
-from course.cache import CacheFull, check_block
+from course.cache import CacheFull, check_appended, check_block
 from course.config import GPTConfig
 from course.fast.quantized import (
     CacheBytes,
     Quantized,
-    check_appended,
     check_codes,
     check_finite,
     check_quantizable,

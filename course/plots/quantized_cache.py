@@ -276,27 +276,6 @@ def _label_perplexity(axis: Axes, full: float, top: float) -> None:
     axis.set_ylim(full * 0.95, max(full * 1.2, top * 1.2))
 
 
-def draw_reads(times: Mapping[str, Sequence[float]]) -> Picture:
-    """Draw milliseconds of one attention step by how the cache is read; the first is the plain one."""
-    names, shortest = list(times), [1e3 * min(seconds) for seconds in times.values()]
-    with course_style():
-        figure, axis = plt.subplots(figsize=(7, 0.45 * len(names) + 0.9))
-        axis.barh(names, shortest, color=[GREY, *[BLUE] * (len(names) - 1)], height=0.6)
-        for place, length in enumerate(shortest):
-            axis.text(length, place, f" {length:.1f} ms", va="center")
-        axis.set(xlim=(0, max(shortest) * 1.2), ylim=(len(names) - 0.5, -0.5))
-        axis.set_xlabel("ms for one token to attend, shortest of several rounds")
-    in_words = ", ".join(
-        f"{name} {length / shortest[0]:.2g} times"
-        for name, length in list(zip(names, shortest, strict=True))[1:]
-    )
-    return Picture(
-        figure,
-        f"Bars of milliseconds. {names[0]}: {shortest[0]:.1f} ms; of that, {in_words}.",
-        f"Measured here, with one thread. In units of {names[0]}: {in_words}.",
-    )
-
-
 def recall_of(result: Mapping[str, float]) -> float:
     """Compute the part of all questions, near and far, that was answered right."""
     counts = {where: result[f"questions_{where}"] for where in ("near", "far")}

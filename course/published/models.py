@@ -7,6 +7,8 @@ left out here.) From these sizes follows the published number of parameters; a t
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 
 from course.config import GPTConfig
@@ -39,3 +41,59 @@ PUBLISHED: dict[str, Size] = {
     )
 }
 """By name. `max_seq_len` is the length that the model was released for."""
+
+
+@dataclass(frozen=True)
+class Windowed:
+    """A model of which some layers have a window. It is of another architecture than the course's: only
+    L, G and D count, of which its cache is made (d_model is H · D here, which is not its own).
+
+    Attributes:
+        window: tokens that a layer with a window sees.
+        n_full_layers: layers that keep every token.
+    """
+
+    config: GPTConfig
+    window: int
+    n_full_layers: int
+
+
+WINDOWED: dict[str, Windowed] = {
+    # Every other layer of 24; its sinks are learned numbers beside the scores, not tokens.
+    "gpt-oss-20b": Windowed(
+        GPTConfig(201_088, 24, 64 * 64, 64, 8, 2880, max_seq_len=131_072), 128, 12
+    ),
+    # Of 62 layers every sixth is full: 10. (Sizes as in the script by which its weights were converted
+    # for `transformers`, src/transformers/models/gemma3/convert_gemma3_weights.py.)
+    "Gemma-3-27B": Windowed(
+        GPTConfig(262_144, 62, 32 * 128, 32, 16, 21_504, max_seq_len=131_072), 1024, 10
+    ),
+}
+"""By name."""
+
+
+@dataclass(frozen=True)
+class Latent:
+    """A model that keeps of each token and layer one row, from which all its heads make their keys and
+    values.
+
+    Attributes:
+        n_layers: how many layers keep one.
+        row: numbers in it.
+    """
+
+    n_layers: int
+    row: int
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes of the cache for one token, 16 bits a number."""
+        return self.n_layers * self.row * 2
+
+
+LATENT: dict[str, Latent] = {
+    # 512 numbers that all heads share, and a key of 64 that carries the position: `kv_lora_rank` and
+    # `qk_rope_head_dim` of the configuration in `transformers`.
+    "DeepSeek-V3": Latent(61, 512 + 64),
+}
+"""By name."""

@@ -7,7 +7,8 @@ forgetful cache can be measured in the same way.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from bisect import bisect
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -33,7 +34,6 @@ def held_out(n: int) -> list[Story]:
     return [tell(TRAINING_SEEDS + i) for i in range(n)]
 
 
-@torch.no_grad()
 def evaluate(
     forward: Callable[[Tensor], Tensor], stories: Sequence[Story], batch: int = 25
 ) -> dict[str, float]:
@@ -52,23 +52,63 @@ def evaluate(
     """
     total_loss, total_tokens = 0.0, 0
     right: dict[str, list[bool]] = {}
+    for logits, targets, answers in _read(forward, stories, batch):
+        total_loss += F.cross_entropy(
+            logits.flatten(0, 1), targets.flatten(), ignore_index=PAD, reduction="sum"
+        ).item()
+        total_tokens += int((targets != PAD).sum())
+        for question, is_right in answers:
+            right.setdefault(_kind_and_distance(question), []).append(is_right)
+    loss = total_loss / total_tokens
+    return {"loss": loss, "perplexity": math.exp(loss), **_recall(right)}
+
+
+def recall_by_distance(
+    forward: Callable[[Tensor], Tensor],
+    stories: Sequence[Story],
+    edges: Sequence[int],
+    batch: int = 25,
+) -> list[tuple[float, int]]:
+    """Measure recall by how many tokens back a fact was last said.
+
+    Args:
+        forward, stories, batch: as of `evaluate`.
+        edges: of the distances, rising; [0, 32, 64] are 0 … 31 and 32 … 63 tokens back.
+
+    Returns:
+        For each span of distances the part of the questions that were answered right, NaN of none, and
+        how many there were.
+    """
+    right: list[list[bool]] = [[] for _ in edges[1:]]
+    for _, _, answers in _read(forward, stories, batch):
+        for question, is_right in answers:
+            span = bisect(edges, question.distance) - 1
+            if 0 <= span < len(right):
+                right[span].append(is_right)
+    return [(_share(answers), len(answers)) for answers in right]
+
+
+Answers = list[tuple[Question, bool]]
+
+
+@torch.no_grad()
+def _read(
+    forward: Callable[[Tensor], Tensor], stories: Sequence[Story], batch: int
+) -> Iterator[tuple[Tensor, Tensor, Answers]]:
+    """Read stories in groups; yield logits (B, T-1, V), what followed (B, T-1), and which questions
+    were answered right."""
     for start in range(0, len(stories), batch):
         group = stories[start : start + batch]
         tokens = _rows(group)  # (B, T)
         logits = forward(tokens)[:, :-1]  # (B, T-1, V): the last token has nothing to predict
         targets = tokens[:, 1:]  # (B, T-1)
-        total_loss += F.cross_entropy(
-            logits.flatten(0, 1), targets.flatten(), ignore_index=PAD, reduction="sum"
-        ).item()
-        total_tokens += int((targets != PAD).sum())
         correct = logits.argmax(dim=-1) == targets  # (B, T-1)
-        for row, story in enumerate(group):
-            for question in story.questions:
-                # The logits at a token are about the next one.
-                is_right = bool(correct[row, question.answer - 1])
-                right.setdefault(_kind_and_distance(question), []).append(is_right)
-    loss = total_loss / total_tokens
-    return {"loss": loss, "perplexity": math.exp(loss), **_recall(right)}
+        answers = [
+            (question, bool(correct[row, question.answer - 1]))  # logits are about the next token
+            for row, story in enumerate(group)
+            for question in story.questions
+        ]
+        yield logits, targets, answers
 
 
 def _rows(stories: Sequence[Story]) -> Tensor:

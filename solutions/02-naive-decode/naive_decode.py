@@ -13,7 +13,7 @@
 # * count that work for any prompt and any answer, and see where popular counts slip.
 #
 # **You build:** naive generation, and a count of its waste.
-# **Time:** 60 minutes. **Points:** 10. **Needs:** lesson 01 (its answers are given here).
+# **Time:** 60 minutes. **Points:** 10. **Needs:** lesson 01 (your answers, or ours).
 #
 # > **Predict before you read on.** The prompt "The cat sat" has 3 tokens. The model writes 4 more, and
 # > for each of them reads everything so far. A token that is read gets one row of keys and one of

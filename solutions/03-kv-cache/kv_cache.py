@@ -13,7 +13,7 @@
 # * count what a cache copies, and how many bytes it takes, here and in published models.
 #
 # **You build:** two caches, and proof that nothing changed.
-# **Time:** 75 minutes. **Points:** 10. **Needs:** lessons 01 and 02; their answers are given.
+# **Time:** 75 minutes. **Points:** 10. **Needs:** lessons 01 and 02 (your answers, or ours).
 #
 # > **Predict.** A prompt has 3 tokens and the model writes 4 more. Lesson 02 computed
 # > {{18 = kv_rows_naive(3, 4)}} rows of keys. With a cache, how many? You will count.

@@ -12,7 +12,7 @@
 # * decode prompts of different lengths in one batch, each as if it were alone.
 #
 # **You build:** chunked prefill, streams, latency, ragged batches.
-# **Time:** 75 minutes. **Points:** 10. **Needs:** lesson 03; its answers are given.
+# **Time:** 75 minutes. **Points:** 10. **Needs:** lesson 03 (your answers, or ours).
 #
 # > **Predict.** A prompt of 500 tokens goes in, then one token at a time. How many times longer
 # > does the first token take than the second: 500 times, 20 times, or the same?

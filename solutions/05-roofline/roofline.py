@@ -13,7 +13,7 @@
 # * time work on a device that only pretends to be finished.
 #
 # **You build:** the bill of a forward pass, a roofline, and a clock that waits.
-# **Time:** 75 minutes. **Points:** 10. **Needs:** lessons 00, 01 and 03; their answers are given.
+# **Time:** 75 minutes. **Points:** 10. **Needs:** lessons 00, 01 and 03 (your answers, or ours).
 #
 # > **Predict.** One token goes through a matrix of 16,384 × 4,096 numbers of 16 bits, on a machine
 # > that can do 100 FLOPs while one byte arrives. Which part of its time does it spend calculating?

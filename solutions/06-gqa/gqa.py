@@ -13,7 +13,7 @@
 # * tell how many conversations fit beside a model's weights.
 #
 # **You build:** attention that shares keys, heads that are pooled, and who fits in memory.
-# **Time:** 60 minutes. **Points:** 10. **Needs:** lessons 01, 03 and 05; their answers are given.
+# **Time:** 60 minutes. **Points:** 10. **Needs:** lessons 01, 03 and 05 (your answers, or ours).
 #
 # > **Predict.** Our story model has {{8 = MiniGPT.from_weights("story").config.n_kv_heads}} KV heads
 # > and tells where a lamp was put 100 words ago in {{98 = 100 * METRICS["story"]["recall_place_far"]}}
@@ -54,7 +54,7 @@ from course.minigpt.roofline import attainable, phase_cost
 from course.model import MiniGPT
 from course.plots.gqa import draw_decode_points, draw_published, draw_quality, draw_sharing
 from course.plots.style import show
-from course.published.models import PUBLISHED
+from course.published.models import LATENT, PUBLISHED
 from course.world.tokenizer import decode, encode
 from course.widgets.gqa import play_with_memory
 
@@ -424,6 +424,9 @@ for name, size in PUBLISHED.items():
         f"{name:<14}{c.n_layers:>4}{c.n_heads:>4}{c.n_kv_heads:>4}{c.head_dim:>5}"
         f"{per_token[name]:>10,}{fits:>10,}{alone:>10,}"
     )
+latent = LATENT["DeepSeek-V3"]  # a latent cache: of each layer and token one row, for all heads
+row = f"1 row of {latent.row}"
+print(f"{'DeepSeek-V3':<14}{latent.n_layers:>4}{row:>13}{latent.bytes_per_token:>10,}")
 show(draw_published({name: PUBLISHED[name].config for name in per_token}, per_token))
 
 # %% [markdown]

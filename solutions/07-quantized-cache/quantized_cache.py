@@ -12,7 +12,7 @@
 # * say along which axis keys share a step, and what happens along the other.
 #
 # **You build:** codes of 8 to 2 bits, and what the model forgets for them.
-# **Time:** 75 minutes. **Points:** 10. **Needs:** lesson 03; its answers are given.
+# **Time:** 75 minutes. **Points:** 10. **Needs:** lesson 03 (your answers, or ours).
 #
 # > **Predict.** From a full cache our story model recalls
 # > {{98 = 100 * METRICS["story"]["recall_place_far"]}} of 100 far places (lesson 06). How many with 4
@@ -25,12 +25,11 @@ import torch
 from torch import Tensor
 
 from course.bounds import check_between
-from course.cache import CacheFull, check_block
+from course.cache import CacheFull, check_appended, check_block
 from course.config import GPTConfig
 from course.fast.quantized import (
     CacheBytes,
     Quantized,
-    check_appended,
     check_codes,
     check_finite,
     check_quantizable,
@@ -54,10 +53,10 @@ from course.plots.quantized_cache import (
     draw_example,
     draw_half_step,
     draw_quality,
-    draw_reads,
     draw_true_bits,
 )
 from course.plots.style import show
+from course.plots.times import draw_times
 from course.published.models import PUBLISHED
 from course.fast.tiled_read import make_scratch, tiled_attention
 from course.widgets.quantized_cache import share_a_step
@@ -557,9 +556,9 @@ show(draw_quality((4, 2), both, measure(loud, full)))
 #
 # Your `append` dequantizes *everything* at each step. A *tiled read* (`course/fast/tiled_read.py`)
 # writes a few thousand tokens into a small scratch, adds their part to the softmax's running sums, and
-# overwrites them with the next.
+# overwrites them with the next (exactly: lesson 09).
 #
-# > **Predict.** 8-bit codes are a quarter of a float's bytes. Which of the two beats plain floats?
+# > **Predict.** 8-bit codes take a quarter of a float's bytes. Which beats plain floats?
 
 # %%
 G, S, D = 4, 8192, 128
@@ -582,7 +581,7 @@ with one_thread():
         },
         rounds=9,
     )
-show(draw_reads(times))
+show(draw_times(times, "one token to attend", beside="floats"))
 
 # %% [markdown]
 # On most CPUs neither: making floats of codes costs more than the saved bytes. Dequantizing everything

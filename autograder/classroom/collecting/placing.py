@@ -17,9 +17,9 @@ from enum import StrEnum
 from pathlib import Path
 
 from autograder.classroom.collecting.archives import Entry, Refused
-from autograder.files import write_whole
 from autograder.nbgrader_steps import Submitted
 from autograder.sandbox.submission_view import STAMP
+from course.files import write_whole
 
 LEFT_OVER = 3600
 """Seconds after which no other run writes such a folder any more."""

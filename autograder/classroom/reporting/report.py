@@ -24,8 +24,8 @@ from autograder.classroom.reporting.written_answers import written_answers
 from autograder.classroom.roster import BadRoster
 from autograder.classroom.standing import Standing, State, standings
 from autograder.desk import Desk
-from autograder.files import write_whole
 from autograder.lessons.exhibits import bugs_of
+from course.files import write_whole
 
 
 def main(arguments: list[str]) -> int:

@@ -2,7 +2,7 @@
 
 Known are the points of each question, that variants are right, which checks a mistake of the museum
 loses (`losses.json`), and the rule of docs/grading.md: a question is credited that was lost for
-another cell's mistake alone. That file was written from two challenges of each check, so of a mistake
+another cell's mistake alone. That file was written from a few challenges of each check, so of a mistake
 that depends on what is drawn, "always" and never mean: as far as it was tried.
 """
 
@@ -14,9 +14,12 @@ from dataclasses import dataclass
 from autograder.assignment import Assignment, Question
 from autograder.diagnosis.losses import ALWAYS, losses_of
 from autograder.follow_through import cells_to_replace, own_cells
+from autograder.lasting_state import may_keep_state
 from autograder.lessons import find
+from autograder.lessons.assembly import answer_cells
 from autograder.lessons.exhibits import Bug
 from autograder.lessons.reach import within_reach
+from course.checks.check import Check
 
 
 @dataclass(frozen=True)
@@ -37,13 +40,16 @@ def points_with_bug(asked: Assignment, bug: Bug) -> Points:
     """Return the points of right answers beside one mistake of the museum.
 
     What the mistake always loses is lost, and credited where other questions tell that its cell is at
-    fault. May be lost: what it loses sometimes, its own check, and where it is about state every
-    question about its cell: the museum asks each in a process of its own, the judge all in one.
+    fault. May be lost: what it loses sometimes, its own check, and where it keeps state from call to
+    call every question about its cell: the museum asks each in a process of its own, the judge all in
+    one.
     """
     lost = losses_of(asked.module).get(bug.name, {})
     wrong = {name for name, defined in asked.answers.items() if defined & set(bug.answer)}
     named = bug.check.partition(".")[2]
-    stays = wrong if bug.family == "state" else set()
+    cells = answer_cells(asked.module, bug.answer)
+    names = {name for question in asked.questions for name in _check(asked, question).needs}
+    stays = wrong if bug.family == "state" and may_keep_state(cells, [], names) else set()
     maybe = [
         question
         for question in asked.questions
@@ -80,7 +86,11 @@ def points_without(asked: Assignment, left: Collection[str]) -> Points:
 
 
 def _reached(asked: Assignment, question: Question) -> frozenset[str]:
-    return within_reach(asked.module, find(f"{asked.module}.{question.check}").needs)
+    return within_reach(asked.module, _check(asked, question).needs)
+
+
+def _check(asked: Assignment, question: Question) -> Check:
+    return find(f"{asked.module}.{question.check}")
 
 
 def _sum(questions: Iterable[Question]) -> float:

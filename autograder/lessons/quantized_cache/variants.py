@@ -9,11 +9,10 @@ import torch
 
 from autograder.lessons.exhibits import Variant
 from course.bounds import check_between
-from course.cache import CacheFull, check_block
+from course.cache import CacheFull, check_appended, check_block
 from course.fast.quantized import (
     CacheBytes,
     Quantized,
-    check_appended,
     check_codes,
     check_finite,
     check_quantizable,

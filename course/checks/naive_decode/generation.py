@@ -30,11 +30,11 @@ GENERATED = {"kind": str, "tokens": (np.ndarray, type(None))}
 
 
 def draw_request(seed: int) -> Challenge:
-    """Draw a model, four prompts of one length, some of them alike, and how many tokens are wanted; and a
-    long prompt. The first prompt is continued by `<end>`, the second by `<pad>`."""
+    """Draw a model of two layers, four prompts of one length, some of them alike, and how many tokens are
+    wanted; and a long prompt. The first prompt is continued by `<end>`, the second by `<pad>`."""
     rng = np.random.default_rng(seed)
     length, longest = int(rng.integers(4, 8)), int(rng.integers(135, 150))
-    model = draw_model(rng, max_seq_len=longest)
+    model = draw_model(rng, n_layers=2, max_seq_len=longest)
     V = model["config"]["vocab_size"]
     prompt = draw_rows(rng, length, V)
     n_new = int(rng.integers(4, 7))
@@ -158,10 +158,10 @@ def texts_to_write(challenge: Challenge) -> list[tuple[Challenge, np.ndarray, in
 
 
 def probe_tokens(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    results = [
-        record(student.generate_naive(build_model(model), given(prompt), n_new))
-        for model, prompt, n_new, _ in texts_to_write(challenge)
-    ]
+    results, built = [], build_model(challenge)
+    for drawn, prompt, n_new, _ in texts_to_write(challenge):
+        model = built if drawn is challenge else build_model(drawn)
+        results.append(record(student.generate_naive(model, given(prompt), n_new)))
     return {"results": results}
 
 

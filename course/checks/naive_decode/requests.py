@@ -18,7 +18,7 @@ def draw_bad_requests(seed: int) -> Challenge:
     and some at the edge that can be done, whose `name` is None."""
     rng = np.random.default_rng(seed)
     longest = int(rng.integers(9, 13))
-    model = draw_model(rng, max_seq_len=longest)
+    model = draw_model(rng, n_layers=1, max_seq_len=longest)
     P = int(rng.integers(3, 6))
     below, much = -int(rng.integers(1, 5)), longest + int(rng.integers(2, 9))
     room = longest - P

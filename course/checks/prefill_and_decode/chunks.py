@@ -124,8 +124,8 @@ def draw_rows(rng: np.random.Generator, length: int, vocab_size: int) -> np.ndar
 
 def draw_long(rng: np.random.Generator) -> Challenge:
     """Draw a small model, and one prompt (1, P) for it that is longer than two chunks of the default."""
-    model = draw_model(rng, n_layers=1, d_model=8, n_heads=2, n_kv_heads=1, d_ff=8, max_seq_len=700)
-    length = int(rng.integers(2 * DEFAULT + 1, 640))
+    model = draw_model(rng, n_layers=1, d_model=8, n_heads=2, n_kv_heads=1, d_ff=8, max_seq_len=600)
+    length = 2 * DEFAULT + int(rng.integers(1, 40))
     return {**model, "prompt": draw_tokens(rng, 1, length, model["config"]["vocab_size"])}
 
 
@@ -134,8 +134,8 @@ def draw_prompts(seed: int) -> Challenge:
     with a rest or without one, in a long chunk and a short one, and None, for which prefill is called
     without a chunk size. The same prompts for another model, of float64. And a single long one."""
     rng = np.random.default_rng(seed)
-    model, other = draw_model(rng), draw_model(rng, n_layers=1)
-    length, size = [(7, 3), (8, 3), (10, 4), (11, 4), (9, 4)][int(rng.integers(5))]
+    model, other = draw_model(rng, n_layers=2), draw_model(rng, n_layers=1)
+    length, size = [(7, 3), (8, 3), (9, 4), (6, 3), (8, 4)][int(rng.integers(5))]
     prompt = draw_rows(rng, length, model["config"]["vocab_size"])
     sizes = [length + 2, 1, size, length - 2, None]
     long = draw_long(rng)
