@@ -1,0 +1,233 @@
+"""Check drawing with guesses: odds of the first token, of the second and of the bonus, and how often
+guesses are accepted.
+"""
+
+from __future__ import annotations
+
+import inspect
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+
+from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.counts import NUMBER_OR_WORDS
+from course.checks.speculative.guessing import pair_of
+
+DRAWS, V = 2000, 8
+MODEL = (0.28, 0.20, 0.14, 0.10, 0.12, 0.10, 0.06, 0.0)
+DRAFT = (0.00, 0.06, 0.05, 0.06, 0.33, 0.27, 0.13, 0.10)
+"""Odds of a row, in a drawn order: 0.45 of them in common. The model never says the last token, the draft
+never proposes the first; some proposed ones are kept always, others half the time or less."""
+BOUND = 65.0
+"""Largest chi-square of drawn tokens, at 7 degrees of freedom: right answers pass it with a probability
+below 1e-10; wrong ones lie above 100 (tests/test_margins.py prints both)."""
+OFF = 0.1
+"""Largest difference of a mean number of accepted tokens: more than six standard deviations."""
+FEW = 24
+"""Calls that are made before the many, each watched for the house rules."""
+
+
+def draw_odds(rng: np.random.Generator, K: int) -> dict[str, Any]:
+    """Draw odds q (K, V) and p (K + 1, V), and many drafts (n, K) from q."""
+    rows = [rng.permutation(V) for _ in range(K + 1)]
+    p = np.stack([np.array(MODEL)[row] for row in rows])
+    q = np.stack([np.array(DRAFT)[row] for row in rows[:K]])
+    drafts = np.stack([rng.choice(V, DRAWS + 2 * FEW, p=row) for row in q], axis=1)
+    return {"p": p.astype(np.float32), "q": q.astype(np.float32), "drafts": drafts}
+
+
+def draw_one(seed: int) -> Challenge:
+    """Draw odds for drafts of one token; and a draft of none."""
+    rng = np.random.default_rng(seed)
+    return {**draw_odds(rng, 1), "seed": int(rng.integers(2**31))}
+
+
+def draw_two(seed: int) -> Challenge:
+    """Draw odds for drafts of two tokens."""
+    rng = np.random.default_rng(seed)
+    return {**draw_odds(rng, 2), "seed": int(rng.integers(2**31))}
+
+
+def probe_draws(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Verify each draft; a few of them twice, with one seed of the generator and two of torch's own; and
+    count the answers by what was drafted, kept and drawn."""
+    p, q = torch.from_numpy(challenge["p"]), torch.from_numpy(challenge["q"])
+    drafts = torch.from_numpy(challenge["drafts"])
+    seed, few = challenge["seed"], []
+    for own_seed, global_seed in ((seed, 0), (seed, 1), (seed + 1, 0)):
+        torch.manual_seed(global_seed)
+        generator = torch.Generator().manual_seed(own_seed)
+        few.append([
+            pair_of(student.verify_sampled(draft, q, p, generator)) for draft in drafts[:FEW]
+        ])  # fmt: skip
+    unwatched = inspect.unwrap(student.verify_sampled)  # thousands of calls need no copies
+    generator = torch.Generator().manual_seed(seed)
+    pairs = [pair_of(unwatched(draft, q, p, generator)) for draft in drafts[2 * FEW :]]
+    return {"few": few, **counted(pairs)}
+
+
+def counted(pairs: list[list[Any]]) -> Evidence:
+    """Put the answers into an array (n, 2); or say in words what the first is that is none."""
+    odd = next((pair for pair in pairs if not all(type(part) is int for part in pair)), None)
+    if odd is not None:
+        return {"pairs": f"({odd[0]}, {odd[1]})"}
+    limit = 2**40  # an int64 array holds no larger ones
+    return {"pairs": np.array([[max(-1, min(part, limit)) for part in pair] for pair in pairs])}
+
+
+def draws_form(challenge: Challenge) -> Evidence:
+    return {"few": [[[NUMBER_OR_WORDS] * 2] * FEW] * 3, "pairs": (np.ndarray, str)}
+
+
+def wrong_form(challenge: Challenge, evidence: Evidence) -> Verdict | None:
+    """Say what is wrong with the form of the answers."""
+    pairs, K = evidence["pairs"], challenge["drafts"].shape[1]
+    if isinstance(pairs, str):
+        return failed(f"verify_sampled gave {pairs}; wanted are two ints. What do you return?")
+    if pairs.shape != (DRAWS, 2) or pairs.min() < 0 or pairs[:, 0].max() > K:
+        return failed(
+            f"Drafts of {K}: the number of kept tokens must lie in 0 … {K}; yours reaches "
+            f"{pairs[:, 0].max()}. What do you count?"
+        )
+    if pairs[:, 1].max() >= V:
+        return failed(f"A token outside 0 … {V - 1} came. What is it the index of?")
+    return None
+
+
+def wrong_repeats(evidence: Evidence) -> Verdict | None:
+    """Say whether draws depend on the generator, and on nothing else."""
+    first, once_more, other = evidence["few"]
+    if first != once_more:
+        return failed(
+            "Two generators with the same seed gave different answers. Where do your random numbers "
+            "come from?"
+        )
+    if first == other:
+        return failed(
+            f"Generators with different seeds gave the same {FEW} answers. Is anything drawn, and from "
+            f"the generator?"
+        )
+    return None
+
+
+def chi_square(tokens: np.ndarray, odds: np.ndarray) -> float:
+    """The chi-square of drawn tokens; infinite where one came that has no odds."""
+    counts = np.bincount(tokens, minlength=V)
+    if (counts[odds == 0] > 0).any():
+        return float("inf")
+    wanted = len(tokens) * odds[odds > 0]
+    return float(((counts[odds > 0] - wanted) ** 2 / np.maximum(wanted, 1e-9)).sum())
+
+
+def wrong_odds(name: str, tokens: np.ndarray, p: np.ndarray, question: str) -> Verdict | None:
+    """Say which token came too often or too rarely."""
+    if not len(tokens):
+        return failed(f"{name} never came. When does verify_sampled get so far?")
+    odds = p.astype(np.float64) / p.astype(np.float64).sum()
+    if (distance := chi_square(tokens, odds)) <= BOUND:
+        return None
+    drawn = np.bincount(tokens, minlength=V) / len(tokens)
+    worst = int(np.abs(drawn - odds).argmax())
+    if never := np.flatnonzero((odds == 0) & (drawn > 0)).tolist():
+        worst = never[0]
+    return failed(
+        f"{name}: token {worst} came in {drawn[worst]:.0%} of {len(tokens):,} draws, the model gives it "
+        f"{odds[worst]:.0%} (chi-square {distance:.0f}, at most {BOUND:.0f}). {question}"
+    )
+
+
+def judge_first(challenge: Challenge, evidence: Evidence) -> Verdict:
+    """Compare the first token of each text with the first row of p."""
+    if wrong := wrong_form(challenge, evidence) or wrong_repeats(evidence):
+        return wrong
+    kept, token = evidence["pairs"].T
+    drafted = challenge["drafts"][2 * FEW :, 0]
+    first = np.where(kept > 0, drafted, token)
+    p, q = challenge["p"][0], challenge["q"][0]
+    if wrong := wrong_odds(
+        "The first token, with a draft of one", first, p, _about_first(first, kept, p, q)
+    ):
+        return wrong
+    return passed("The first token is distributed as the model says, whoever guessed.")
+
+
+def _about_first(first: np.ndarray, kept: np.ndarray, p: np.ndarray, q: np.ndarray) -> str:
+    if (kept > 0).all():
+        return "Every draft was kept. When is a token proposed too often?"
+    if chi_square(first, q.astype(np.float64) / q.sum()) <= BOUND:
+        return "These are the odds of the draft. Where do those of the model come in?"
+    share = float((kept > 0).mean())
+    if abs(share - float(np.minimum(p, q).sum())) <= OFF:
+        return (
+            "As many are kept as should be. From which numbers is a token drawn after a rejection?"
+        )
+    return "With which probability is a drafted token kept?"
+
+
+first_token_has_the_models_odds = Check(
+    "first_token_has_the_models_odds",
+    ("verify_sampled",),
+    draw_one,
+    probe_draws,
+    judge_first,
+    evidence=draws_form,
+)
+
+
+def judge_second(challenge: Challenge, evidence: Evidence) -> Verdict:
+    """Compare the second token, where the first was kept, with the second row of p; and the bonus, where
+    both were, with the third."""
+    if wrong := wrong_form(challenge, evidence):
+        return wrong
+    kept, token = evidence["pairs"].T
+    drafted = challenge["drafts"][2 * FEW :, 1]
+    second = np.where(kept > 1, drafted, token)[kept > 0]
+    p = challenge["p"]
+    question = "Which rows of p and q judge the second token, and which random number?"
+    if wrong := wrong_odds("The second token, where the first was kept", second, p[1], question):
+        return wrong
+    question = "Which row of p says what comes after the whole draft?"
+    if wrong := wrong_odds("The bonus, where both were kept", token[kept == 2], p[2], question):
+        return wrong
+    return passed("The second token and the bonus are distributed as the model says.")
+
+
+so_have_the_second_and_the_bonus = Check(
+    "so_have_the_second_and_the_bonus",
+    ("verify_sampled",),
+    draw_two,
+    probe_draws,
+    judge_second,
+    evidence=draws_form,
+)
+
+
+def judge_accepted(challenge: Challenge, evidence: Evidence) -> Verdict:
+    """Compare the mean number of kept tokens with the most that leaves the odds right."""
+    if wrong := wrong_form(challenge, evidence):
+        return wrong
+    common = np.minimum(challenge["p"][:2], challenge["q"]).sum(axis=1)  # by row
+    wanted, got = float(common.cumprod().sum()), float(evidence["pairs"][:, 0].mean())
+    if abs(got - wanted) > OFF:
+        question = (
+            "Must a token be rejected that the model says at least as often as the draft?"
+            if got < wanted
+            else "What happens to a token that the draft proposes too often?"
+        )
+        return failed(
+            f"Drafts of two: {got:.2f} are kept on average; min(p, q) adds up to {wanted:.2f}. "
+            f"{question}"
+        )
+    return passed(f"{got:.2f} of 2 drafted tokens are kept; no rule that is right keeps more.")
+
+
+accepts_as_often_as_possible = Check(
+    "accepts_as_often_as_possible",
+    ("verify_sampled",),
+    draw_two,
+    probe_draws,
+    judge_accepted,
+    evidence=draws_form,
+)

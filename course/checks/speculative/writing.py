@@ -1,0 +1,412 @@
+"""Check writing with guesses: the text, the passes it takes, and the cache that it leaves."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
+from course.checks.comparing import Truth, first_wrong_choice, outcome, uncached
+from course.checks.drawing import (
+    TOLERANCE,
+    build_model,
+    draw_model,
+    draw_tokens,
+    with_end_next,
+)
+from course.checks.prefill_and_decode.chunks import (
+    ARRAY_OR_WORDS,
+    as_array,
+    count_passes,
+    new_cache,
+)
+from course.checks.recorder import given
+from course.minigpt.kv_cache import forward_cached
+from course.model import MiniGPT
+
+GUESSES = {
+    "all right": None,
+    "wrong at once": 0,
+    "wrong at the second": 1,
+    "wrong at the last": -1,
+    "none at all": None,
+    "one fewer than asked for": None,
+}
+"""What a draft is like, and the place of its wrong guess; those behind it are right."""
+
+
+class Guesser:
+    """Proposes what the model itself would write, with a wrong guess where it is told to.
+
+    Args:
+        model: a copy, so that its passes are not counted.
+        kind: a name of GUESSES.
+        earlier: tokens before the texts that it is asked about.
+
+    Attributes:
+        asked: of each call, the tokens of the text and the number wanted.
+    """
+
+    def __init__(self, model: MiniGPT, kind: str, earlier: list[int]) -> None:
+        self.model, self.kind, self.earlier = model, kind, earlier
+        self.asked: list[list[int]] = []
+
+    def __call__(self, text: Tensor, k: int) -> Tensor:
+        self.asked.append([int(text.numel()), int(k)])
+        known = [*self.earlier, *text.reshape(-1).tolist()]
+        start, most = len(known), self.model.config.max_seq_len - len(known)
+        k = min(k - (self.kind == "one fewer than asked for"), most)
+        k = 0 if self.kind == "none at all" else k
+        for _ in range(k):
+            known.append(int(self.model(torch.tensor([known]))[0, -1].argmax()))
+        draft = torch.tensor(known[start:], dtype=torch.int64)
+        place = GUESSES[self.kind]
+        if place is not None and len(draft) > max(place, 0):
+            draft[place] = (draft[place] + 1) % self.model.config.vocab_size
+        return draft
+
+
+def speculated(
+    student: SimpleNamespace,
+    challenge: Challenge,
+    case: dict[str, Any],
+    dtype: torch.dtype = torch.float32,
+    cache: Any = None,
+    earlier: list[int] = [],  # noqa: B006 - only read
+) -> Evidence:
+    """Write one text; record it, or the exception that came, and the tokens of each pass."""
+    model, copy = (build_model(challenge).to(dtype) for _ in range(2))
+    guesser = Guesser(copy, case["kind"], earlier)
+    prompt, texts = given(case["prompt"]), []
+    with count_passes(model) as passes:
+        came = outcome(
+            lambda: texts.append(
+                student.speculate(model, guesser, prompt, case["n_new"], case["K"], cache)
+            )
+        )
+    text = as_array(texts[0]) if texts else came
+    own = not texts or not isinstance(texts[0], Tensor) or not texts[0].numel()
+    own = own or texts[0].untyped_storage().data_ptr() != prompt.untyped_storage().data_ptr()
+    return {"text": text, "passes": list(passes), "own": bool(own), "asked": guesser.asked}
+
+
+RUN = {"text": ARRAY_OR_WORDS, "passes": Each(int), "own": bool, "asked": Each([int, int])}
+"""The form of what `speculated` returns."""
+
+
+def _told(case: dict[str, Any]) -> str:
+    return (
+        f"A prompt of {len(case['prompt'])} tokens, n_new {case['n_new']}, n_draft {case['K']}, guesses "
+        f"{case['kind']}"
+    )
+
+
+# --- the text ------------------------------------------------------------------------------------
+
+
+def draw_cases(seed: int) -> Challenge:
+    """Draw a model, a prompt that it continues by `<end>`, and how it is to be continued; last, as the
+    longest text that the model can read."""
+    rng = np.random.default_rng(seed)
+    model = draw_model(rng, n_layers=2, max_seq_len=40)
+    length, n_new, K = (int(rng.integers(*pair)) for pair in ((3, 7), (8, 13), (3, 5)))
+    prompt = draw_tokens(rng, 1, length, model["config"]["vocab_size"])
+    cases = [{"kind": kind, "prompt": prompt[0], "n_new": n_new, "K": K} for kind in GUESSES]
+    other = {"kind": "all right", "prompt": prompt[0], "n_new": n_new, "K": K}
+    cases += [
+        other | {"prompt": prompt[0, :1]},
+        other | {"K": 0},
+        other | {"K": 1, "kind": "wrong at once"},
+        other | {"n_new": 1},
+        other | {"n_new": 2},
+        other | {"K": 50},
+        other | {"K": 50, "kind": "wrong at the second"},
+    ]
+    long = draw_tokens(rng, 1, 34, model["config"]["vocab_size"])[0]
+    cases.append({"kind": "wrong at the second", "prompt": long, "n_new": 6, "K": K})
+    return {**with_end_next(model, prompt), "cases": cases}
+
+
+def probe_texts(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Write each text; the first also with a model of float64, and none at all."""
+    cases = challenge["cases"]
+    return {
+        "runs": [speculated(student, challenge, case) for case in cases],
+        "float64": speculated(student, challenge, cases[2], torch.float64),
+        "none": speculated(student, challenge, cases[0] | {"n_new": 0}),
+    }
+
+
+def judge_texts(
+    challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
+) -> Verdict:
+    """Look for the first token that the model would not have written alone."""
+    for case, run in zip(challenge["cases"], evidence["runs"], strict=True):
+        if wrong := _wrong_text(challenge, case, run, truth, tolerance):
+            return failed(wrong)
+    double = _wrong_text(challenge, challenge["cases"][2], evidence["float64"], truth, tolerance)
+    if double:
+        return failed(f"A model of float64. {double}")
+    none, prompt = evidence["none"], challenge["cases"][0]["prompt"]
+    if isinstance(none["text"], str) or none["text"].tolist() != prompt.tolist():
+        return failed(
+            "n_new = 0 should give the prompt and nothing else. What does your code do before its loop?"
+        )
+    if none["passes"]:
+        return failed("n_new = 0: something was fed. For whose logits?")
+    if not none["own"]:
+        return failed("n_new = 0: result and prompt share their memory. Whose tensor is returned?")
+    return passed("Whatever was guessed, the text is the model's own.")
+
+
+def _wrong_text(
+    challenge: Challenge, case: dict[str, Any], run: Evidence, truth: Truth, tolerance: float
+) -> str | None:
+    text, P, told = run["text"], len(case["prompt"]), _told(case)
+    size = P + case["n_new"]
+    if isinstance(text, str):
+        return f"{told}: {text}; wanted is a text of {size} tokens. {_about_stop(text)}"
+    if text.shape != (size,) or text.dtype != np.int64:
+        return (
+            f"{told}: got {text.dtype} of shape {text.shape}, wanted is int64 of shape {(size,)}. "
+            f"{'How many tokens does the last pass write?' if text.size > size else 'When is it done?'}"
+        )
+    V = challenge["config"]["vocab_size"]
+    if text[:P].tolist() != case["prompt"].tolist() or text.min() < 0 or text.max() >= V:
+        return f"{told}: the text does not begin with the prompt, or has ids outside 0 … {V - 1}."
+    wrong = first_wrong_choice(truth(challenge, text[None]), text[None], P, tolerance)
+    if not wrong:
+        return None
+    return (
+        f"{told}: new token {wrong.step + 1} is {text[P + wrong.step]}; alone the model writes "
+        f"{wrong.likeliest}, whose logit leads by {wrong.lead:.2g}. {_about_token(case, wrong.step)}"
+    )
+
+
+def _about_stop(name: str) -> str:
+    if name == "CacheFull":
+        return "How many places does the last pass need, and how many guesses can it still use?"
+    return "Which line stops it?"
+
+
+def _about_token(case: dict[str, Any], step: int) -> str:
+    if step == 0:
+        return "Which row of the prompt's pass chooses the first token?"
+    if case["kind"] in ("none at all", "all right"):
+        return "Which token was fed before it, and at which position did it stand?"
+    return "A guess before it was wrong. What does the cache still hold of it?"
+
+
+every_draft_gives_the_same_text = Check(
+    "every_draft_gives_the_same_text",
+    ("speculate",),
+    draw_cases,
+    probe_texts,
+    judge_texts,
+    evidence=lambda challenge: {
+        "runs": [RUN] * len(challenge["cases"]),
+        "float64": RUN,
+        "none": RUN,
+    },
+    truth=uncached,
+    tolerance=TOLERANCE,
+)
+
+
+# --- the passes ----------------------------------------------------------------------------------
+
+
+def draw_work(seed: int) -> Challenge:
+    """Draw a model, a prompt and texts to write, a length for each kind of guesses."""
+    rng = np.random.default_rng(seed)
+    model = draw_model(rng, n_layers=1, max_seq_len=40)
+    prompt = draw_tokens(rng, 1, int(rng.integers(4, 8)), model["config"]["vocab_size"])[0]
+    K = int(rng.integers(3, 5))
+    cases = [
+        {"kind": kind, "prompt": prompt, "n_new": n_new, "K": K}
+        for kind, n_new in (
+            ("all right", 1 + 3 * (K + 1)),
+            ("all right", 1 + 2 * (K + 1) + 2),
+            ("wrong at once", 6),
+            ("wrong at the second", 9),
+            ("none at all", 4),
+        )
+    ]
+    return {**model, "cases": cases}
+
+
+def probe_work(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Write each text in a roomy cache, in float64, where no two logits tie by rounding."""
+    runs = []
+    for case in challenge["cases"]:
+        cache = new_cache(challenge, 40, batch=1, dtype=torch.float64)
+        runs.append(speculated(student, challenge, case, torch.float64, cache))
+    return {"runs": runs}
+
+
+def passes_of(case: dict[str, Any]) -> list[int]:
+    """List the tokens of each pass: the prompt's, and then the newest token with what was drafted."""
+    passes, left = [len(case["prompt"])], case["n_new"] - 1
+    while left > 0:
+        drafted = 0 if case["kind"] == "none at all" else min(case["K"], left - 1)
+        place = GUESSES[case["kind"]]
+        kept = drafted if place is None else min(place, drafted)
+        passes.append(1 + drafted)
+        left -= 1 + kept
+    return passes
+
+
+def judge_work(challenge: Challenge, evidence: Evidence) -> Verdict:
+    """Compare tokens of each pass with those that are needed."""
+    for case, run in zip(challenge["cases"], evidence["runs"], strict=True):
+        told, wanted, passes = _told(case), passes_of(case), run["passes"]
+        if isinstance(run["text"], str):
+            return failed(f"{told}, a cache of 40 places: {run['text']}. Which line stops it?")
+        if passes == wanted:
+            continue
+        question = "Which tokens does a pass feed, and which did one before it?"
+        if passes[:1] != wanted[:1]:
+            question = "What goes in with the prompt, and in how many passes?"
+        elif any(
+            length < case["n_new"] and length < len(case["prompt"]) for length, _ in run["asked"]
+        ):
+            question = "What does propose see: the text, or a part of it?"
+        elif len(passes) > len(wanted):
+            question = "How many tokens does a pass write whose guesses are all right?"
+        elif len(passes) == len(wanted):
+            question = "How many guesses can the last pass use?"
+        return failed(f"{told}: passes of {passes} tokens, needed are {wanted}. {question}")
+    return passed("The prompt in one pass, then the newest token and its draft: no pass too many.")
+
+
+passes_are_saved = Check(
+    "passes_are_saved",
+    ("speculate",),
+    draw_work,
+    probe_work,
+    judge_work,
+    evidence=lambda challenge: {"runs": [RUN] * len(challenge["cases"])},
+)
+
+
+# --- the cache -----------------------------------------------------------------------------------
+
+
+def draw_caches(seed: int) -> Challenge:
+    """Draw a model, an earlier part of a text, a prompt and kinds of guesses."""
+    rng = np.random.default_rng(seed)
+    model = draw_model(rng, n_layers=2, max_seq_len=48)
+    V = model["config"]["vocab_size"]
+    earlier, prompt = (
+        draw_tokens(rng, 1, 5, V)[0],
+        draw_tokens(rng, 1, int(rng.integers(2, 6)), V)[0],
+    )
+    K, n_new = int(rng.integers(3, 5)), int(rng.integers(9, 13))
+    cases = [
+        {"kind": kind, "prompt": prompt, "n_new": n_new, "K": K, "held": held, "spare": spare}
+        for kind, held, spare in (
+            ("all right", 0, 1),
+            ("all right", 0, 0),
+            ("wrong at once", 0, 1),
+            ("wrong at the second", 5, 1),
+            ("wrong at the last", 5, 1),
+            ("wrong at the last", 5, 0),
+        )
+    ]
+    return {**model, "earlier": earlier, "cases": cases}
+
+
+def probe_caches(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Write texts in given caches, some of which hold tokens; then feed the last token, where a place is
+    left for it. And ask for what does not fit."""
+    runs = [_in_a_cache(student, challenge, case) for case in challenge["cases"]]
+    refused = [
+        _in_a_cache(student, challenge, case | {"spare": -1}) for case in challenge["cases"][2:4]
+    ]
+    return {"runs": runs, "refused": refused}
+
+
+def _in_a_cache(student: SimpleNamespace, challenge: Challenge, case: dict[str, Any]) -> Evidence:
+    size = case["held"] + len(case["prompt"]) + case["n_new"] - 1 + case["spare"]
+    cache = new_cache(challenge, size, batch=1)
+    earlier = challenge["earlier"][: case["held"]].tolist()
+    model = build_model(challenge)
+    if earlier:
+        forward_cached(model, torch.tensor([earlier]), cache)
+    run = speculated(student, challenge, case, cache=cache, earlier=earlier)
+    logits: list[Any] = ["nothing"]
+    text = run["text"]
+    V, held = model.config.vocab_size, len(cache)
+    if isinstance(text, np.ndarray) and text.size and case["spare"] > 0 and held < size:
+        last = int(text.reshape(-1)[-1])
+        if 0 <= last < V:
+            logits = [as_array(forward_cached(model, torch.tensor([[last]]), cache)[0, -1])]
+    return {**run, "held": held, "logits": logits[0]}
+
+
+def judge_caches(
+    challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
+) -> Verdict:
+    """Compare what caches hold, and what the next token would be, with a text written alone."""
+    for case, run in zip(challenge["cases"], evidence["runs"], strict=True):
+        P, g, held = len(case["prompt"]), case["n_new"], case["held"]
+        size = held + P + g - 1 + case["spare"]
+        told = f"{_told(case)}, in a cache of {size} places that holds {held}"
+        text = run["text"]
+        if isinstance(text, str):
+            return failed(f"{told}: {text}; the text fits. {_about_stop(text)}")
+        if run["held"] != held + P + g - 1:
+            return failed(
+                f"{told}: it then holds {run['held']} tokens, wanted are {held + P + g - 1}: all but the "
+                f"last. {_about_held(run['held'], held)}"
+            )
+        if not case["spare"]:
+            continue
+        if text.shape != (P + g,) or isinstance(run["logits"], str):
+            return failed(f"{told}: got a text of shape {text.shape}. When is it done?")
+        whole = np.concatenate([challenge["earlier"][:held], text])[None]
+        delta = float(np.abs(run["logits"] - truth(challenge, whole)[0, -1]).max())
+        if not delta <= tolerance:
+            return failed(
+                f"{told}: when the last token is fed, its logits differ from those of the same text "
+                f"without a cache (max |Δ| {delta:.2g}, tolerance {tolerance:g}). Whose rows does the "
+                f"cache hold, and at which positions do they stand?"
+            )
+    for case, run in zip(challenge["cases"][2:4], evidence["refused"], strict=True):
+        if not isinstance(run["text"], str) or run["text"] != "CacheFull":
+            came = run["text"] if isinstance(run["text"], str) else "a text"
+            return failed(
+                f"{_told(case)}, one place too few: {came}; wanted is CacheFull. How many tokens are fed "
+                f"and kept in all?"
+            )
+        if run["passes"] or run["held"] != case["held"]:
+            return failed(
+                f"{_told(case)}, one place too few: CacheFull came after passes of {run['passes']} "
+                f"tokens. Can you know before the first?"
+            )
+    return passed("The cache holds just what it holds when the text is written alone.")
+
+
+def _about_held(held: int, before: int) -> str:
+    if held == before:
+        return "Is the cache that was given the one that is used (an empty one is a cache, too)?"
+    return "How many guesses of the last pass stay, and what else did it feed?"
+
+
+cache_is_left_as_alone = Check(
+    "cache_is_left_as_alone",
+    ("speculate",),
+    draw_caches,
+    probe_caches,
+    judge_caches,
+    evidence=lambda challenge: {
+        "runs": [{**RUN, "held": int, "logits": ARRAY_OR_WORDS}] * len(challenge["cases"]),
+        "refused": [{**RUN, "held": int, "logits": ARRAY_OR_WORDS}] * 2,
+    },
+    truth=uncached,
+    tolerance=TOLERANCE,
+)

@@ -1,0 +1,126 @@
+"""Measure drafts beside plain decoding: tokens a pass, acceptance, seconds; equal texts asserted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+import torch
+from torch import Tensor
+
+from course.model import MiniGPT
+
+Propose = Callable[[Tensor, int], Tensor]
+Speculate = Callable[[MiniGPT, Propose, Tensor, int, int], Tensor]
+Generate = Callable[[MiniGPT, Tensor, int], Tensor]
+
+
+@dataclass
+class Tally:
+    """What became of one draft's proposals.
+
+    Attributes:
+        passes: of the model that verifies, those of prompts not counted.
+        written: tokens that these passes wrote.
+        kept: drafted tokens that were kept.
+        tried: drafted tokens that were looked at: those kept, and the first wrong one of each draft.
+        marks: of the last text, how each new token came: "drafted", "corrected" or "bonus", which also
+            stands for a token that nobody guessed.
+        text: the new tokens of that text.
+        speedup: seconds of plain decoding by seconds with this draft, one for each round.
+    """
+
+    passes: int = 0
+    written: int = 0
+    kept: int = 0
+    tried: int = 0
+    marks: list[str] = field(default_factory=list)
+    text: list[int] = field(default_factory=list)
+    speedup: list[float] = field(default_factory=list)
+
+    @property
+    def per_pass(self) -> float:
+        """Tokens a pass."""
+        return self.written / self.passes
+
+    @property
+    def acceptance(self) -> float:
+        """Share of the drafted tokens looked at that were right."""
+        return self.kept / max(self.tried, 1)
+
+    @property
+    def faster(self) -> float:
+        """Median of the rounds."""
+        return median(self.speedup)
+
+    def add(
+        self, proposals: Sequence[tuple[int, list[int]]], text: list[int], n_prompt: int
+    ) -> None:
+        """Count proposals, each with the length of the text it was made for, against the whole text."""
+        self.marks, self.text = ["bonus"], text[n_prompt:]  # the prompt's pass gives one
+        for length, draft in proposals:
+            right = text[length : length + len(draft)]
+            pairs = enumerate(zip(draft, right, strict=False))
+            kept = next((place for place, (a, b) in pairs if a != b), len(right))
+            self.passes += 1
+            self.kept += kept
+            self.tried += kept + (kept < len(draft))
+            self.marks += ["drafted"] * kept
+            if length + kept < len(text):
+                self.marks.append("corrected" if kept < len(draft) else "bonus")
+        self.written += len(text) - n_prompt - 1
+
+
+def race(
+    model: MiniGPT,
+    drafts: Mapping[str, Callable[[], Propose]],
+    prompts: Sequence[Tensor],
+    n_new: int,
+    n_draft: int,
+    speculate: Speculate,
+    generate: Generate,
+    rounds: int = 3,
+    report: Callable[[int], object] = lambda n: None,
+) -> dict[str, Tally]:
+    """Continue each prompt plainly and with each draft, in turn.
+
+    Args:
+        drafts: by name, what makes a fresh `propose` for each text.
+        prompts: (P,) int64 each.
+        speculate: lesson 12's.
+        generate: lesson 03's, for a batch of one row.
+        rounds: how often all of it is timed.
+        report: called with 1 after each prompt of each round.
+
+    Raises:
+        AssertionError: a draft changed a text.
+    """
+    tallies = {name: Tally() for name in drafts}
+    for round_ in range(rounds):
+        plain = 0.0
+        seconds = dict.fromkeys(drafts, 0.0)
+        for prompt in prompts:
+            began = time.perf_counter()
+            text = generate(model, prompt[None], n_new)[0]
+            plain += time.perf_counter() - began
+            for name, make in drafts.items():
+                propose, proposals = make(), []
+
+                def noted(so_far: Tensor, k: int, propose=propose, proposals=proposals) -> Tensor:
+                    draft = propose(so_far, k)
+                    proposals.append((len(so_far), draft))
+                    return draft
+
+                began = time.perf_counter()
+                found = speculate(model, noted, prompt, n_new, n_draft)
+                seconds[name] += time.perf_counter() - began
+                assert torch.equal(found, text), f"with {name} the text is another"
+                if round_ == 0:
+                    rows = [(length, draft.tolist()) for length, draft in proposals]
+                    tallies[name].add(rows, text.tolist(), len(prompt))
+            report(1)
+        for name, tally in tallies.items():
+            tally.speedup.append(plain / seconds[name])
+    return tallies

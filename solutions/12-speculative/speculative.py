@@ -1,0 +1,468 @@
+# %% [markdown]
+# # 12 · Guess, then verify
+#
+# {{badge}}
+#
+# A token costs a pass over all weights. But a pass over five tokens costs hardly more than over one. So
+# let something cheap guess the next four, and let the model check them all at once. This is called
+# *speculative decoding*.
+#
+# **After this lesson you can**
+#
+# * write several tokens in one pass, and get *exactly* the text that the model writes alone,
+# * draw from the model's distribution although another model guessed,
+# * roll a cache back to what turned out to be true,
+# * say when a draft makes decoding slower.
+#
+# **You build:** greedy and sampled verification, a draft by lookup, and the loop around them.
+# **Time:** 60 minutes. **Points:** 10. **Needs:** lessons 01, 03 and 04 (your answers, or ours).
+#
+# > **Predict.** Two small models guess for a large one, both right 8 times of 10. One makes decoding
+# > nearly twice as slow. How can that be? And is a guess accepted more often when tokens are chosen
+# > greedily or when they are drawn?
+
+# %% tags=["setup"]
+
+# %% tags=["export"]
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from course.cache import CacheFull, KVCacheLike
+from course.drafts.rules import (
+    check_draft,
+    check_expected,
+    check_lookup,
+    check_odds,
+    check_request,
+)
+from course.minigpt.kv_cache import KVCache, forward_cached
+from course.minigpt.mini_gpt import greedy_next
+from course.model import MiniGPT
+
+# %%
+import sys
+
+from tqdm.auto import tqdm
+
+from course.checks import speculative as checks
+from course.drafts.model import ModelDraft, acceptance, first_layers
+from course.drafts.race import race
+from course.drafts.table import NextWords, NextWordsAndOwn
+from course.measure.machine import interleaved, one_thread
+from course.minigpt.kv_cache import generate_cached
+from course.plots.speculative import draw_drafts, draw_marks, draw_pass_times, draw_rejection
+from course.plots.style import show
+from course.widgets.speculative import play_with_drafts
+from course.world.evaluation import held_out
+from course.world.tokenizer import encode
+
+story, mini, sibling = (MiniGPT.from_weights(name) for name in ("story", "mini", "story-g1"))
+prompts = [encode(" ".join(text.text.split()[:60]))[0] for text in held_out(4)]
+
+# %% [markdown]
+# ## The picture
+#
+# One pass over n tokens, after 100 that are cached:
+
+# %%
+cache = KVCache(story.config, 1, 200)
+forward_cached(story, prompts[0].repeat(2)[None, :100], cache)
+
+
+def one_pass(n):
+    """A pass over n tokens, after which the cache is as before."""
+
+    def run():
+        forward_cached(story, prompts[1][None, :n], cache)
+        cache.truncate(100)
+
+    return run
+
+
+with one_thread():
+    passes = interleaved({n: one_pass(n) for n in (1, 2, 3, 5, 9, 17, 33)}, rounds=25)
+show(draw_pass_times(passes))
+
+# %% [markdown]
+# Weights are read once, for all tokens of the pass (lesson 05). That room is nearly free; guesses fill
+# it.
+#
+# ## 1 · Which guesses were right?
+#
+# *Difficulty 2 of 5 · importance 5 of 5 · 10 minutes*
+#
+# The last sure token and K drafted ones went through the model together: K + 1 rows of logits. Row 0
+# says what follows the sure token, row 1 what follows the first drafted one, if that was right.
+#
+# Keep drafted tokens **as long as** each is the model's own choice. The row after the last kept one
+# gives a further token for free: a *correction* where a guess was wrong, a *bonus* where none was. So a
+# pass writes 1 to K + 1 tokens, never 0.
+#
+# **The common wrong answer** counts all guesses that agree. A guess after a wrong one continues a text
+# that does not exist.
+#
+# <details><summary>Hint 1: the idea</summary>
+# Which row judges draft[0]? At which place do you stop?
+# </details>
+# <details><summary>Hint 2: the numbers</summary>
+# Draft 7, 3, 9; likeliest by row: 7, 4, 9, 2. One is kept, and 4 follows.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# <code>greedy_next</code> gives all K + 1 choices. Walk over the draft; return at the first
+# difference. K = 0 needs no case of its own.
+# </details>
+
+
+# %% nbgrader={"grade_id": "verify_greedy", "solution": true}
+def verify_greedy(draft: Tensor, logits: Tensor) -> tuple[int, int]:
+    """How many drafted tokens the model would have chosen itself, and the token that follows them.
+
+    Args:
+        draft: (K,) int64; K may be 0.
+        logits: (K + 1, V), after the last sure token and after each drafted one.
+
+    Returns:
+        (kept, token): two ints, kept from 0 to K.
+    """
+    check_draft(draft, logits)
+    ### BEGIN SOLUTION
+    chosen = greedy_next(logits).tolist()  # K + 1
+    kept = 0
+    while kept < len(draft) and draft[kept] == chosen[kept]:
+        kept += 1
+    return kept, chosen[kept]
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "only_right_guesses_are_kept", "points": 1}
+checks.only_right_guesses_are_kept(verify_greedy)
+
+# %% [markdown]
+# ## 2 · The loop
+#
+# *Difficulty 4 of 5 · importance 5 of 5 · 15 minutes*
+#
+# The prompt goes in alone and gives the first token. Then, again and again: ask `propose` for a draft,
+# feed the newest token and the draft **in one pass**, verify, and **roll back**: rows of rejected
+# guesses must leave the cache, or the next token sees words that nobody said. After each pass the cache
+# holds all but the newest token.
+#
+# The last pass must not write past the end: ask for no more than can be used.
+#
+# <details><summary>Hint 1: the idea</summary>
+# Two things grow together: the text, and the cache, which stays one token behind. What did a pass
+# feed, and how much of it was right?
+# </details>
+# <details><summary>Hint 2: the numbers</summary>
+# Cache 20, text 21, a draft of 4, two kept: fed 5, so the cache holds 25; the text has 24 tokens; the
+# cache must go back to 23. Three tokens to write: the pass itself gives one, so ask for 2.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# <code>while</code> the text is too short: <code>propose</code>, <code>torch.cat</code>,
+# <code>forward_cached</code>, <code>verify_greedy</code>, <code>cache.truncate</code>. What the cache
+# held before the call counts in its length.
+# </details>
+
+
+# %% nbgrader={"grade_id": "speculate", "solution": true}
+def speculate(
+    model: MiniGPT,
+    propose: Callable[[Tensor, int], Tensor],
+    prompt: Tensor,
+    n_new: int,
+    n_draft: int,
+    cache: KVCacheLike | None = None,
+) -> Tensor:
+    """Continue a prompt greedily, with guesses: exactly the text of `generate_cached`, in fewer passes.
+
+    The prompt goes through the model in one pass, without a draft; each further pass feeds the newest
+    token and a draft.
+
+    Args:
+        propose: called with the whole text so far, (S,) int64, and a number k from 0 to n_draft; gives
+            (<= k,) int64, perhaps no token at all.
+        prompt: (P,) int64.
+        n_new: tokens to write, 0 or more.
+        n_draft: largest number of tokens to ask `propose` for, 0 or more.
+        cache: of one row; may hold an earlier part of the text, which the prompt continues. Left out, a
+            new one of the model's dtype is made, with P + n_new - 1 places.
+
+    Returns:
+        A tensor of its own, (P + n_new,) int64. The cache then holds all but the last token. For
+        n_new = 0 nothing is fed.
+
+    Raises:
+        ValueError: a prompt or a number that cannot be used.
+        CacheFull: before any pass: the cache given has no room for P + n_new - 1 tokens more. With just
+            so much room the text is written.
+    """
+    check_request(model, prompt, n_new, n_draft)
+    ### BEGIN SOLUTION
+    n_fed = len(prompt) + n_new - 1
+    if n_new == 0:
+        return prompt.clone()
+    if cache is None:
+        weight = model.embed.weight
+        cache = KVCache(model.config, 1, n_fed, dtype=weight.dtype, device=weight.device)
+    if len(cache) + n_fed > cache.max_len:
+        raise CacheFull(f"{n_fed} tokens more than {len(cache)} of {cache.max_len} places")
+    logits = forward_cached(model, prompt.unsqueeze(0), cache)  # (1, P, V)
+    text = torch.cat([prompt, greedy_next(logits[:, -1])])
+    while (left := len(prompt) + n_new - len(text)) > 0:
+        draft = propose(text, min(n_draft, left - 1))
+        fed = torch.cat([text[-1:], draft]).unsqueeze(0)  # (1, 1 + K)
+        kept, token = verify_greedy(draft, forward_cached(model, fed, cache)[0])
+        cache.truncate(len(cache) - len(draft) + kept)
+        text = torch.cat([text, draft[:kept], text.new_tensor([token])])
+    return text
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "every_draft_gives_the_same_text", "points": 2}
+checks.every_draft_gives_the_same_text(speculate)
+
+# %% nbgrader={"grade_id": "passes_are_saved", "points": 1}
+checks.passes_are_saved(speculate)
+
+# %% nbgrader={"grade_id": "cache_is_left_as_alone", "points": 1}
+checks.cache_is_left_as_alone(speculate)
+
+# %% [markdown]
+# ## 3 · A draft without a model
+#
+# *Difficulty 2 of 5 · importance 4 of 5 · 10 minutes*
+#
+# Code, summaries and chats repeat themselves. So look where the last tokens stood before, and propose
+# what followed them there (*prompt lookup*).
+#
+# <details><summary>Hint 1: the idea</summary>
+# For the longest ending first: walk back through the text until it stands there again.
+# </details>
+# <details><summary>Hint 2: the numbers</summary>
+# Text 5, 8, 5, 9, 5, n_draft 2: 5 stood at places 0 and 2; the later counts: 9, 5. Text 5, 5, 5: the
+# ending 5, 5 stands at place 0, too, and 5 followed.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# Two loops: n from <code>longest</code> down to 1, places from right to left; the first match returns a
+# slice. Nothing found: an empty tensor of int64.
+# </details>
+
+
+# %% nbgrader={"grade_id": "lookup_draft", "solution": true}
+def lookup_draft(text: Tensor, n_draft: int, longest: int = 3) -> Tensor:
+    """Propose what followed the end of the text where it stood before.
+
+    The last `longest` tokens are looked for; where they stand nowhere earlier, fewer, down to one. Of
+    several earlier places the latest counts; it may overlap the end.
+
+    Args:
+        text: (S,) int64, S at least 1.
+        n_draft: tokens wanted, 0 or more.
+        longest: tokens of the longest ending, at least 1.
+
+    Returns:
+        (<= n_draft,) int64, a tensor of its own: as many tokens as followed there, at most n_draft; none
+        where even the last token is new.
+    """
+    check_lookup(text, n_draft, longest)
+    ### BEGIN SOLUTION
+    tokens = text.tolist()
+    for n in range(min(longest, len(tokens) - 1), 0, -1):
+        for start in reversed(range(len(tokens) - n)):
+            if tokens[start : start + n] == tokens[-n:]:
+                return text[start + n : start + n + n_draft].clone()
+    return text[:0].clone()
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "lookup_copies_what_followed", "points": 1}
+checks.lookup_copies_what_followed(lookup_draft)
+
+# %% [markdown]
+# Six drafts for the story model, four tokens each. `mini` is a model a tenth its size, `story-g1` a
+# sibling as deep as itself, `2 of 4 layers` its own lower half. The table counted in 300 stories which
+# word followed which four. Which of them is fastest?
+
+# %%
+table = NextWords.of_stories(300)
+drafts = {
+    "mini": lambda: ModelDraft(mini, 180).propose,
+    "story-g1": lambda: ModelDraft(sibling, 180).propose,
+    "2 of 4 layers": lambda: ModelDraft(first_layers(story, 2), 180).propose,
+    "lookup": lambda: lookup_draft,
+    "table": lambda: table.propose,
+    "table + own text": lambda: NextWordsAndOwn(table).propose,
+}
+with one_thread(), tqdm(total=3 * len(prompts), file=sys.stdout) as bar:
+    found = race(story, drafts, prompts, 120, 4, speculate, generate_cached, 3, bar.update)
+show(draw_drafts(found))
+show(draw_marks(prompts[-1], found["table + own text"]))
+
+# %% [markdown]
+# The two panels disagree. A guess of a model that is as deep as the large one takes as long as a token
+# of the large one, on a machine where launching operations is what costs (lesson 05). The table guesses
+# worse and wins, since it costs nothing. On a GPU with a 70B model, a 7B draft does pay.
+#
+# ## 4 · When tokens are drawn
+#
+# *Difficulty 5 of 5 · importance 4 of 5 · 15 minutes*
+#
+# At temperature 1 there is no right token, only probabilities p of the model and q of the draft. May
+# the draft's favourites shine through? No: the text must be distributed *as if the draft did not
+# exist*.
+
+# %%
+show(draw_rejection())
+
+# %% [markdown]
+# A token was drawn from q. Where p ≥ q it is kept: the draft proposes it too rarely as it is. Where p <
+# q it is proposed too often, so it is kept with probability **p / q**. All kept together make min(p,
+# q), blue. What is missing to p, orange, is **(p − q)⁺**: after a rejection, the token is drawn from
+# that, normalised, and the rest of the draft is void. All accepted: one more token from the last row of
+# p. This is *rejection sampling*; no rule accepts more often (Leviathan et al. 2023, Chen et al. 2023).
+#
+# <details><summary>Hint 1: the idea</summary>
+# One uniform number for each drafted token. What is its use, what comes after the first "no"?
+# </details>
+# <details><summary>Hint 2: the numbers</summary>
+# q = .8, .2; p = .5, .5. Token 0 comes: kept with probability {{0.625 = 0.5 / 0.8}}. If not, what is
+# missing is 0, .3: token 1.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# <code>torch.rand</code> and <code>torch.multinomial</code>, both with the generator; the latter
+# normalises weights itself. <code>clamp(min=0)</code> is the little plus.
+# </details>
+
+
+# %% nbgrader={"grade_id": "verify_sampled", "solution": true}
+def verify_sampled(
+    draft: Tensor, q: Tensor, p: Tensor, generator: torch.Generator | None = None
+) -> tuple[int, int]:
+    """How many drafted tokens are kept, and the token that follows them, so that tokens are distributed
+    as p says.
+
+    Args:
+        draft: (K,) int64, drawn from q; K may be 0.
+        q: (K, V), the probabilities that each drafted token was drawn from.
+        p: (K + 1, V), those of the model, after the last sure token and after each drafted one.
+        generator: where all random numbers come from; None is torch's own.
+
+    Returns:
+        (kept, token): two ints, kept from 0 to K.
+
+    Raises:
+        ValueError: shapes that do not fit, or rows that are no probabilities.
+    """
+    check_odds(draft, q, p)
+    ### BEGIN SOLUTION
+    for i, token in enumerate(draft.tolist()):
+        if torch.rand((), generator=generator) * q[i, token] >= p[i, token]:
+            missing = (p[i] - q[i]).clamp(min=0)  # (V,)
+            return i, int(torch.multinomial(missing, 1, generator=generator))
+    return len(draft), int(torch.multinomial(p[-1], 1, generator=generator))
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "first_token_has_the_models_odds", "points": 1}
+checks.first_token_has_the_models_odds(verify_sampled)
+
+# %% nbgrader={"grade_id": "so_have_the_second_and_the_bonus", "points": 1}
+checks.so_have_the_second_and_the_bonus(verify_sampled)
+
+# %% nbgrader={"grade_id": "accepts_as_often_as_possible", "points": 1}
+checks.accepts_as_often_as_possible(verify_sampled)
+
+# %% [markdown]
+# How often is that? Each place of four texts, the share accepted:
+
+# %%
+texts = [generate_cached(story, prompt[None], 120)[0] for prompt in prompts]
+print("draft           greedy  sampled")
+for name, model in (
+    ("mini", mini),
+    ("story-g1", sibling),
+    ("2 of 4 layers", first_layers(story, 2)),
+):
+    greedy, sampled = acceptance(story, model, texts)
+    print(f"{name:<15} {greedy:6.2f} {sampled:8.2f}")
+
+# %% [markdown]
+# More when sampling, for good drafts: where the model wavers between two names, greedy calls
+# half of the guesses wrong; min(p, q) accepts nearly all.
+#
+# ## 5 · What to expect
+#
+# *Difficulty 2 of 5 · importance 4 of 5 · 5 minutes*
+#
+# Let each drafted token be right with probability a, whatever came before. How many tokens does a pass
+# write on average?
+#
+# <details><summary>Hint 1: the idea</summary>
+# The i-th drafted token is kept if it and all before it are right. Then there is the token that always
+# comes.
+# </details>
+# <details><summary>Hint 2: the numbers</summary>
+# a = .5, K = 2: 1 + .5 + .25.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# A <code>sum</code> of powers. Its closed form divides by 1 − a, which may be 0.
+# </details>
+
+
+# %% nbgrader={"grade_id": "expected_tokens", "solution": true}
+def expected_tokens(acceptance: float, n_draft: int) -> float:
+    """Mean number of tokens that a pass writes.
+
+    Args:
+        acceptance: a, the probability of each drafted token to be right, 0 … 1.
+        n_draft: K, 0 or more.
+    """
+    check_expected(acceptance, n_draft)
+    ### BEGIN SOLUTION
+    return float(sum(acceptance**i for i in range(n_draft + 1)))
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "expected_tokens_add_up", "points": 1}
+checks.expected_tokens_add_up(expected_tokens)
+
+# %% [markdown]
+# If drafting one token costs c steps of the model, decoding is expected_tokens / (1 + K c) times as
+# fast (Leviathan et al. 2023). It forgets Python and the dearer pass.
+
+# %%
+play_with_drafts(expected_tokens)
+
+# %% [markdown]
+# > **Spot the slip.** A training site scores speed-up as a(1 − a^K) / ((1 − a)(1 + Kc)). For a = .8, K
+# > = 4, c = .1 that is {{1.69 = 0.8 * (1 - 0.8**4) / (0.2 * 1.4)}}.
+#
+# <details><summary>Answer</summary>
+# The model's own token is missing, which every pass writes: {{2.40 = (1 - 0.8**5) / (0.2 * 1.4)}} is
+# right. At a = 0 the site's formula says that decoding stops.
+# </details>
+#
+# ## Check yourself
+#
+# <details><summary>90 % of the guesses are right. Is decoding 10 times as fast?</summary>
+# With K = 4 a pass writes {{4.10 = (1 - 0.9**5) / 0.1}} tokens at most, and drafting takes time.
+# <em>Common wrong answer:</em> "yes, only one token in ten needs the model". K bounds it.
+# </details>
+# <details><summary>Does a bad draft spoil the text?</summary>
+# No, it costs time. <em>Common wrong answer:</em> "the small model's mistakes get in". Nothing gets in
+# that the large one did not choose.
+# </details>
+# <details><summary>Why does verify_sampled need q?</summary>
+# A token that the draft proposes too often must be rejected as much more often. <em>Common wrong
+# answer:</em> "accept with probability p": right tokens are rejected then, and the odds are wrong, too.
+# </details>
+# <details><summary>Lesson 08's ring refuses to go back. Why?</summary>
+# What was rejected has overwritten the oldest rows; they are gone. <em>Common wrong answer:</em>
+# "truncate is only a number". It is one where nothing was overwritten.
+# </details>
+#
+# ## Next
+#
+# **13 · Latent attention** shrinks the rows themselves, and puts your parts together to an engine.
