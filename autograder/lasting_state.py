@@ -28,7 +28,9 @@ LIBRARIES = {
 }
 LIBRARIES |= {"functools", "itertools", "math", "matplotlib", "numbers", "numpy", "operator", "re"}
 LIBRARIES |= {
+    "bisect",
     "hashlib",
+    "heapq",
     "statistics",
     "string",
     "time",

@@ -31,7 +31,7 @@ def draw_pass_times(times: Mapping[int, Sequence[float]]) -> Picture:
         axis.plot(list(ratios), list(ratios.values()), "o-", color=BLUE, label="in one pass")
         axis.set(xlabel="tokens", ylabel="time, in passes of one token")
         axis.set(xlim=(0, max(ratios) + 1), ylim=(0, 3.2 * max(ratios.values())))
-        axis.legend(loc="upper left")
+        axis.legend(loc="upper right")
     in_words = ", ".join(f"{n} tokens {ratio:.2f}" for n, ratio in ratios.items() if n > 1)
     return Picture(
         figure,

@@ -58,7 +58,7 @@ def load(
             that is missing, unknown or of an unexpected shape.
         ImportError, ConnectionError: a hub id, and no way to the hub.
     """
-    folder = _folder(path_or_hub_id)
+    folder = folder_of(path_or_hub_id)
     config = read_config(folder)
     files = _files_of_tensors(folder)
     wanted = expected_tensors(config)
@@ -148,7 +148,7 @@ def expected_tensors(config: GPTConfig) -> dict[str, tuple[str, tuple[int, ...]]
     return wanted
 
 
-def _folder(path_or_hub_id: str | Path) -> Path:
+def folder_of(path_or_hub_id: str | Path) -> Path:
     """Return the folder, or the one into which the hub's files were downloaded."""
     folder = Path(path_or_hub_id).expanduser()
     if folder.is_dir():
@@ -175,7 +175,11 @@ def _download(hub_id: str) -> Path:
             "is needed: pip install huggingface_hub"
         ) from error
     try:
-        return Path(snapshot_download(hub_id, allow_patterns=["config.json", "*.safetensors*"]))
+        return Path(
+            snapshot_download(
+                hub_id, allow_patterns=["config.json", "tokenizer.json", "*.safetensors*"]
+            )
+        )
     # The hub's client raises errors of several libraries; each means the same to the reader.
     except Exception as error:
         raise ConnectionError(

@@ -1,0 +1,116 @@
+"""Words in, words out: the stories' words for our own models, a checkpoint's tokenizer for others.
+
+model, words = open_model(None)                          the story model
+model, words = open_model("HuggingFaceTB/SmolLM2-135M")  or the path of a folder
+print(words.decode(words.encode("Anna Stone came in .")))
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from course.model import MiniGPT
+from course.published.checkpoints import folder_of, load
+from course.world import tokenizer
+
+
+class StoryWords:
+    """The words of the stories that our own models were trained on."""
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids; a ValueError names a word that no story uses."""
+        return tokenizer.encode(text)[0].tolist()
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """A text, a space between any two words."""
+        return tokenizer.decode(tokens)
+
+    def printer(self, prompt: Sequence[int]) -> Callable[[Sequence[int]], None]:
+        """What prints a prompt now, and then new tokens as they come; see `_printer`."""
+        return _printer(self, prompt, frozenset({tokenizer.END}))
+
+
+class CheckpointWords:
+    """The tokenizer that lies beside a checkpoint, `tokenizer.json`.
+
+    Raises:
+        ImportError: without the package `tokenizers`.
+        FileNotFoundError: the folder has no tokenizer.json.
+        ValueError: the file is no tokenizer.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from tokenizers import Tokenizer
+        except ImportError as error:
+            raise ImportError(
+                "a checkpoint's words need the package tokenizers: pip install tokenizers"
+            ) from error
+        path = folder / "tokenizer.json"
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"{folder} has no tokenizer.json; with transformers: tokenizer.save_pretrained(folder)"
+            )
+        try:
+            self._tokenizer = Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises plain Exceptions
+            raise ValueError(f"{path} is no tokenizer: {error}") from error
+        settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        end = settings.get("eos_token_id")
+        self._ends = frozenset(end if isinstance(end, list) else [end])
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of a text; a ValueError where there are none."""
+        tokens = self._tokenizer.encode(text).ids
+        if not tokens:
+            raise ValueError(f"nothing to encode: the tokenizer finds no token in {text!r}")
+        return tokens
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens, special ones left out."""
+        return self._tokenizer.decode(list(tokens))
+
+    def printer(self, prompt: Sequence[int]) -> Callable[[Sequence[int]], None]:
+        """What prints a prompt now, and then new tokens as they come; see `_printer`."""
+        return _printer(self, prompt, self._ends)
+
+
+Words = StoryWords | CheckpointWords
+
+
+def open_model(path_or_hub_id: str | Path | None, device: str = "cpu") -> tuple[MiniGPT, Words]:
+    """Load a model with its words: the story model where nothing is named, else a checkpoint.
+
+    Raises:
+        FileNotFoundError, ValueError, ImportError, ConnectionError: as `checkpoints.load`, and where
+            the tokenizer cannot be read.
+    """
+    if path_or_hub_id is None:
+        return MiniGPT.from_weights("story", device=device), StoryWords()
+    folder = folder_of(path_or_hub_id)
+    words = CheckpointWords(folder)
+    return load(folder, device=device), words
+
+
+def _printer(
+    words: Words, prompt: Sequence[int], ends: frozenset[int]
+) -> Callable[[Sequence[int]], None]:
+    """Print what each further token adds to the text. A character may need several tokens, so what ends
+    in half of one waits; after a token that ends a text nothing more is printed."""
+    tokens, printed, ended = list(prompt), "", False
+
+    def show(new: Sequence[int]) -> None:
+        nonlocal printed, ended
+        for token in new:
+            ended = ended or token in ends
+            if not ended:
+                tokens.append(token)
+        text = words.decode(tokens)
+        if text.startswith(printed) and not text.endswith("�"):
+            print(text[len(printed) :], end="", flush=True)
+            printed = text
+
+    show([])
+    return show

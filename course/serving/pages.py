@@ -1,0 +1,112 @@
+"""One token of several conversations in one pass, with their keys and values in pages of one pool."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import takewhile
+
+import torch
+from torch import Tensor
+
+from course.minigpt.mini_gpt import merge_heads, split_heads
+from course.minigpt.paged_cache import BlockPool, PagedKVCache
+from course.minigpt.split_read import attend_part, finish, merge
+from course.model import MiniGPT
+from course.parts import Part
+
+
+def decode_together(
+    model: MiniGPT, caches: Sequence[PagedKVCache], tokens: Sequence[int]
+) -> Tensor:
+    """Feed one token to each conversation: the matrices see them as one batch, each attends to its own
+    pages, and pages that all of them share are read once.
+
+    Args:
+        caches: of the n conversations, all in one pool that has a block for each that needs one.
+        tokens: n of them.
+
+    Returns:
+        Logits (n, V).
+    """
+    pool = caches[0].pool
+    positions = torch.tensor([[len(cache)] for cache in caches], device=pool.device)  # (n, 1)
+    x = model.embed(torch.tensor(tokens, device=pool.device).unsqueeze(1))  # (n, 1, C)
+    pages = None
+    for layer, block in enumerate(model.blocks):
+        attn, rows = block.attn, block.attn_norm(x)
+        q = attn.rotate(split_heads(attn.wq(rows), attn.n_heads), positions)  # (n, H, 1, D)
+        k = attn.rotate(split_heads(attn.wk(rows), attn.n_kv_heads), positions)  # (n, G, 1, D)
+        v = split_heads(attn.wv(rows), attn.n_kv_heads)
+        pages = pages or Pages(pool, caches, k, v)
+        pages.write(layer, k, v)
+        part = attend_part(q, *pages.own(layer), pages.mask)
+        if pages.n_shared:
+            part = merge(part, pages.across(attend_part(pages.turned(q), *pages.shared(layer))))
+        x = x + attn.wo(merge_heads(finish(part)))
+        x = x + block.mlp(block.mlp_norm(x))
+    for cache in caches:
+        cache.advance(1)
+    return model.lm_head(model.norm(x))[:, 0]
+
+
+class Pages:
+    """The pages of conversations that get one token more each; blocks for it are taken where needed.
+
+    Args:
+        pool: of the caches.
+        caches: of the n conversations; `len` does not count the new token yet.
+        k, v: (n, G, 1, D), of the new tokens in the first layer.
+
+    Attributes:
+        n_shared: blocks at the beginning that all of them have in common.
+        mask: (n, 1, 1, M · size), True for each row that holds a token of its own conversation.
+    """
+
+    def __init__(
+        self, pool: BlockPool, caches: Sequence[PagedKVCache], k: Tensor, v: Tensor
+    ) -> None:
+        device, size = pool.device, pool.block_size
+        for cache, *own in zip(caches, k.split(1), v.split(1), strict=True):
+            if len(cache) % size == 0:
+                cache.append(0, *own)  # takes a block, which has its place in every layer
+        self.pool, tables = pool, [cache.table for cache in caches]
+        same = (len(set(blocks)) == 1 for blocks in zip(*tables, strict=False))
+        self.n_shared = len(list(takewhile(bool, same))) if len(tables) > 1 else 0
+        self._shared = torch.tensor(tables[0][: self.n_shared], device=device)
+        own = [table[self.n_shared :] for table in tables]
+        longest = max(map(len, own))
+        padded = [table + [0] * (longest - len(table)) for table in own]
+        heads = torch.arange(pool.config.n_kv_heads, device=device)[:, None] * pool.n_blocks
+        self._own = torch.tensor(padded, device=device).unsqueeze(1) + heads  # (n, G, M)
+        held = torch.tensor([len(cache) + 1 for cache in caches], device=device)
+        ends = (held - self.n_shared * size)[:, None, None, None]
+        self.mask = torch.arange(longest * size, device=device) < ends
+        self._blocks = torch.tensor(
+            [cache.table[len(cache) // size] for cache in caches], device=device
+        )
+        self._places = (held - 1) % size
+
+    def write(self, layer: int, k: Tensor, v: Tensor) -> None:
+        """Put the new tokens' keys and values (n, G, 1, D) into their places."""
+        for storage, new in ((self.pool.keys, k), (self.pool.values, v)):
+            storage[layer][:, self._blocks, self._places] = new[:, :, 0].transpose(0, 1)
+
+    def own(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Keys and values of each conversation's own pages, (n, G, M · size, D) each."""
+        stores = (self.pool.keys[layer], self.pool.values[layer])  # (G, n_blocks, size, D) each
+        return tuple(store.flatten(0, 1)[self._own].flatten(2, 3) for store in stores)
+
+    def shared(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Keys and values of the pages that all share, (1, G, P, D) each."""
+        stores = (self.pool.keys[layer], self.pool.values[layer])
+        return tuple(store[:, self._shared].flatten(1, 2).unsqueeze(0) for store in stores)
+
+    @staticmethod
+    def turned(q: Tensor) -> Tensor:
+        """The queries (n, H, 1, D) of all conversations as those of one, (1, H, n, D)."""
+        return q.transpose(0, 2)
+
+    @staticmethod
+    def across(part: Part) -> Part:
+        """What one conversation's n queries found, as a part of n conversations."""
+        return Part(*(x.transpose(0, 2) for x in part))

@@ -1,0 +1,238 @@
+"""The engine: texts as written alone, memory by lesson 10's formula, checkpoints as `transformers` reads
+them, and errors at the door. Its speed is measured by benchmarks/engine.py."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tokenizers
+import torch
+import transformers
+
+from course.config import GPTConfig
+from course.engine import Engine, main
+from course.minigpt.kv_cache import generate_cached, kv_cache_bytes
+from course.model import MiniGPT
+from course.published.texts import open_model
+from course.world.evaluation import held_out
+from course.world.tokenizer import decode, encode
+
+
+@pytest.fixture(scope="module")
+def story() -> MiniGPT:
+    return MiniGPT.from_weights("story")
+
+
+@pytest.fixture(scope="module")
+def prompts() -> list[list[int]]:
+    """Eight conversations that begin with the same 100 tokens."""
+    texts = [one.text.split() for one in held_out(9)]
+    shared = texts[8][:100]
+    return [
+        encode(" ".join([*shared, *words[: 5 + 3 * i]]))[0].tolist()
+        for i, words in enumerate(texts[:8])
+    ]
+
+
+def alone(model: MiniGPT, prompt: list[int], n_new: int) -> list[int]:
+    return generate_cached(model, torch.tensor([prompt]), n_new)[0, len(prompt) :].tolist()
+
+
+# --- texts ---------------------------------------------------------------------------------------
+
+
+def test_eight_conversations_get_the_texts_that_they_get_alone(story, prompts):
+    assert Engine(story).serve(prompts, 40) == [alone(story, prompt, 40) for prompt in prompts]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_texts_are_the_same_whatever_the_sizes(seed):
+    """Small pools in which conversations wait, blocks of odd sizes, budgets below a prompt."""
+    rng = np.random.default_rng(seed)
+    mini = MiniGPT.from_weights("mini")
+    begin = rng.integers(3, 200, 9).tolist()
+    prompts = [
+        begin[: int(rng.integers(1, 10))] + rng.integers(3, 200, int(rng.integers(0, 9))).tolist()
+        for _ in range(7)
+    ]
+    size, n_new = int(rng.integers(1, 7)), int(rng.integers(1, 12))
+    most = max(-(-(len(prompt) + n_new - 1) // size) for prompt in prompts)
+    engine = Engine(
+        mini,
+        most + int(rng.integers(0, 8)),
+        size,
+        int(rng.integers(1, 5)),
+        int(rng.integers(1, 20)),
+    )
+    assert engine.serve(prompts, n_new) == [alone(mini, prompt, n_new) for prompt in prompts]
+    assert not engine.running
+    free = engine.memory.pool.allocator
+    assert len(free) + len(engine.memory.known) == engine.memory.pool.n_blocks
+
+
+def test_one_conversation_with_guesses_and_shown_as_it_is_written(story, prompts):
+    engine, shown = Engine(story), []
+    engine.serve(prompts[:1], 3)  # so that a prefix is known
+    text = engine.write(prompts[1], 40, shown.extend)
+    assert text == shown == alone(story, prompts[1], 40)
+    assert Engine(story).write(encode("The cat sat")[0].tolist(), 1) == alone(
+        story, encode("The cat sat")[0].tolist(), 1
+    )
+
+
+def test_conversations_that_come_later_join_those_that_run(story, prompts):
+    engine = Engine(story, max_running=3)
+    requests = []
+    for prompt in prompts:
+        requests.append(engine.add(prompt, 6))
+        engine.step()
+    while not all(request.done for request in requests):
+        engine.step()
+    assert [request.out for request in requests] == [alone(story, p, 6) for p in prompts]
+
+
+# --- memory --------------------------------------------------------------------------------------
+
+
+def test_a_shared_prefix_takes_its_bytes_once(story, prompts):
+    engine = Engine(story, n_blocks=200)
+    engine.serve(prompts[:1], 1)
+    requests = [engine.add(prompt, 20) for prompt in prompts]
+    for _ in range(10):
+        engine.step()
+    pool, size = engine.memory.pool, engine.memory.pool.block_size
+    tables = [cache.table for _, cache in engine.running.values()]
+    assert len(tables) == 8
+    assert {tuple(table[:6]) for table in tables} == {tuple(tables[0][:6])}  # 96 of 100 tokens
+    for request, cache in engine.running.values():
+        blocks = -(-len(cache) // size)
+        assert cache.nbytes() == kv_cache_bytes(story.config, blocks * size, 1, 4)
+        assert request.fed == len(cache)
+    used = {block for table in tables for block in table}
+    assert len(used) == 6 + sum(len(table) - 6 for table in tables)
+    assert not all(request.done for request in requests)
+    assert pool.n_blocks - len(pool.allocator) >= len(used)
+
+
+def test_known_blocks_make_room_for_new_conversations(story):
+    engine = Engine(story, n_blocks=12, block_size=16)
+    rng = np.random.default_rng(0)
+    for _ in range(6):
+        prompt = rng.integers(3, 200, 150).tolist()
+        assert engine.serve([prompt], 20) == [alone(story, prompt, 20)]
+    assert len(engine.memory.pool.allocator) + len(engine.memory.known) == 12
+
+
+# --- checkpoints ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small Llama of random weights with a tokenizer, written by `transformers`."""
+    folder = tmp_path_factory.mktemp("llama")
+    text = "once upon a time there was a small engine that wrote one token after the other"
+    words = text.split()
+    core = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel(
+            {word: i for i, word in enumerate(["<unk>", "</s>", *sorted(set(words))])}, "<unk>"
+        )
+    )
+    core.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=core, unk_token="<unk>", eos_token="</s>"
+    ).save_pretrained(folder)
+    torch.manual_seed(1)
+    config = transformers.LlamaConfig(
+        vocab_size=core.get_vocab_size(), num_hidden_layers=3, hidden_size=64, num_attention_heads=4,
+        num_key_value_heads=2, intermediate_size=96, max_position_embeddings=128, eos_token_id=1,
+        bos_token_id=None, tie_word_embeddings=False,
+    )  # fmt: skip
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+def test_a_checkpoint_gets_the_text_of_transformers(checkpoint):
+    model, words = open_model(checkpoint)
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(checkpoint)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(checkpoint)
+    prompts = ["once upon a time", "there was a small engine", "token after token"]
+    for prompt in prompts:
+        assert words.encode(prompt) == tokenizer(prompt)["input_ids"]
+    asked = [words.encode(prompt) for prompt in prompts]
+    together = Engine(model).serve(asked, 30)
+    for prompt, tokens, out in zip(prompts, asked, together, strict=True):
+        ids = tokenizer(prompt, return_tensors="pt")["input_ids"]
+        wanted = theirs.generate(
+            ids, do_sample=False, max_new_tokens=30, eos_token_id=None, pad_token_id=0
+        )
+        assert [*tokens, *out] == wanted[0].tolist()
+        assert Engine(model).write(tokens, 30) == out
+        assert words.decode(out) == tokenizer.decode(out, skip_special_tokens=True)
+
+
+def test_the_command_streams_a_checkpoints_words(checkpoint, capsys):
+    main(["once upon a time", "--model", str(checkpoint), "--new", "8"])
+    model, words = open_model(checkpoint)
+    tokens = words.encode("once upon a time")
+    out = alone(model, tokens, 8)
+    if 1 in out:
+        out = out[: out.index(1)]
+    assert capsys.readouterr().out == words.decode([*tokens, *out]) + "\n"
+
+
+def test_the_command_streams_a_story(story, capsys):
+    main(["The cat sat", "--new", "12"])
+    prompt = encode("The cat sat")[0].tolist()
+    assert capsys.readouterr().out == decode([*prompt, *alone(story, prompt, 12)]) + "\n"
+    main(["The cat sat", "Anna Stone came in", "--new", "5"])
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+# --- at the door ---------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_served_is_refused_and_changes_nothing(story):
+    engine = Engine(story, n_blocks=4, block_size=8)
+    for prompt, n_new, said in (
+        ([3] * 30, 4, "30 tokens and 4 new ones need 5 blocks of 8; the whole pool has 4"),
+        ([], 4, "at least one row and one token"),
+        ([3, 9999], 4, "token ids must lie in"),
+        ([3], 0, "n_new"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            engine.add(prompt, n_new)
+        with pytest.raises(ValueError, match=said):
+            engine.serve([[3, 4], prompt], n_new)
+    with pytest.raises(ValueError, match="n_new"):  # beyond the model's longest text
+        engine.add([3] * 20, story.config.max_seq_len)
+    assert not engine.queue
+    assert len(engine.memory.pool.allocator) == 4
+    with pytest.raises(ValueError, match="budget"):
+        Engine(story, budget=0)
+
+
+def test_the_command_says_what_is_wrong(tmp_path, checkpoint):
+    for arguments, said in (
+        (["xyzzy"], "unknown word 'xyzzy'"),
+        (["The cat", "--model", str(tmp_path / "nowhere")], "there is no folder"),
+        (["The cat", "--model", str(tmp_path)], "tokenizer.json"),
+        (["The cat sat", "--new", "0"], "n_new"),
+    ):
+        with pytest.raises(SystemExit, match=said):
+            main(arguments)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
+    with pytest.raises(SystemExit, match="is no tokenizer"):
+        main(["The cat", "--model", str(tmp_path)])
+    (tmp_path / "tokenizer.json").write_text((checkpoint / "tokenizer.json").read_text())
+    with pytest.raises(SystemExit, match="only checkpoints of model_type 'llama'"):
+        main(["once", "--model", str(tmp_path)])
+
+
+def test_a_config_is_all_that_sizes_need():
+    """A model without grouped heads, with tied embeddings."""
+    config = GPTConfig(60, 2, 32, 4, 4, 48, max_seq_len=64, tie_embeddings=True)
+    torch.manual_seed(0)
+    model = MiniGPT(config)
+    prompts = [[3, 4, 5], [7] * 20]
+    assert Engine(model, 16, 4).serve(prompts, 9) == [alone(model, p, 9) for p in prompts]
