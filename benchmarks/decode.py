@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -23,7 +22,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from harness import Samples, as_transformers, bar, heading, measure, print_bars, tell
+from harness import (
+    as_transformers,
+    bar,
+    generate_theirs,
+    heading,
+    measure,
+    print_bars,
+    row_of,
+    tell,
+)
 from torch import Tensor
 
 from course.config import GPTConfig
@@ -94,18 +102,6 @@ def ways_of(size: Size, model: MiniGPT, theirs: Any, batch: int, length: int) ->
     return ways
 
 
-def generate_theirs(model: Any, cache: str, prompt: Tensor, n_new: int) -> Tensor:
-    """As `transformers` documents it."""
-    return model.generate(
-        prompt,
-        attention_mask=torch.ones_like(prompt),
-        max_new_tokens=n_new,
-        do_sample=False,
-        cache_implementation=cache,
-        disable_compile=True,
-    )
-
-
 @torch.no_grad()
 def loop_theirs(model: Any, prompt: Tensor, n_new: int) -> Tensor:
     """Their forward pass and cache alone, without what `generate` adds to each step."""
@@ -137,14 +133,6 @@ def table_of(
     calls = {name: partial(way, prompt, n_new) for name, way in ways.items()}
     samples = measure(calls, device_of("cpu"), rounds)
     return {name: row_of(found) for name, found in samples.items()}
-
-
-def row_of(samples: Samples) -> dict[str, float]:
-    return {
-        "seconds": min(samples.wall),
-        "median_seconds": statistics.median(samples.wall),
-        "median_cpu_seconds": statistics.median(samples.cpu),
-    }
 
 
 def at_best(size: Size, batch: int, machine: Machine) -> float:

@@ -10,6 +10,7 @@ import datetime
 import json
 import os
 import shlex
+import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from tqdm.auto import tqdm
 
 from course.measure.devices import CpuDevice, Device
@@ -57,6 +59,15 @@ def measure(calls: dict[Any, Callable[[], object]], device: Device, rounds: int)
             bar.total = max(bar.total, bar.n + 1)
             bar.update()
     return samples
+
+
+def row_of(samples: Samples) -> dict[str, float]:
+    """What is told of the rounds of one way."""
+    return {
+        "seconds": min(samples.wall),
+        "median_seconds": statistics.median(samples.wall),
+        "median_cpu_seconds": statistics.median(samples.cpu),
+    }
 
 
 def disturbed(samples: dict[Any, Samples], device: Device) -> bool:
@@ -121,6 +132,18 @@ def as_transformers(size: Size, model: MiniGPT, device: torch.device) -> torch.n
     state = {name: ours[mine] for name, (mine, _) in expected_tensors(config).items()}
     theirs.load_state_dict(state)
     return theirs
+
+
+def generate_theirs(model: Any, cache: str, prompt: Tensor, n_new: int) -> Tensor:
+    """As `transformers` documents it."""
+    return model.generate(
+        prompt,
+        attention_mask=torch.ones_like(prompt),
+        max_new_tokens=n_new,
+        do_sample=False,
+        cache_implementation=cache,
+        disable_compile=True,
+    )
 
 
 def heading(name: str, arguments: list[str] | None, device: torch.device) -> dict[str, Any]:

@@ -27,6 +27,9 @@ SEEN_FROM = {
     "fast/triton": "sliding_window",  # the same, and lesson 07's unpacking of codes
     "windowed": "sliding_window",  # lesson 01's attention and lesson 03's cached pass
     "serving/mixed": "serving",  # the same, over the tokens of many texts
+    "serving/pages": "latent_attention",  # the same, over pages of lesson 10
+    "serving/memory": "latent_attention",  # pages of lesson 10
+    "engine": "latent_attention",  # lessons 03 to 12
     "latent": "latent_attention",  # lesson 03's cached pass
     "world/train_latent": "latent_attention",  # lesson 01's heads; it builds on world/train
 }

@@ -46,9 +46,12 @@ from course.minigpt.mini_gpt import merge_heads, split_heads
 
 from course import weights
 from course.checks import latent_attention as checks
+from course.engine import Engine
 from course.latent import LatentGPT, forward_latent
 from course.measure.machine import interleaved, one_thread
 from course.minigpt.gqa import grouped_attention
+from course.minigpt.kv_cache import generate_cached
+from course.model import MiniGPT
 from course.plots.latent_attention import (
     SHARED,
     draw_bytes,
@@ -61,6 +64,7 @@ from course.plots.times import draw_times
 from course.published.models import LATENT
 from course.widgets.latent_attention import play_with_widths
 from course.world.evaluation import evaluate, held_out
+from course.world.tokenizer import decode, encode
 
 story = LatentGPT.from_weights("story-latent-16-16")
 
@@ -91,10 +95,8 @@ show(draw_regrouping(head_dim=16, rank=8, n_tokens=24))
 # depends on the position p, another for every token, so U cannot move to the query. Positions get a
 # small key of their own, R numbers, rotated once, shared by all heads.
 #
-# A score is the content's product plus the positions', divided by √(D + R), D + R being the length of a
-# head's query. A cached
-# *row* is `[c
-# | rotated key]`, rank + R numbers.
+# A score is the content's product plus the positions', divided by √(D + R), the length of a head's
+# query. A cached *row* is `[c | rotated key]`, rank + R numbers.
 #
 # ## 1 · The bytes
 #
@@ -539,12 +541,41 @@ show(draw_times(times[8192], "one token on 8,192 in one layer", beside="absorbed
 # <em>Common wrong answer:</em> "a latent is too short for it".
 # </details>
 #
-# ## What you have built
+# ## What you have built: an engine
 #
-# This is the last lesson; there is no lesson 14. You have a model, a cache, its two phases; caches
-# with fewer heads, fewer bits, a window, parts, pages and latents.
+# This is the last lesson. `course/engine.py` puts your functions together, in 150 lines: prompts go in
+# by chunks, whoever decodes shares a pass, keys and values lie in pages, pages of a common beginning
+# are read once, and where one conversation is alone, guesses run ahead. Eight that begin with the same
+# 100 tokens:
+
+# %%
+gpt = MiniGPT.from_weights("story")
+words = [text.text.split() for text in held_out(9)]
+prompts = [
+    encode(" ".join([*words[8][:100], *own[: 5 + 3 * i]]))[0] for i, own in enumerate(words[:8])
+]
+engine = Engine(gpt)
+
+
+def together():
+    return engine.serve([prompt.tolist() for prompt in prompts], 60)
+
+
+def one_by_one():
+    return [generate_cached(gpt, prompt[None], 60)[0, len(prompt) :].tolist() for prompt in prompts]
+
+
+print("the same texts:", together() == one_by_one())
+with one_thread():
+    timed = interleaved({"one by one": one_by_one, "together": together}, rounds=3)
+show(draw_times(timed, "eight texts of 60 tokens", "one by one"))
+_ = engine.write(prompts[0].tolist(), 20, lambda new: print(decode(new), end=" ", flush=True))
+
+# %% [markdown]
+# A real model runs through the same functions. On Colab or at home, in a cell or a terminal:
 #
-# An engine puts these together: requests wait in a queue, prompts reuse pages that are known, chunks of
-# prefill and everyone's next token share a pass, a draft may run ahead, and the cache underneath is
-# whichever the model was trained for. Each part came with a number for what it saves, and for what it
-# costs.
+# ```
+# !python -m course.engine "Once upon a time" --model HuggingFaceTB/SmolLM2-135M
+# ```
+#
+# Each part came with a number for what it saves, and for what it costs. That was the course.
