@@ -129,10 +129,10 @@ def verify_greedy(draft: Tensor, logits: Tensor) -> tuple[int, int]:
     check_draft(draft, logits)
     ### BEGIN SOLUTION
     chosen = greedy_next(logits).tolist()  # K + 1
-    kept = 0
-    while kept < len(draft) and draft[kept] == chosen[kept]:
-        kept += 1
-    return kept, chosen[kept]
+    for place, guess in enumerate(draft.tolist()):
+        if guess != chosen[place]:
+            return place, chosen[place]
+    return len(draft), chosen[-1]
     ### END SOLUTION
 
 

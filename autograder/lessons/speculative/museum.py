@@ -16,7 +16,10 @@ MUSEUM = Museum("speculative")
 # --- verify_greedy ---------------------------------------------------------------------------------
 
 CHOSEN = "chosen = greedy_next(logits).tolist()"
-WHILE = "while kept < len(draft) and draft[kept] == chosen[kept]:"
+LOOP = "for place, guess in enumerate(draft.tolist()):"
+DIFFERS = "if guess != chosen[place]:"
+STOPS = "return place, chosen[place]"
+BONUS = "return len(draft), chosen[-1]"
 bug, patch = MUSEUM.section("verify_greedy", check="only_right_guesses_are_kept")
 
 
@@ -34,62 +37,77 @@ patch(
     "off by one",
     "guesses compared with the row behind them",
     "draft[i] is fed before row i + 1, so that row seems to be its own; it judges draft[i + 1].",
-    (WHILE, "while kept < len(draft) and draft[kept] == chosen[kept + 1]:"),
+    (DIFFERS, "if guess != chosen[place + 1]:"),
 )
 patch(
     "keeps_the_wrong_guess",
     "choice",
     "the guess kept at which the model differed",
-    "The first difference ends the loop one step late.",
-    (
-        "return kept, chosen[kept]",
-        "return kept, int(draft[kept]) if kept < len(draft) else chosen[kept]",
-    ),
+    "The guess is returned in the place of the correction.",
+    (STOPS, "return place, guess"),
 )
 patch(
     "counts_the_wrong_guess",
     "off by one",
     "one guess more than was right",
     "The corrected token is counted as kept.",
-    ("return kept, chosen[kept]", "return min(kept + 1, len(draft)), chosen[kept]"),
+    (STOPS, "return place + 1, chosen[place]"),
 )
 patch(
     "repeats_the_last_right_token",
     "off by one",
     "the last right guess given once more",
     "The row of the last kept guess, not the one after it.",
-    ("return kept, chosen[kept]", "return kept, chosen[max(kept - 1, 0)]"),
+    (STOPS, "return place, chosen[max(place - 1, 0)]"),
+)
+patch(
+    "corrects_from_the_next_row",
+    "off by one",
+    "a correction from the row behind the wrong guess",
+    "The row that was computed with the wrong guess in its text.",
+    (STOPS, "return place, chosen[place + 1]"),
+)
+patch(
+    "bonus_from_the_row_before",
+    "off by one",
+    "a bonus from the row that judged the last guess",
+    "Row K - 1 says what the last guess had to be.",
+    (BONUS, "return len(draft), chosen[len(draft) - 1]"),
 )
 patch(
     "always_the_last_row",
     "choice",
     "the row behind the whole draft, also where a guess was wrong",
     "The bonus is taken from the last row whatever was kept.",
-    ("return kept, chosen[kept]", "return kept, chosen[-1]"),
+    (STOPS, "return place, chosen[-1]"),
 )
 patch(
     "first_guess_unverified",
     "off by one",
     "a first guess that nobody looks at",
-    "The draft's first token is taken for the sure one: row 0 judges draft[1].",
-    (
-        WHILE,
-        "if len(draft):\n        kept = 1\n    while kept < len(draft) and draft[kept] == chosen[kept]:",
-    ),
+    "The draft's first token is taken for the sure one.",
+    (DIFFERS, "if place and guess != chosen[place]:"),
+)
+patch(
+    "last_guess_unverified",
+    "off by one",
+    "a last guess that nobody looks at",
+    "The loop stops in front of it.",
+    (LOOP, "for place, guess in enumerate(draft.tolist()[:-1]):"),
 )
 patch(
     "all_or_nothing",
     "choice",
     "a draft kept whole or not at all",
-    "Compares the two tensors: one wrong guess and all are void.",
-    (WHILE, "while kept < len(draft) and draft.tolist() == chosen[:-1]:"),
+    "Compares the two lists: one wrong guess and all are void.",
+    (DIFFERS, "if draft.tolist() != chosen[:-1]:"),
 )
 patch(
     "never_keeps_all",
     "off by one",
     "at most K - 1 guesses kept, so never a bonus",
-    "The loop stops in front of the last guess.",
-    (WHILE, "while kept < len(draft) - 1 and draft[kept] == chosen[kept]:"),
+    "A pass is thought to write K tokens.",
+    (BONUS, "return max(len(draft) - 1, 0), chosen[max(len(draft) - 1, 0)]"),
 )
 patch(
     "least_likely",
@@ -111,21 +129,23 @@ patch(
     "form",
     "the kept tokens in the place of their number",
     "Returns the list of tokens.",
-    ("return kept, chosen[kept]", "return draft[:kept], chosen[kept]"),
+    (STOPS, "return draft[:place], chosen[place]"),
+    (BONUS, "return draft, chosen[-1]"),
 )
 patch(
     "one_number",
     "form",
     "one number where two are wanted",
     "Returns how many tokens the pass wrote.",
-    ("return kept, chosen[kept]", "return kept + 1"),
+    (STOPS, "return place + 1"),
+    (BONUS, "return len(draft) + 1"),
 )
 patch(
     "no_empty_draft",
     "form",
     "a draft of no tokens that stops it",
     "Looks at draft[0] first.",
-    ("kept = 0", "kept = 0\n    if draft[0] != chosen[0]:\n        return 0, chosen[0]"),
+    (LOOP, "if draft[0] != chosen[0]:\n        return 0, chosen[0]\n    " + LOOP),
     kind="sizes",
 )
 
