@@ -143,6 +143,7 @@ def draw_texts(seed: int) -> Challenge:
         ([a], 3, None),
         ([a, b, c], 3, None),
         ([a, b, a], 1, None),
+        ([a, a], 2, None),
         ([a, b, a], 4, None),
         ([a, b, a], 0, None),
         ([a, b, c, d, a], 2, None),

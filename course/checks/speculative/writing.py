@@ -46,17 +46,12 @@ class Guesser:
         model: a copy, so that its passes are not counted.
         kind: a name of GUESSES.
         earlier: tokens before the texts that it is asked about.
-
-    Attributes:
-        asked: of each call, the tokens of the text and the number wanted.
     """
 
     def __init__(self, model: MiniGPT, kind: str, earlier: list[int]) -> None:
         self.model, self.kind, self.earlier = model, kind, earlier
-        self.asked: list[list[int]] = []
 
     def __call__(self, text: Tensor, k: int) -> Tensor:
-        self.asked.append([int(text.numel()), int(k)])
         known = [*self.earlier, *text.reshape(-1).tolist()]
         start, most = len(known), self.model.config.max_seq_len - len(known)
         k = min(k - (self.kind == "one fewer than asked for"), most)
@@ -91,11 +86,12 @@ def speculated(
     text = as_array(texts[0]) if texts else came
     own = not texts or not isinstance(texts[0], Tensor) or not texts[0].numel()
     own = own or texts[0].untyped_storage().data_ptr() != prompt.untyped_storage().data_ptr()
-    return {"text": text, "passes": list(passes), "own": bool(own), "asked": guesser.asked}
+    return {"text": text, "came": came, "passes": list(passes), "own": bool(own)}
 
 
-RUN = {"text": ARRAY_OR_WORDS, "passes": Each(int), "own": bool, "asked": Each([int, int])}
-"""The form of what `speculated` returns."""
+def only(run: Evidence, *names: str) -> Evidence:
+    """The parts of a run that a verdict reads."""
+    return {name: run[name] for name in names}
 
 
 def _told(case: dict[str, Any]) -> str:
@@ -135,9 +131,11 @@ def probe_texts(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Write each text; the first also with a model of float64, and none at all."""
     cases = challenge["cases"]
     return {
-        "runs": [speculated(student, challenge, case) for case in cases],
-        "float64": speculated(student, challenge, cases[2], torch.float64),
-        "none": speculated(student, challenge, cases[0] | {"n_new": 0}),
+        "texts": [speculated(student, challenge, case)["text"] for case in cases],
+        "float64": speculated(student, challenge, cases[2], torch.float64)["text"],
+        "none": only(
+            speculated(student, challenge, cases[0] | {"n_new": 0}), "text", "passes", "own"
+        ),
     }
 
 
@@ -145,8 +143,8 @@ def judge_texts(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Look for the first token that the model would not have written alone."""
-    for case, run in zip(challenge["cases"], evidence["runs"], strict=True):
-        if wrong := _wrong_text(challenge, case, run, truth, tolerance):
+    for case, text in zip(challenge["cases"], evidence["texts"], strict=True):
+        if wrong := _wrong_text(challenge, case, text, truth, tolerance):
             return failed(wrong)
     double = _wrong_text(challenge, challenge["cases"][2], evidence["float64"], truth, tolerance)
     if double:
@@ -164,9 +162,13 @@ def judge_texts(
 
 
 def _wrong_text(
-    challenge: Challenge, case: dict[str, Any], run: Evidence, truth: Truth, tolerance: float
+    challenge: Challenge,
+    case: dict[str, Any],
+    text: np.ndarray | str,
+    truth: Truth,
+    tolerance: float,
 ) -> str | None:
-    text, P, told = run["text"], len(case["prompt"]), _told(case)
+    P, told = len(case["prompt"]), _told(case)
     size = P + case["n_new"]
     if isinstance(text, str):
         return f"{told}: {text}; wanted is a text of {size} tokens. {_about_stop(text)}"
@@ -208,9 +210,9 @@ every_draft_gives_the_same_text = Check(
     probe_texts,
     judge_texts,
     evidence=lambda challenge: {
-        "runs": [RUN] * len(challenge["cases"]),
-        "float64": RUN,
-        "none": RUN,
+        "texts": [ARRAY_OR_WORDS] * len(challenge["cases"]),
+        "float64": ARRAY_OR_WORDS,
+        "none": {"text": ARRAY_OR_WORDS, "passes": Each(int), "own": bool},
     },
     truth=uncached,
     tolerance=TOLERANCE,
@@ -244,7 +246,8 @@ def probe_work(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     runs = []
     for case in challenge["cases"]:
         cache = new_cache(challenge, 40, batch=1, dtype=torch.float64)
-        runs.append(speculated(student, challenge, case, torch.float64, cache))
+        run = speculated(student, challenge, case, torch.float64, cache)
+        runs.append(only(run, "came", "passes"))
     return {"runs": runs}
 
 
@@ -264,19 +267,18 @@ def judge_work(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Compare tokens of each pass with those that are needed."""
     for case, run in zip(challenge["cases"], evidence["runs"], strict=True):
         told, wanted, passes = _told(case), passes_of(case), run["passes"]
-        if isinstance(run["text"], str):
-            return failed(f"{told}, a cache of 40 places: {run['text']}. Which line stops it?")
+        if run["came"] != "returned":
+            return failed(f"{told}, a cache of 40 places: {run['came']}. Which line stops it?")
         if passes == wanted:
             continue
         question = "Which tokens does a pass feed, and which did one before it?"
         if passes[:1] != wanted[:1]:
             question = "What goes in with the prompt, and in how many passes?"
-        elif any(
-            length < case["n_new"] and length < len(case["prompt"]) for length, _ in run["asked"]
-        ):
-            question = "What does propose see: the text, or a part of it?"
         elif len(passes) > len(wanted):
-            question = "How many tokens does a pass write whose guesses are all right?"
+            question = (
+                "How many tokens does a pass write whose guesses are all right, and of which text does "
+                "propose see the end?"
+            )
         elif len(passes) == len(wanted):
             question = "How many guesses can the last pass use?"
         return failed(f"{told}: passes of {passes} tokens, needed are {wanted}. {question}")
@@ -289,7 +291,9 @@ passes_are_saved = Check(
     draw_work,
     probe_work,
     judge_work,
-    evidence=lambda challenge: {"runs": [RUN] * len(challenge["cases"])},
+    evidence=lambda challenge: {
+        "runs": [{"came": str, "passes": Each(int)}] * len(challenge["cases"])
+    },
 )
 
 
@@ -323,11 +327,13 @@ def draw_caches(seed: int) -> Challenge:
 def probe_caches(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Write texts in given caches, some of which hold tokens; then feed the last token, where a place is
     left for it. And ask for what does not fit."""
-    runs = [_in_a_cache(student, challenge, case) for case in challenge["cases"]]
-    refused = [
-        _in_a_cache(student, challenge, case | {"spare": -1}) for case in challenge["cases"][2:4]
-    ]
-    return {"runs": runs, "refused": refused}
+    cases = challenge["cases"]
+    runs = [_in_a_cache(student, challenge, case) for case in cases]
+    refused = [_in_a_cache(student, challenge, case | {"spare": -1}) for case in cases[2:4]]
+    return {
+        "runs": [only(run, "text", "held", "logits") for run in runs],
+        "refused": [only(run, "came", "held", "passes") for run in refused],
+    }
 
 
 def _in_a_cache(student: SimpleNamespace, challenge: Challenge, case: dict[str, Any]) -> Evidence:
@@ -364,12 +370,16 @@ def judge_caches(
                 f"{told}: it then holds {run['held']} tokens, wanted are {held + P + g - 1}: all but the "
                 f"last. {_about_held(run['held'], held)}"
             )
-        if not case["spare"]:
-            continue
-        if text.shape != (P + g,) or isinstance(run["logits"], str):
+        logits = run["logits"]
+        if text.shape != (P + g,) or isinstance(logits, str) == bool(case["spare"]):
             return failed(f"{told}: got a text of shape {text.shape}. When is it done?")
+        if isinstance(logits, str):
+            if logits != "nothing":
+                return failed("A part of what was asked for did not come back.")
+            continue
         whole = np.concatenate([challenge["earlier"][:held], text])[None]
-        delta = float(np.abs(run["logits"] - truth(challenge, whole)[0, -1]).max())
+        wanted = truth(challenge, whole)[0, -1]
+        delta = float(np.abs(logits - wanted).max()) if logits.shape == wanted.shape else np.inf
         if not delta <= tolerance:
             return failed(
                 f"{told}: when the last token is fed, its logits differ from those of the same text "
@@ -377,11 +387,10 @@ def judge_caches(
                 f"cache hold, and at which positions do they stand?"
             )
     for case, run in zip(challenge["cases"][2:4], evidence["refused"], strict=True):
-        if not isinstance(run["text"], str) or run["text"] != "CacheFull":
-            came = run["text"] if isinstance(run["text"], str) else "a text"
+        if run["came"] != "CacheFull":
             return failed(
-                f"{_told(case)}, one place too few: {came}; wanted is CacheFull. How many tokens are fed "
-                f"and kept in all?"
+                f"{_told(case)}, one place too few: it {run['came']}; wanted is CacheFull. How many "
+                f"tokens are fed and kept in all?"
             )
         if run["passes"] or run["held"] != case["held"]:
             return failed(
@@ -404,8 +413,9 @@ cache_is_left_as_alone = Check(
     probe_caches,
     judge_caches,
     evidence=lambda challenge: {
-        "runs": [{**RUN, "held": int, "logits": ARRAY_OR_WORDS}] * len(challenge["cases"]),
-        "refused": [{**RUN, "held": int, "logits": ARRAY_OR_WORDS}] * 2,
+        "runs": [{"text": ARRAY_OR_WORDS, "held": int, "logits": ARRAY_OR_WORDS}]
+        * len(challenge["cases"]),
+        "refused": [{"came": str, "held": int, "passes": Each(int)}] * 2,
     },
     truth=uncached,
     tolerance=TOLERANCE,
