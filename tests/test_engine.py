@@ -215,11 +215,14 @@ def test_the_command_says_what_is_wrong(tmp_path, checkpoint):
     for arguments, said in (
         (["xyzzy"], "unknown word 'xyzzy'"),
         (["The cat", "--model", str(tmp_path / "nowhere")], "there is no folder"),
-        (["The cat", "--model", str(tmp_path)], "tokenizer.json"),
+        (["The cat", "--model", str(tmp_path)], "has no config.json"),
         (["The cat sat", "--new", "0"], "n_new"),
     ):
         with pytest.raises(SystemExit, match=said):
             main(arguments)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(SystemExit, match=r"has no tokenizer\.json"):
+        main(["The cat", "--model", str(tmp_path)])
     (tmp_path / "tokenizer.json").write_text("{}")
     (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
     with pytest.raises(SystemExit, match="is no tokenizer"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from course.model import MiniGPT
 from course.published.checkpoints import folder_of, load
@@ -36,27 +37,11 @@ class CheckpointWords:
     """The tokenizer that lies beside a checkpoint, `tokenizer.json`.
 
     Raises:
-        ImportError: without the package `tokenizers`.
-        FileNotFoundError: the folder has no tokenizer.json.
-        ValueError: the file is no tokenizer.
+        ImportError, FileNotFoundError, ValueError: as `read_tokenizer`.
     """
 
     def __init__(self, folder: Path) -> None:
-        try:
-            from tokenizers import Tokenizer
-        except ImportError as error:
-            raise ImportError(
-                "a checkpoint's words need the package tokenizers: pip install tokenizers"
-            ) from error
-        path = folder / "tokenizer.json"
-        if not path.is_file():
-            raise FileNotFoundError(
-                f"{folder} has no tokenizer.json; with transformers: tokenizer.save_pretrained(folder)"
-            )
-        try:
-            self._tokenizer = Tokenizer.from_file(str(path))
-        except Exception as error:  # the library raises plain Exceptions
-            raise ValueError(f"{path} is no tokenizer: {error}") from error
+        self._tokenizer = read_tokenizer(folder)
         settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         end = settings.get("eos_token_id")
         self._ends = frozenset(end if isinstance(end, list) else [end])
@@ -78,6 +63,31 @@ class CheckpointWords:
 
 
 Words = StoryWords | CheckpointWords
+
+
+def read_tokenizer(folder: Path) -> Any:
+    """Read a folder's `tokenizer.json`.
+
+    Raises:
+        ImportError: without the package `tokenizers`.
+        FileNotFoundError: there is no such file, or no config.json.
+        ValueError: the file is no tokenizer.
+    """
+    for name, how in (("config.json", "model"), ("tokenizer.json", "tokenizer")):
+        if not (folder / name).is_file():
+            raise FileNotFoundError(
+                f"{folder} has no {name}; with transformers: {how}.save_pretrained(folder)"
+            )
+    try:
+        from tokenizers import Tokenizer  # only checkpoints need it
+    except ImportError as error:
+        raise ImportError(
+            "a checkpoint's words need the package tokenizers: pip install tokenizers"
+        ) from error
+    try:
+        return Tokenizer.from_file(str(folder / "tokenizer.json"))
+    except Exception as error:  # the library raises plain Exceptions
+        raise ValueError(f"{folder / 'tokenizer.json'} is no tokenizer: {error}") from error
 
 
 def open_model(path_or_hub_id: str | Path | None, device: str = "cpu") -> tuple[MiniGPT, Words]:
