@@ -83,7 +83,7 @@ patch(
 )
 patch(
     "first_guess_unverified",
-    "off by one",
+    "choice",
     "a first guess that nobody looks at",
     "The draft's first token is taken for the sure one.",
     (DIFFERS, "if place and guess != chosen[place]:"),
@@ -104,7 +104,7 @@ patch(
 )
 patch(
     "never_keeps_all",
-    "off by one",
+    "cost",
     "at most K - 1 guesses kept, so never a bonus",
     "A pass is thought to write K tokens.",
     (BONUS, "return max(len(draft) - 1, 0), chosen[max(len(draft) - 1, 0)]"),
@@ -166,14 +166,14 @@ patch(
 )
 patch(
     "rolls_back_one_too_few",
-    "off by one",
+    "state",
     "one rejected guess that stays in the cache",
     "One row too many is kept.",
     (BACK, "cache.truncate(min(len(cache), len(cache) - len(draft) + kept + 1))"),
 )
 patch(
     "rolls_back_one_too_many",
-    "off by one",
+    "state",
     "one row too many taken back",
     "The last kept row goes, too, and is never fed again.",
     (BACK, "cache.truncate(len(cache) - len(draft) + kept - 1)"),
