@@ -130,6 +130,8 @@ def as_transformers(size: Size, model: MiniGPT, device: torch.device) -> torch.n
         ).eval()
     ours = model.state_dict()
     state = {name: ours[mine] for name, (mine, _) in expected_tensors(config).items()}
+    if config.tie_embeddings:
+        state["lm_head.weight"] = state["model.embed_tokens.weight"]
     theirs.load_state_dict(state)
     return theirs
 
