@@ -105,7 +105,7 @@ class Engine:
         self.memory.check(request)
         return request
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def _forward(self, pieces: list[Piece]) -> Tensor:
         """Logits (n, V) after each piece: prompts chunk by chunk, and one pass for all that decode."""
         logits: dict[int, Tensor] = {}

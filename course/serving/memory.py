@@ -40,12 +40,20 @@ class Memory:
         return -(-(len(request.prompt) + request.n_new - 1) // self.pool.block_size)
 
     def admit(self, request: Request, running: Iterable[Running]) -> PagedKVCache | None:
-        """Give a conversation a cache, with what is known of its prompt; None where the pool has no
-        room for all of its text beside what was promised to those that run."""
+        """Give a conversation a cache, with what is known of its prompt. None, and it waits, where the
+        pool has no room for all of its text beside what was promised to those that run, or where one of
+        them begins alike and its prompt is under way: soon more is known."""
+        size, running = self.pool.block_size, list(running)
         cache = PagedKVCache(self.pool)
-        cache.adopt(reusable_blocks(list(request.prompt), self.pool.block_size, self.known))
+        cache.adopt(reusable_blocks(list(request.prompt), size, self.known))
+        begin = list(request.prompt[:size])
+        alike = (
+            list(other.prompt[:size]) == begin and not other.decodes and len(begin) == size
+            for other, _ in running
+        )
         promised = sum(self.needed(other) - len(its.table) for other, its in running)
-        if self.make_room(promised + self.needed(request) - len(cache.table)):
+        waits = not cache.table and any(alike)
+        if not waits and self.make_room(promised + self.needed(request) - len(cache.table)):
             return cache
         cache.reset()
         return None

@@ -93,13 +93,19 @@ class Pages:
 
     def own(self, layer: int) -> tuple[Tensor, Tensor]:
         """Keys and values of each conversation's own pages, (n, G, M · size, D) each."""
-        stores = (self.pool.keys[layer], self.pool.values[layer])  # (G, n_blocks, size, D) each
-        return tuple(store.flatten(0, 1)[self._own].flatten(2, 3) for store in stores)
+        return self._read(self.pool.keys[layer]), self._read(self.pool.values[layer])
+
+    def _read(self, store: Tensor) -> Tensor:
+        """Copy pages out of (G, n_blocks, size, D), block by block: `index_select` copies whole rows."""
+        rows = store.view(-1, store.shape[2] * store.shape[3])  # (G · n_blocks, size · D)
+        pages = rows.index_select(0, self._own.flatten())
+        return pages.view(*self._own.shape[:2], -1, store.shape[3])
 
     def shared(self, layer: int) -> tuple[Tensor, Tensor]:
         """Keys and values of the pages that all share, (1, G, P, D) each."""
         stores = (self.pool.keys[layer], self.pool.values[layer])
-        return tuple(store[:, self._shared].flatten(1, 2).unsqueeze(0) for store in stores)
+        keys, values = (store.index_select(1, self._shared).flatten(1, 2) for store in stores)
+        return keys.unsqueeze(0), values.unsqueeze(0)
 
     @staticmethod
     def turned(q: Tensor) -> Tensor:

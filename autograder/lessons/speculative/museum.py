@@ -249,7 +249,7 @@ patch(
 patch(
     "ends_at_end",
     "capacity",
-    "texts that stop at `<end>`",
+    "texts that stop at the token that ends a story",
     "Token 1 ends the loop, as in a chat.",
     (
         "text = torch.cat([prompt, greedy_next(logits[:, -1])])",
@@ -517,14 +517,14 @@ patch(
 patch(
     "only_the_longest",
     "choice",
-    "endings of `longest` tokens and no shorter ones",
+    "endings of the full length and no shorter ones",
     "No backing off.",
     (LONGEST, "for n in [longest] if longest < len(tokens) else []:"),
 )
 patch(
     "always_three",
     "form",
-    "endings of three tokens, whatever `longest` says",
+    "endings of three tokens, whatever was asked for",
     "The argument is not used.",
     (LONGEST, "for n in range(min(3, len(tokens) - 1), 0, -1):"),
 )
@@ -603,7 +603,7 @@ patch(
 patch(
     "difference_upside_down",
     "sampling",
-    "a token drawn from (q - p)+",
+    "a token drawn from what the draft proposes too often",
     "Gives those that the draft says too often anyway.",
     (MISSING, "missing = (q[i] - p[i]).clamp(min=0)"),
 )
@@ -627,14 +627,14 @@ patch(
 patch(
     "ratio_upside_down",
     "sampling",
-    "guesses kept with probability q / p",
+    "guesses kept by a ratio upside down",
     "The ratio upside down.",
     (REJECTS, "if torch.rand((), generator=generator) * p[i, token] >= q[i, token]:"),
 )
 patch(
     "keeps_where_p_is_larger",
     "sampling",
-    "guesses kept where p >= q, and never otherwise",
+    "guesses kept where the model gives them no less, and never otherwise",
     "A threshold in the place of a draw.",
     (REJECTS, "if p[i, token] < q[i, token]:"),
 )
