@@ -24,7 +24,7 @@ from autograder.authoring.leaks import Secrets, leaks, secrets_of
 from autograder.authoring.source import Course, LessonError
 
 REFERENCE = ("glossary", "notation", "bibliography")
-TEACHING = ("instructors", "grading", "museum", "authors", "map")
+TEACHING = ("instructors", "grading", "museum", "authors", "map", "LOG")
 
 
 class BookError(Exception):

@@ -30,6 +30,7 @@ SEEN_FROM = {
     "serving/pages": "latent_attention",  # the same, over pages of lesson 10
     "serving/memory": "latent_attention",  # pages of lesson 10
     "engine": "latent_attention",  # lessons 03 to 12
+    "drafts/model": "speculative",  # a loop as lesson 03 asks for
     "latent": "latent_attention",  # lesson 03's cached pass
     "world/train_latent": "latent_attention",  # lesson 01's heads; it builds on world/train
 }
