@@ -281,7 +281,7 @@ def lookup_draft(text: Tensor, n_draft: int, longest: int = 3) -> Tensor:
 checks.lookup_copies_what_followed(lookup_draft)
 
 # %% [markdown]
-# Six drafts for the story model, four tokens each. `mini` is a model a tenth its size, `story-g1` a
+# Six drafts for the story model, four tokens each. `mini` is a model a sixth its size, `story-g1` a
 # sibling as deep as itself, `2 of 4 layers` its own lower half. The table counted in 300 stories which
 # word followed which four. Which of them is fastest?
 
