@@ -150,7 +150,8 @@ def latent_cache_bytes(
 #
 # It drives as lesson 03's cache, and keeps rows alone. A full cache refuses the whole block.
 #
-# **The common wrong answer** stores keys and values beside the rows, "to save time": the bytes are back.
+# **The common wrong answer** stores keys and values beside the rows, "to save time": the bytes are
+# back.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Lesson 03's <code>KVCache</code> with one storage in place of two, and no axis of heads.
@@ -304,8 +305,8 @@ print(
 # against (B, rank + R, S). Values are (B, S, rank).
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# <code>absorb</code>: cut the matrix into heads, one batched product. <code>attend_latent</code>: lesson
-# 06's <code>grouped_attention</code> with one group, another scale, and values that are a slice.
+# <code>absorb</code>: cut the matrix into heads, one batched product. <code>attend_latent</code>:
+# lesson 06's <code>grouped_attention</code> with one group, another scale, and values that are a slice.
 # </details>
 
 
@@ -466,10 +467,10 @@ show(draw_recall(recorded))
 # {{28 = 100 * METRICS["story-g1"]["recall_place_far"]}}. Right after the conversion it was
 # {{0 = 100 * METRICS["story-latent-16-16"]["recall_place_far_converted"]}}: training does it.
 #
-# But look at 48 + 16: twice the numbers, and only
-# {{65 = 100 * METRICS["story-latent-48-16"]["recall_place_far"]}}. And at 24 + 8, with a smaller rotated
-# part: {{51 = 100 * METRICS["story-latent-24-8"]["recall_place_far"]}}. **One run each is no proof.** The
-# paper finds MLA *better* than MHA; others could not reproduce that.
+# But look at 48 + 16: twice the numbers, and only {{65 = 100 *
+# METRICS["story-latent-48-16"]["recall_place_far"]}}. And at 24 + 8, with a smaller rotated part: {{51
+# = 100 * METRICS["story-latent-24-8"]["recall_place_far"]}}. **One run each is no proof.** The paper
+# finds MLA *better* than MHA; others could not reproduce that.
 #
 # Choose other widths:
 
@@ -572,10 +573,13 @@ show(draw_times(timed, "eight texts of 60 tokens", "one by one"))
 _ = engine.write(prompts[0].tolist(), 20, lambda new: print(decode(new), end=" ", flush=True))
 
 # %% [markdown]
-# A real model runs through the same functions. On Colab or at home, in a cell or a terminal:
+# A real model runs through the same functions, yours where they pass:
 #
-# ```
-# !python -m course.engine "Once upon a time" --model HuggingFaceTB/SmolLM2-135M
+# ```python
+# from course.engine import main
+# main(["Once upon a time", "--model", "HuggingFaceTB/SmolLM2-135M"])
 # ```
 #
-# Each part came with a number for what it saves, and for what it costs. That was the course.
+# In a terminal, `python -m course.engine "Once upon a time"` takes ours.
+#
+# Each part came with a number for what it saves and what it costs. That was the course.
