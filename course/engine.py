@@ -26,7 +26,7 @@ from course.minigpt.kv_cache import forward_cached
 from course.minigpt.serving import Scheduler
 from course.minigpt.speculative import lookup_draft, speculate
 from course.model import MiniGPT
-from course.published.texts import open_model
+from course.published.texts import open_model, printer
 from course.serving.memory import Memory, Running
 from course.serving.pages import decode_together
 from course.serving.request import Piece, Request
@@ -136,7 +136,7 @@ def main(arguments: list[str] | None = None) -> None:
         model, words = open_model(asked.model, asked.device)
         engine, prompts = Engine(model), [words.encode(prompt) for prompt in asked.prompts]
         if len(prompts) == 1:
-            engine.write(prompts[0], asked.new, words.printer(prompts[0]))
+            engine.write(prompts[0], asked.new, printer(words, prompts[0]))
             prompts = []
             print()
         answers = engine.serve(prompts, asked.new)

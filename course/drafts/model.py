@@ -19,13 +19,10 @@ class ModelDraft:
     Args:
         model: with the vocabulary of the model that verifies.
         max_len: tokens of the longest text.
-
-    Attributes:
-        steps: passes that it made.
     """
 
     def __init__(self, model: MiniGPT, max_len: int) -> None:
-        self.model, self.steps = model, 0
+        self.model = model
         self.cache = KVCache(model.config, 1, min(max_len, model.config.max_seq_len))
         self.fed: list[int] = []
 
@@ -36,7 +33,7 @@ class ModelDraft:
             self._back_to(known)
             feed = torch.tensor([known[len(self.fed) :]])
             logits = forward_cached(self.model, feed, self.cache)  # (1, T, V)
-            self.fed, self.steps = list(known), self.steps + 1
+            self.fed = list(known)
             known.append(int(logits[0, -1].argmax()))
         return torch.tensor(known[len(text) :], dtype=torch.int64)
 

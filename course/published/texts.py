@@ -18,7 +18,9 @@ from course.world import tokenizer
 
 
 class StoryWords:
-    """The words of the stories that our own models were trained on."""
+    """The words of the stories that our own models were trained on; `ends` are tokens that end a text."""
+
+    ends = frozenset({tokenizer.END})
 
     def encode(self, text: str) -> list[int]:
         """Token ids; a ValueError names a word that no story uses."""
@@ -28,13 +30,9 @@ class StoryWords:
         """A text, a space between any two words."""
         return tokenizer.decode(tokens)
 
-    def printer(self, prompt: Sequence[int]) -> Callable[[Sequence[int]], None]:
-        """What prints a prompt now, and then new tokens as they come; see `_printer`."""
-        return _printer(self, prompt, frozenset({tokenizer.END}))
-
 
 class CheckpointWords:
-    """The tokenizer that lies beside a checkpoint, `tokenizer.json`.
+    """The tokenizer that lies beside a checkpoint, `tokenizer.json`; `ends` as in `StoryWords`.
 
     Raises:
         ImportError, FileNotFoundError, ValueError: as `read_tokenizer`.
@@ -44,7 +42,7 @@ class CheckpointWords:
         self._tokenizer = read_tokenizer(folder)
         settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         end = settings.get("eos_token_id")
-        self._ends = frozenset(end if isinstance(end, list) else [end])
+        self.ends = frozenset(end if isinstance(end, list) else [end])
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text; a ValueError where there are none."""
@@ -56,10 +54,6 @@ class CheckpointWords:
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens, special ones left out."""
         return self._tokenizer.decode(list(tokens))
-
-    def printer(self, prompt: Sequence[int]) -> Callable[[Sequence[int]], None]:
-        """What prints a prompt now, and then new tokens as they come; see `_printer`."""
-        return _printer(self, prompt, self._ends)
 
 
 Words = StoryWords | CheckpointWords
@@ -104,17 +98,15 @@ def open_model(path_or_hub_id: str | Path | None, device: str = "cpu") -> tuple[
     return load(folder, device=device), words
 
 
-def _printer(
-    words: Words, prompt: Sequence[int], ends: frozenset[int]
-) -> Callable[[Sequence[int]], None]:
-    """Print what each further token adds to the text. A character may need several tokens, so what ends
-    in half of one waits; after a token that ends a text nothing more is printed."""
+def printer(words: Words, prompt: Sequence[int]) -> Callable[[Sequence[int]], None]:
+    """Print a prompt; what is returned prints what further tokens add to the text. A character may need
+    several tokens, so what ends in half of one waits; after a token that ends a text nothing comes."""
     tokens, printed, ended = list(prompt), "", False
 
     def show(new: Sequence[int]) -> None:
         nonlocal printed, ended
         for token in new:
-            ended = ended or token in ends
+            ended = ended or token in words.ends
             if not ended:
                 tokens.append(token)
         text = words.decode(tokens)

@@ -92,17 +92,12 @@ def judge_guesses(
         if pair[0] != kept:
             return failed(f"{told}; {kept} of these guesses are kept. {_about_kept(pair[0], kept)}")
         if pair[1] != token:
-            place = kept if kept < len(draft) else len(draft)
             question = (
                 "All guesses were right. Which row says what comes after the last of them?"
                 if kept == len(draft)
                 else "Which row judges the first wrong guess, and what would that row choose?"
             )
-            return failed(
-                f"{told}; {kept} are kept, and the token behind them is another. {question} (It has "
-                f"K + 1 = {len(draft) + 1} rows; yours fits row "
-                f"{_row_that_chooses(pair[1], logits, place)}.)"
-            )
+            return failed(f"{told}; {kept} are kept, and another token follows them. {question}")
     return passed("Guesses are kept up to the first wrong one, and a token of the model follows.")
 
 
@@ -110,11 +105,6 @@ def _about_kept(got: float, kept: int) -> str:
     if got > kept:
         return "What text does a guess behind a wrong one continue?"
     return "Which row judges draft[0], and at which guess do you stop?"
-
-
-def _row_that_chooses(token: float, logits: np.ndarray, place: int) -> str:
-    rows = np.flatnonzero(logits.argmax(axis=1) == token).tolist()
-    return str(rows[0]) if rows else "none"
 
 
 only_right_guesses_are_kept = Check(
