@@ -6,7 +6,8 @@
 #   make build                  rebuild the notebooks and modules whose lesson text changed
 #   make grade                  grade a simulated class and open the report: LESSON=… STUDENTS=… SEED=…
 #   make book                   write the course as a static site into build/book, or ARGS=--self-study
-#   make bench                  every benchmark; BENCH=quick: in two minutes; BENCH=benchmarks/decode.py ARGS=…: one
+#   make bench                  every benchmark; BENCH=quick: in two minutes; BENCH=benchmarks/decode.py ARGS=…: one;
+#                               RECORD=yes: keep the results, from which `make build` writes the README's table
 #   make format                 let ruff put code in its usual shape
 
 VENV := .venv
@@ -51,7 +52,8 @@ book: $(VENV)/installed-book
 # One thread, so that numbers can be compared; each ends with one line of JSON.
 bench: $(VENV)/installed-all
 	set -e; for file in $(if $(filter quick,$(BENCH)),$(BENCHMARKS),$(BENCH)); do echo "== $$file"; \
-	  OMP_NUM_THREADS=1 python $$file $(if $(filter quick,$(BENCH)),--quick) $(ARGS); done
+	  OMP_NUM_THREADS=1 python $$file $(if $(filter quick,$(BENCH)),--quick) \
+	    $(if $(RECORD),--out benchmarks/recorded/$$(basename $$file .py).json) $(ARGS); done
 
 format: $(VENV)/installed-all
 	ruff format . && ruff check --fix .

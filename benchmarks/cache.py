@@ -29,7 +29,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from harness import Samples, heading, measure, tell
+from harness import Samples, bar, heading, measure, print_bars, tell
 from torch import Tensor
 
 from course.fast.quantized import Quantized
@@ -310,39 +310,32 @@ def row_of(way: Way, samples: Samples, machine: Machine) -> dict[str, float]:
     }
 
 
-def ratios_of(rows: dict[str, dict[str, Any]], heads: int) -> list[dict[str, Any]]:
+def bars_of(rows: dict[str, dict[str, Any]], heads: int) -> list[dict[str, Any]]:
     """What is promised, as ratios of shortest times, with those of median times beside them. Of
     several ways to attend without codes the fastest counts."""
     if "int8, Triton" in rows:
         plain = [f"bf16, {name}" for name in PLAIN]
-        return [ratio("bf16 beside int8 in Triton", rows, plain, ["int8, Triton"], at_least=1.5)]
+        return [ratio("bf16 beside int8 in Triton", rows, plain, ["int8, Triton"], least=1.5)]
     plain, tiled = [f"fp32, {name}" for name in PLAIN], ["int8, tiled"]
     everything, many = ["int8, dequantize everything"], [f"fp32, {heads} KV heads"]
     few, repeated = ["fp32, matmul"], ["fp32, repeat_interleave"]
     return [
-        ratio("int8 tiled beside fp32", rows, tiled, plain, at_most=1.15),
-        ratio("int8 dequantize everything beside tiled", rows, everything, tiled, at_least=1.3),
-        ratio(f"{heads} KV heads beside fewer", rows, many, few, at_least=1.2),
-        ratio("repeat_interleave beside grouped", rows, repeated, few, at_least=2.0),
+        ratio("int8 tiled beside fp32", rows, tiled, plain, most=1.15),
+        ratio("int8 dequantize everything beside tiled", rows, everything, tiled, least=1.3),
+        ratio(f"{heads} KV heads beside fewer", rows, many, few, least=1.2),
+        ratio("repeat_interleave beside grouped", rows, repeated, few, least=2.0),
     ]
 
 
 def ratio(
-    what: str,
-    rows: dict[str, dict[str, Any]],
-    over: list[str],
-    under: list[str],
-    at_least: float = 0.0,
-    at_most: float = math.inf,
+    what: str, rows: dict[str, dict[str, Any]], over: list[str], under: list[str], **wanted: float
 ) -> dict[str, Any]:
-    """The fastest of some ways over the fastest of others, and whether the bar was met."""
+    """The fastest of some ways over the fastest of others, against a bar."""
     value, by_median = (
         min(rows[name][kind] for name in over) / min(rows[name][kind] for name in under)
         for kind in ("seconds", "median_seconds")
     )
-    bar = f"at least {at_least}" if at_least else f"at most {at_most}"
-    met = at_least <= value <= at_most
-    return {"what": what, "value": value, "by_median": by_median, "bar": bar, "met": met}
+    return bar(what, value, **wanted) | {"by_median": by_median}
 
 
 def print_ceiling(machine: Machine, ways: dict[str, Way]) -> None:
@@ -360,16 +353,6 @@ def print_rows(rows: dict[str, dict[str, Any]]) -> None:
     print(f"\n  {'measured':46} {'shortest':>12} {'median':>12}")
     for name, row in rows.items():
         print(f"  {name:46} {row['seconds'] * 1e3:9.3f} ms {row['median_seconds'] * 1e3:9.3f} ms")
-
-
-def print_ratios(ratios: list[dict[str, Any]], held: bool) -> None:
-    print("\nBars" if held else "\nRatios; the context is too short to hold them against a bar")
-    for one in ratios:
-        met = ("met" if one["met"] else "MISSED") if held else ""
-        print(
-            f"  {one['what']:42} {one['value']:6.2f} (medians {one['by_median']:.2f}), "
-            f"{one['bar']}  {met}"
-        )
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -428,15 +411,15 @@ def main(arguments: list[str] | None = None) -> int:
     print_rows(rows)
     for name, why in missing.items():
         print(f"  {name:46} not measured: {why}")
-    ratios = ratios_of(rows, shape.H)
     held = asked.context >= (CPU_CONTEXT if on_cpu else GPU_CONTEXT)
-    print_ratios(ratios, held)
+    bars = bars_of(rows, shape.H) if held else []
+    print("\nBars" if held else "\nNo bars: the context is too short to hold ratios against them")
+    print_bars(bars)
     result |= {
         "machine": asdict(machine) | {"balance": machine.balance},
         "steps": rows,
         "differences": differences,
-        "ratios": ratios,
-        "bars_held": held,
+        "bars": bars,
         "not_measured": missing,
     }
     tell(result, asked.out)

@@ -88,7 +88,7 @@ def ways_of(size: Size, model: MiniGPT, theirs: Any, batch: int, length: int) ->
         return generate_cached(model, prompt, n_new, QuantizedKVCache(model.config, batch, length))
 
     ways = {
-        "naive": partial(generate_naive, model),
+        "naive": torch.inference_mode()(partial(generate_naive, model)),  # as its rivals do
         "cat": cat,
         "preallocated": partial(generate_cached, model),
         "int8": int8,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import os
 import shlex
 import statistics
@@ -93,14 +94,16 @@ def environment(device: torch.device) -> dict[str, Any]:
     }
 
 
-def bar(what: str, value: float, least: float) -> dict[str, Any]:
-    return {"what": what, "value": value, "bar": least, "met": value >= least}
+def bar(what: str, value: float, least: float = 0.0, most: float = math.inf) -> dict[str, Any]:
+    """Hold what was measured against a bar: the least that it has to be, or the most that it may be."""
+    wanted = f"at least {least:g}" if least else f"at most {most:g}"
+    return {"what": what, "value": value, "bar": wanted, "met": least <= value <= most}
 
 
 def print_bars(bars: list[dict[str, Any]]) -> None:
     for found in bars:
         met = "met" if found["met"] else "MISSED"
-        print(f"  {found['what']}: {found['value']:.2f}, bar {found['bar']:.2f}: {met}")
+        print(f"  {found['what']}: {found['value']:.2f}, {found['bar']}: {met}")
 
 
 def as_transformers(size: Size, model: MiniGPT, device: torch.device) -> torch.nn.Module:

@@ -11,11 +11,15 @@ from torch import Tensor
 
 
 def rotary_table(max_seq_len: int, head_dim: int, theta: float) -> Tensor:
-    """Tabulate cosines and sines of every position, (2, max_seq_len, D), float32."""
+    """Tabulate the cosines and sines of every position, (2, max_seq_len, D), float32.
+
+    A pair (x, y) turns to (x·cos − y·sin, y·cos + x·sin): the sines of the first half of the numbers are
+    tabulated with that minus.
+    """
     frequencies = theta ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
     angles = torch.outer(torch.arange(max_seq_len, dtype=torch.float64), frequencies)  # (S, D/2)
-    angles = torch.cat([angles, angles], dim=-1)  # (S, D): both numbers of a pair turn alike
-    return torch.stack([angles.cos(), angles.sin()]).float()
+    cos, sin = angles.cos(), angles.sin()
+    return torch.stack([torch.cat([cos, cos], dim=-1), torch.cat([-sin, sin], dim=-1)]).float()
 
 
 def rotate(x: Tensor, positions: Tensor, table: Tensor) -> Tensor:
@@ -29,8 +33,8 @@ def rotate(x: Tensor, positions: Tensor, table: Tensor) -> Tensor:
     Returns:
         A new tensor of x's shape and dtype.
     """
-    cos, sin = table[:, positions].to(x.dtype)  # (T, D) or (B, T, D) each
+    cos, sin = table[:, positions].to(x.dtype).unbind()  # (T, D) or (B, T, D) each
     if positions.dim() == 2:
         cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)  # (B, 1, T, D)
-    first, second = x.chunk(2, dim=-1)
-    return x * cos + torch.cat([-second, first], dim=-1) * sin
+    partners = x.roll(x.shape[-1] // 2, dims=-1)  # each number's place holds the other of its pair
+    return x * cos + partners * sin

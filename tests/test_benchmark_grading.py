@@ -36,9 +36,10 @@ def test_what_cannot_be_measured_is_refused_before_anything_runs(arguments, why)
 def test_the_last_line_is_json_with_every_figure_of_the_lesson():
     done = run("--lessons", "00", "--submissions", "2", "--rounds", "1")
     assert done.returncode == 0, done.stderr
-    *_, means, last = done.stdout.splitlines()
-    assert means.startswith("geometric mean: ")
+    *_, last = done.stdout.splitlines()
+    assert "\ngeometric mean: " in done.stdout
     result = json.loads(last)
+    assert [found["value"] for found in result["bars"]] == list(result["geometric_means"].values())
     (row,) = result["rows"]
     assert (result["benchmark"], row["lesson"]) == ("grading", "00-start")
     assert {"cells and questions", "follow-through", "names of mistakes"} == set(row["parts"])

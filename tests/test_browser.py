@@ -89,7 +89,7 @@ def page(lab):
         page = browser.new_page(viewport={"width": 1300, "height": 1000})
         page.goto(lab)
         page.wait_for_function("window.jupyterapp")
-        await_output(page, "h1:has-text('Start here')")  # else lesson 00 opens over what a test opens
+        await_output(page, "h1:has-text('Start here')")  # else it opens over what a test opens
         yield page
         browser.close()
 

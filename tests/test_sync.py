@@ -10,7 +10,7 @@ from autograder.authoring.build import write_atomically
 from autograder.authoring.export import module_text
 from autograder.authoring.notebook import to_text, without_execution, write_notebook
 from autograder.authoring.picture import readme_picture
-from autograder.authoring.readme import with_lesson_table
+from autograder.authoring.readme import with_tables
 from autograder.authoring.record import recorded_text
 from autograder.authoring.release import student_notebook
 from autograder.authoring.released import released_text
@@ -92,18 +92,16 @@ def test_no_built_file_is_without_a_text():
     assert built_from_nothing(COURSE) == []
 
 
-def test_the_readme_s_table_is_what_the_lessons_say():
+def test_the_readme_s_tables_are_what_lessons_and_recorded_runs_say():
     readme = COURSE.readme.read_text(encoding="utf-8")
-    assert readme == with_lesson_table(readme, COURSE), (
-        "run `make build` and commit what it changed"
-    )
+    assert readme == with_tables(readme, COURSE), "run `make build` and commit what it changed"
 
 
 def test_a_lesson_that_does_not_say_its_time_is_refused(small_course):
     text = small_course.root / "solutions/00-tiny/tiny.py"
     text.write_text(text.read_text().replace("**Time:**", "**Lasts:**"))
     with pytest.raises(LessonError, match=r"00-tiny, cell 1: it does not say '\*\*Time:"):
-        with_lesson_table(small_course.readme.read_text(), small_course)
+        with_tables(small_course.readme.read_text(), small_course)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import nbformat
 from autograder.authoring.export import module_text
 from autograder.authoring.notebook import execute, to_text, why_stale, write_notebook
 from autograder.authoring.picture import readme_picture
-from autograder.authoring.readme import with_lesson_table
+from autograder.authoring.readme import with_tables
 from autograder.authoring.record import recorded_text
 from autograder.authoring.release import student_notebook
 from autograder.authoring.released import released_text
@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
             build(course.read(folder), chosen.force)
         write_atomically(course.picture, readme_picture())
         readme = course.readme.read_text(encoding="utf-8")
-        write_atomically(course.readme, with_lesson_table(readme, course))
+        write_atomically(course.readme, with_tables(readme, course))
     except LessonError as error:
         print(f"cannot build {error}", file=sys.stderr)
         return 1

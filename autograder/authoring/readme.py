@@ -1,4 +1,4 @@
-"""Write the README's table of lessons from the lessons' own first cells."""
+"""Write the README's tables: of the lessons from their own first cells, of speed from kept runs."""
 
 from __future__ import annotations
 
@@ -7,22 +7,28 @@ from collections.abc import Iterable
 
 from autograder.authoring.notebook import badge
 from autograder.authoring.source import Course, Lesson, LessonError
+from autograder.authoring.speed import speed_table
 
-BEGIN, END = "<!-- lessons: `make build` writes this table -->\n", "<!-- end of lessons -->\n"
 
-
-def with_lesson_table(readme: str, course: Course) -> str:
-    """Put the table of all lessons into the README's text.
+def with_tables(readme: str, course: Course) -> str:
+    """Put the tables of all lessons and of measured ratios into the README's text.
 
     Raises:
         LessonError: a lesson does not say its time, or what is built in it.
-        ValueError: the README has no place for the table.
+        ValueError: the README has no place for a table.
     """
-    before, begun, rest = readme.partition(BEGIN)
-    _, ended, after = rest.partition(END)
+    readme = _with_table(readme, "lessons", lesson_table(course, course.folders()))
+    return _with_table(readme, "speed", speed_table(course.recorded))
+
+
+def _with_table(readme: str, name: str, table: str) -> str:
+    """Put a table between the two lines that keep its place."""
+    begin, end = f"<!-- {name}: `make build` writes this table -->\n", f"<!-- end of {name} -->\n"
+    before, begun, rest = readme.partition(begin)
+    _, ended, after = rest.partition(end)
     if not (begun and ended):
-        raise ValueError(f"README.md needs the lines {BEGIN.strip()!r} and {END.strip()!r}")
-    return f"{before}{BEGIN}\n{lesson_table(course, course.folders())}\n\n{END}{after}"
+        raise ValueError(f"README.md needs the lines {begin.strip()!r} and {end.strip()!r}")
+    return f"{before}{begin}\n{table}\n\n{end}{after}"
 
 
 def lesson_table(course: Course, folders: Iterable[str]) -> str:

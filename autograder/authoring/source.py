@@ -56,6 +56,11 @@ class Course:
     def readme(self) -> Path:
         return self.root / "README.md"
 
+    @property
+    def recorded(self) -> Path:
+        """Runs of benchmarks that were kept, a JSON file each."""
+        return self.root / "benchmarks" / "recorded"
+
     @cached_property
     def settings(self) -> dict[str, Any]:
         """What pyproject.toml says."""

@@ -65,10 +65,8 @@ class FastDecoder:
         self.embed, self.norm = model.embed.weight, model.norm.weight
         self.head = _laid_out(model.lm_head.weight)
         self.weights = [_weights_of(block) for block in model.blocks]
-        cos, sin = model.blocks[0].attn.rotary_table  # (max_seq_len, D) each
-        half = model.config.head_dim // 2
-        sin = torch.cat([-sin[:, :half], sin[:, half:]], dim=-1)  # the sign of each half's partner
-        self.turns = torch.stack([cos, sin]).to(self.embed.dtype)  # (2, max_seq_len, D)
+        table = model.blocks[0].attn.rotary_table
+        self.turns = table.to(self.embed.dtype)  # (2, max_seq_len, D): cosines, sines
         self._layer = torch.compile(_layer, dynamic=False) if compile else _layer
         self._make_room(batch, max_len)
 

@@ -27,7 +27,7 @@ patch(
     "state",
     "a generation that does not use the cache that it was given",
     "The cache that is given is not the one that is used.",
-    ("if cache is None:", "if True:"),
+    ("if own:", "if True:"),
 )
 patch(
     "generate_from_the_first_position",
@@ -50,7 +50,7 @@ patch(
     "After the prompt its last token is fed once more to start the loop, in a cache with room for that.",
     ("n_fed = P + n_new - 1", "n_fed, cache = P + n_new, None"),
     ("text, feed = [prompt], prompt", "text, feed = [prompt], prompt[:, -1:]"),
-    ("for _ in", "forward_cached(model, prompt, cache)\n    for _ in"),
+    ("for _ in", "forward_cached(model, prompt, cache)\n        for _ in"),
 )
 patch(
     "generate_until_it_is_full",
@@ -139,7 +139,7 @@ patch(
     "state",
     "a generation that takes an empty cache for none",
     "cache or KVCache(…): a cache of length 0 is false, and the one that was given stays empty.",
-    ("if cache is None:", "if not cache:"),
+    ("if own:", "if not cache:"),
 )
 patch(
     "generate_empties_a_given_cache",
@@ -164,10 +164,10 @@ patch(
     "a generation that makes a new cache in the place of the one it was given",
     "A cache of the same size: the caller's own stays as it was.",
     (
-        "    if cache is None:",
-        "    if cache is not None:\n"
+        "    if own:",
+        "    if not own:\n"
         "        cache = KVCache(model.config, B, cache.max_len, dtype=cache.dtype)\n"
-        "    if cache is None:",
+        "    if own:",
     ),
 )
 patch(
@@ -199,7 +199,10 @@ patch(
     "feeding",
     "a generation that ends as soon as one row has written <end>",
     "break at `<end>`: the other rows lose their words.",
-    ("text.append(feed)", "text.append(feed)\n        if (feed == 1).any():\n            break"),
+    (
+        "text.append(feed)",
+        "text.append(feed)\n            if (feed == 1).any():\n                break",
+    ),
     kind="end",
 )
 patch(
@@ -210,8 +213,8 @@ patch(
     (
         "text.append(feed)",
         "text.append(feed)\n"
-        "        if (torch.cat(text[1:], dim=1) == 1).any(dim=1).all():\n"
-        "            break",
+        "            if (torch.cat(text[1:], dim=1) == 1).any(dim=1).all():\n"
+        "                break",
     ),
     kind="end",
 )
@@ -222,7 +225,7 @@ patch(
     "Rows that are done are filled up: neat, and not what was asked for.",
     (
         "text.append(feed)",
-        "feed[(torch.cat(text, dim=1)[:, P:] == 1).any(dim=1)] = 0\n        text.append(feed)",
+        "feed[(torch.cat(text, dim=1)[:, P:] == 1).any(dim=1)] = 0\n            text.append(feed)",
     ),
     kind="end",
 )
@@ -334,7 +337,7 @@ patch(
     "a generation that writes the newest token into the caller's prompt",
     "The last place of the prompt is used again for what is to be fed.",
     ("text, feed = [prompt], prompt", "text, feed = [prompt.clone()], prompt"),
-    ("text.append(feed)", "text.append(feed)\n        prompt[:, -1:] = feed"),
+    ("text.append(feed)", "text.append(feed)\n            prompt[:, -1:] = feed"),
     kind="arguments",
 )
 patch(

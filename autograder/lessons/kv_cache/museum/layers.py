@@ -52,7 +52,7 @@ patch(
     "a layer that repeats the heads before it stores them",
     "The heads are repeated before they are stored.",
     ("k, v = cache.append(layer, k, v)", ""),
-    ("mask = causal_mask", "k, v = cache.append(layer, k, v)\n    mask = causal_mask"),
+    ("T, S, mask =", "k, v = cache.append(layer, k, v)\n    T, S, mask ="),
 )
 patch(
     "layer_that_rotates_everything_again",
@@ -67,6 +67,7 @@ patch(
     "mask",
     "a layer whose tokens look where they may not, and nowhere else",
     'True means "may look" here, and "hide" in masked_fill.',
+    ("if T > 1:", "if T:"),
     ("attn_mask=mask", "attn_mask=~mask"),
 )
 patch(
@@ -81,6 +82,7 @@ patch(
     "mask",
     "a layer that fills with minus infinity where a token may look",
     "masked_fill hides where its mask is True; the mask says where to look.",
+    ("if T > 1:", "if T:"),
     (
         "heads = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)",
         "scores = q @ k.transpose(2, 3) / q.shape[-1] ** 0.5\n"
