@@ -175,9 +175,9 @@ def attention_layer_cached(
     group = attn.n_heads // attn.n_kv_heads
     if group > 1:
         k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)  # (B, H, S, D)
-    mask = None  # one new token may look at everything
-    if q.shape[2] > 1:
-        mask = causal_mask(q.shape[2], k.shape[2], device=x.device)  # (T, S)
+    T, S, mask = x.shape[1], k.shape[2], None
+    if T > 1:  # one new token may look at everything
+        mask = causal_mask(T, S, device=x.device)  # (T, S)
     heads = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)  # (B, H, T, D)
     return attn.wo(merge_heads(heads))
 
