@@ -5,9 +5,9 @@
     python benchmarks/decode.py --quick            the smallest, with few rounds
 
 Every way writes the same text with the same weights in float32, which is checked before anything is
-timed: 16 tokens of prompt and 128 new ones, of one row and of 16. For d = 128 texts grow to 50, 256 and
-1,024 tokens, where the naive way falls behind. What the machine allows is printed first; all ways take
-turns; the last line is JSON.
+timed: 16 tokens of prompt and 128 new ones (32 of the largest), of one row and of 16. For d = 128 texts
+grow to 50, 256 and 1,024 tokens, where the naive way falls behind. What the machine allows is printed
+first; all ways take turns; the last line is JSON.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ LENGTHS = {50: 1.7, 256: 5.0, 1024: 20.0}
 """Tokens of a text in the end, and how many times as fast a cache has to write it, at d = 128."""
 PEERS = ("transformers, dynamic", "transformers, static")
 SLOW = 2**24
-"""Parameters from which on the naive way and 16 rows take minutes and are left out."""
+"""Parameters from which on texts are short, and the naive way and 16 rows are left out: they take
+minutes."""
 
 
 def _size(name: str, vocabulary: int, layers: int, width: int, heads: int) -> Size:
@@ -135,10 +136,10 @@ def table_of(
     return {name: row_of(found) for name, found in samples.items()}
 
 
-def at_best(size: Size, batch: int, machine: Machine) -> float:
+def at_best(size: Size, batch: int, n_new: int, machine: Machine) -> float:
     """Seconds that the machine needs at least for the text, by its two limits, a cache provided."""
     cost = phase_cost(size.config, PROMPT, 0, batch, 4)
-    steps = [phase_cost(size.config, 1, PROMPT + n, batch, 4) for n in range(NEW - 1)]
+    steps = [phase_cost(size.config, 1, PROMPT + n, batch, 4) for n in range(n_new - 1)]
     return sum(
         max(one.flops / machine.flops_per_second, one.bytes / machine.bytes_per_second)
         for one in (cost, *steps)
@@ -166,15 +167,15 @@ def measure_texts(size: Size, rounds: int, machine: Machine) -> tuple[dict, list
     """The tables of one model by batch, and what is held against a bar."""
     model = build_random(size, torch.device("cpu"))
     theirs = as_transformers(size, model, torch.device("cpu"))
+    batches, n_new = (BATCHES, NEW) if size.parameters < SLOW else (BATCHES[:1], NEW // 4)
     tables, bars = {}, []
-    for batch in BATCHES if size.parameters < SLOW else BATCHES[:1]:
-        print(
-            f"\n{size.name}, {batch} row(s): at best {at_best(size, batch, machine) * 1e3:.1f} ms"
-        )
+    for batch in batches:
+        least = at_best(size, batch, n_new, machine)
+        print(f"\n{size.name}, {batch} row(s): at best {least * 1e3:.1f} ms")
         prompt = torch.randint(size.config.vocab_size, (batch, PROMPT))
-        ways = ways_of(size, model, theirs, batch, PROMPT + NEW)
-        tables[batch] = table = table_of(ways, prompt, NEW, rounds)
-        print_table(f"{size.name}, {PROMPT} + {NEW} tokens, {batch} row(s)", table, NEW)
+        ways = ways_of(size, model, theirs, batch, PROMPT + n_new)
+        tables[batch] = table = table_of(ways, prompt, n_new, rounds)
+        print_table(f"{size.name}, {PROMPT} + {n_new} tokens, {batch} row(s)", table, n_new)
         if batch == 1:
             what = f"{size.name}: times the speed of transformers' generate"
             bars.append(bar(what, ratio(table, PEERS, "preallocated"), BARS[size.name]))
