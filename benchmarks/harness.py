@@ -39,15 +39,18 @@ class Samples:
     cpu: list[float]
 
 
-def measure(calls: dict[Any, Callable[[], object]], device: Device, rounds: int) -> dict:
-    """Let calls take turns, `rounds` times, after one turn that does not count: Samples by key.
+def measure(
+    calls: dict[Any, Callable[[], object]], device: Device, rounds: int, warm: bool = False
+) -> dict:
+    """Let calls take turns, `rounds` times, after one turn that does not count unless they are warm:
+    Samples by key.
 
     Where a call never had its core to itself, there are up to twice as many rounds more: then even
     its shortest time tells how busy the machine was.
     """
     samples = {key: Samples([], []) for key in calls}
     with tqdm(total=rounds, desc="rounds", file=sys.stdout, mininterval=1.0) as bar:
-        for call in calls.values():
+        for call in () if warm else calls.values():
             call()
         while bar.n < rounds or (disturbed(samples, device) and bar.n < 3 * rounds):
             for key, call in calls.items():
