@@ -18,7 +18,7 @@ patch(
     "cost",
     "a generation that also feeds its last token, for logits that nobody reads",
     "The last new token is fed as well, for logits that nobody reads.",
-    ("n_fed = P + n_new - 1", "n_fed = P + n_new"),
+    ("P + n_new - 1, cache is None", "P + n_new, cache is None"),
     ("return torch.cat", "forward_cached(model, feed, cache)\n    return torch.cat"),
     kind="cost",
 )
@@ -48,7 +48,7 @@ patch(
     "feeding",
     "a generation that feeds the last token of the prompt a second time",
     "After the prompt its last token is fed once more to start the loop, in a cache with room for that.",
-    ("n_fed = P + n_new - 1", "n_fed, cache = P + n_new, None"),
+    ("n_fed, own = P + n_new - 1, cache is None", "n_fed, own = P + n_new, True"),
     ("text, feed = [prompt], prompt", "text, feed = [prompt], prompt[:, -1:]"),
     ("for _ in", "forward_cached(model, prompt, cache)\n        for _ in"),
 )
@@ -267,7 +267,7 @@ patch(
     "capacity",
     "a generation that asks for room for the last token, too",
     "P + n_new in place of P + n_new - 1: a cache that is just large enough is refused.",
-    ("n_fed = P + n_new - 1", "n_fed = P + n_new"),
+    ("P + n_new - 1, cache is None", "P + n_new, cache is None"),
 )
 patch(
     "generate_without_looking_for_room",
