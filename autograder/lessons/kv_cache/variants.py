@@ -291,14 +291,7 @@ VARIANTS = [
     Variant("numpy", {"KVCache": NumPyStorage, "attention_layer_cached": layer_in_numpy}),
     Variant("by_hand", {"attention_layer_cached": layer_by_hand, "causal_mask": mask_by_tril}),
     Variant("fused", {"attention_layer_cached": layer_fused}),
-    Variant(
-        "no_mask_for_one_token",
-        {
-            "attention_layer_cached": Edits(
-                (("attn_mask=mask", "attn_mask=mask if len(mask) > 1 else None"),)
-            )
-        },
-    ),
+    Variant("a_mask_always", {"attention_layer_cached": Edits((("if T > 1:", "if T:"),))}),
     Variant("recursion", {"forward_cached": forward_by_recursion}),
     Variant("prefill_first", {"generate_cached": generate_prefill_first}),
     Variant("stream", {"generate_cached": generate_as_a_stream}),
