@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from course.bounds import check_between
+from course.fast.layer import FastWeights
 from course.minigpt.kv_cache import forward_cached
 from course.minigpt.serving import Scheduler
 from course.minigpt.speculative import lookup_draft, speculate
@@ -39,7 +40,8 @@ class Engine:
     wait in their order; `budget` tokens a pass, prompts and answers together."""
 
     def __init__(self, model: MiniGPT, n_blocks=256, block_size=16, max_running=8, budget=256):
-        self.model, self.memory = model, Memory(model, n_blocks, block_size)
+        self.model, self.weights = model, FastWeights(model)
+        self.memory = Memory(model, n_blocks, block_size)
         self.scheduler, self.max_running = Scheduler(budget, max_running), max_running
         self.queue: deque[Request] = deque()
         self.running: dict[int, Running] = {}
@@ -119,7 +121,7 @@ class Engine:
         decoding = [request for request, _ in pieces if request.decodes]
         if decoding:
             caches = [self.running[request.id][1] for request in decoding]
-            rows = decode_together(self.model, caches, [request.out[-1] for request in decoding])
+            rows = decode_together(self.weights, caches, [request.out[-1] for request in decoding])
             logits |= zip((request.id for request in decoding), rows, strict=True)
         return torch.stack([logits[request.id] for request, _ in pieces])
 

@@ -17,6 +17,7 @@ PLANNED += ["quantized_cache", "sliding_window"]
 LATER = ["serving/mixed", "serving/pages", "serving/memory", "engine", "drafts/model"]
 LATER += ["latent", "world/train_latent"]
 READS = ["fast/tiled_read", "fast/triton", "windowed", *LATER]
+TRAINED = ["world/train", *READS]
 
 
 def squeezed_lines(path: Path) -> set[str]:
@@ -51,10 +52,11 @@ def test_a_view_is_compiled_once_for_all_processes_and_says_nothing_of_where_it_
         launcher.close()
 
 
+@pytest.mark.parametrize("name", ["decode", "layer"])
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_the_fast_decode_holds_no_line_of_any_answer(folder):
+def test_the_fast_decode_holds_no_line_of_any_answer(folder, name):
     """Students have it beside their notebook, whatever a view leaves out."""
-    lines = squeezed_lines(ROOT / "course" / "fast" / "decode.py")
+    lines = squeezed_lines(ROOT / "course" / "fast" / f"{name}.py")
     assert lines & secrets_of([COURSE.read(folder)]).lines == set()
 
 
@@ -80,11 +82,11 @@ def test_a_module_named_for_its_answers_exists_and_nothing_given_imports_it_at_o
 @pytest.mark.parametrize(
     ("module", "expected"),
     [
-        ("start", ["fast/decode", "fast/steps", "world/train", *READS]),
-        ("kv_cache", ["fast/decode", "fast/steps", "world/train", *READS]),
-        ("prefill_and_decode", ["fast/decode", "fast/steps", "world/train", *READS]),
-        ("roofline", ["world/train", *READS]),
-        ("gqa", ["world/train", *READS]),
+        ("start", ["fast/decode", "fast/layer", "fast/steps", *TRAINED]),
+        ("kv_cache", ["fast/decode", "fast/layer", "fast/steps", *TRAINED]),
+        ("prefill_and_decode", ["fast/decode", "fast/layer", "fast/steps", *TRAINED]),
+        ("roofline", TRAINED),
+        ("gqa", TRAINED),
         ("quantized_cache", ["fast/triton", "windowed", *LATER]),
         ("sliding_window", LATER),
     ],
@@ -94,8 +96,13 @@ def test_what_holds_answers_is_seen_when_the_last_of_their_lessons_is_over(modul
 
 
 def test_a_lesson_that_is_not_written_yet_counts_as_a_later_one():
-    assert left_out("kv_cache", PLANNED[:4]) == ["fast/decode", "fast/steps", "world/train", *READS]
-    assert left_out("gqa", PLANNED[:-2]) == ["world/train", *READS]
+    assert left_out("kv_cache", PLANNED[:4]) == [
+        "fast/decode",
+        "fast/layer",
+        "fast/steps",
+        *TRAINED,
+    ]
+    assert left_out("gqa", PLANNED[:-2]) == TRAINED
 
 
 def test_a_view_goes_without_them(tmp_path):

@@ -21,6 +21,7 @@ _JUDGE = ("student.py", "wire.py")
 
 SEEN_FROM = {
     "fast/decode": "roofline",  # it generates as lessons 03 and 04 ask for
+    "fast/layer": "roofline",  # heads as lesson 01 asks for them
     "fast/steps": "roofline",  # its forward pass is lesson 03's
     "world/train": "quantized_cache",  # lesson 01's attention layer; imports lesson 06's pooling
     "fast/tiled_read": "quantized_cache",  # lesson 06's grouped attention

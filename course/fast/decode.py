@@ -10,9 +10,7 @@ to launch each. Three changes end this waiting:
 1. **Fixed shapes.** The cache has room for max_len tokens from the start, attention always reads
    all of it, and what is not written yet gets the weight 0. The position of a token is a tensor and
    not a Python number. So every step is the same list of operations on the same memory.
-2. **Fewer operations.** Matrices that read the same numbers are laid side by side and multiplied
-   once: wq, wk, wv, and the two halves of SwiGLU. What an RMSNorm needs beside its input is computed
-   once. `compile=True` lets `torch.compile` join more.
+2. **Fewer operations**, see `course.fast.layer`. `compile=True` lets `torch.compile` join more.
 3. **A CUDA graph.** On a GPU the list is recorded once and then launched as a whole.
 
 On a CPU there is no queue and so nothing to record; there 1 and 2 remain, and a layout in which one
@@ -22,9 +20,7 @@ row times a matrix reads memory straight ahead. The idea is that of gpt-fast (Py
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -32,28 +28,8 @@ from torch import Tensor
 
 from course.bounds import check_between
 from course.cache import CacheFull, check_cache_sizes
-from course.layers import Block, RMSNorm
+from course.fast.layer import FastWeights, Layer, after_attention, heads_of
 from course.model import MiniGPT
-
-
-class Norm(NamedTuple):
-    """An RMSNorm's weight, and what need not be computed again at every step."""
-
-    weight: Tensor  # (C,)
-    eps: float
-    scaled: Tensor  # (C,): √C · weight
-    least: Tensor  # (): √(C · eps)
-
-
-class Weights(NamedTuple):
-    """One layer's weights, as `_layer` reads them; R = H // G query heads share a KV head."""
-
-    attn_norm: Norm
-    qkv: Tensor  # ((H + 2 G) * D, C)
-    out: Tensor  # (C, H * D)
-    mlp_norm: Norm
-    gate_up: Tensor  # (2 * d_ff, C)
-    down: Tensor  # (C, d_ff)
 
 
 class FastDecoder:
@@ -72,12 +48,8 @@ class FastDecoder:
     """
 
     def __init__(self, model: MiniGPT, batch: int, max_len: int, compile: bool = False) -> None:
-        self.config = model.config
-        self.embed, self.norm = model.embed.weight, _norm_of(model.norm)
-        self.head = _laid_out(model.lm_head.weight)
-        self.weights = [_weights_of(block) for block in model.blocks]
-        table = model.blocks[0].attn.rotary_table
-        self.turns = table.to(self.embed.dtype)  # (2, max_seq_len, D): cosines, sines
+        self.config, self.weights = model.config, FastWeights(model)
+        self.embed = self.weights.embed
         self._layer = torch.compile(_layer, dynamic=False) if compile else _layer
         self._make_room(batch, max_len)
 
@@ -169,16 +141,16 @@ class FastDecoder:
     @torch.no_grad()
     def _forward(self, tokens: Tensor, positions: Tensor, hidden: Tensor | None) -> Tensor:
         """Logits after the last of tokens (B, T) at positions (T,): (B, V)."""
-        x, turns = F.embedding(tokens, self.embed), self.turns[:, positions]  # (B, T, C), (2, T, D)
+        x, turns = self.weights.embedded(tokens, positions)  # (B, T, C), (2, T, D)
         layer = _layer if hidden is None else self._layer  # prompts differ in length: not compiled
-        for weights, keys, values in zip(self.weights, self.keys, self.values, strict=True):
+        for weights, keys, values in zip(self.weights.layers, self.keys, self.values, strict=True):
             x = layer(x, weights, keys, values, positions, turns, hidden)
-        return F.linear(_normed(x[:, -1], self.norm), self.head)
+        return self.weights.logits(x[:, -1])
 
 
 def _layer(
     x: Tensor,
-    w: Weights,
+    weights: Layer,
     keys: Tensor,
     values: Tensor,
     positions: Tensor,
@@ -186,14 +158,9 @@ def _layer(
     hidden: Tensor | None,
 ) -> Tensor:
     """One layer for new tokens x (B, T, C); keys and values (B, G, max_len, D) are extended."""
-    B, T, C = x.shape
-    G, D = keys.shape[1], keys.shape[3]
-    H = C // D
-    heads = F.linear(_normed(x, w.attn_norm), w.qkv)  # (B, T, (H + 2 G) * D)
-    heads = heads.view(B, T, H + 2 * G, D).transpose(1, 2)  # (B, H + 2 G, T, D)
-    turned, v = heads[:, : H + G], heads[:, H + G :]  # queries and keys are turned alike
-    turned = turned * turns[0] + turned.roll(D // 2, dims=-1) * turns[1]
-    q, k = turned[:, :H], turned[:, H:]
+    B, G = keys.shape[:2]
+    q, k, v = heads_of(x, weights, turns)
+    H, D = q.shape[1], q.shape[3]
     keys.index_copy_(2, positions, k)
     values.index_copy_(2, positions, v)
     if hidden is None:  # a prompt, which starts at position 0: the new tokens see one another
@@ -202,46 +169,7 @@ def _layer(
         q = q.reshape(B, G, H // G, D)  # T = 1, so the R query heads of a KV head become its rows
         scores = torch.add(hidden, q @ keys.mT, alpha=D**-0.5)  # (B, G, R, max_len)
         read = (scores.softmax(dim=-1) @ values).view(B, H, 1, D)
-    read = read.transpose(1, 2).reshape(B, T, C)  # (B, T, H * D)
-    x = x + F.linear(read, w.out)
-    gate, up = F.linear(_normed(x, w.mlp_norm), w.gate_up).chunk(2, dim=-1)
-    return x + F.linear(F.silu(gate) * up, w.down)
-
-
-def _normed(x: Tensor, norm: Norm) -> Tensor:
-    """weight · x / √(mean(x²) + eps). On a CPU PyTorch makes a dozen operations of it; these are four,
-    for the same √C · weight · x / √(|x|² + C · eps)."""
-    if x.device.type != "cpu" or x.dtype != torch.float32:
-        return F.rms_norm(x, norm.weight.shape, norm.weight, norm.eps)
-    return (
-        x / torch.hypot(torch.linalg.vector_norm(x, dim=-1, keepdim=True), norm.least) * norm.scaled
-    )
-
-
-def _norm_of(norm: RMSNorm) -> Norm:
-    C = len(norm.weight)
-    least = torch.tensor(
-        math.sqrt(C * norm.eps), dtype=norm.weight.dtype, device=norm.weight.device
-    )
-    return Norm(norm.weight, norm.eps, math.sqrt(C) * norm.weight, least)
-
-
-def _weights_of(block: Block) -> Weights:
-    attn, mlp = block.attn, block.mlp
-    return Weights(
-        attn_norm=_norm_of(block.attn_norm),
-        qkv=_laid_out(torch.cat([attn.wq.weight, attn.wk.weight, attn.wv.weight])),
-        out=_laid_out(attn.wo.weight),
-        mlp_norm=_norm_of(block.mlp_norm),
-        gate_up=_laid_out(torch.cat([mlp.gate.weight, mlp.up.weight])),
-        down=_laid_out(mlp.down.weight),
-    )
-
-
-def _laid_out(weight: Tensor) -> Tensor:
-    """Lay out a matrix (out, in) for a CPU with its columns one after the other in memory: one row
-    times it then adds up whole columns, a quarter faster than many short dot products."""
-    return weight.t().contiguous().t() if weight.device.type == "cpu" else weight
+    return after_attention(x, read, weights)
 
 
 def _record(step: Callable[[], Tensor]) -> Callable[[], Tensor]:

@@ -8,15 +8,14 @@ from itertools import takewhile
 import torch
 from torch import Tensor
 
-from course.minigpt.mini_gpt import merge_heads, split_heads
+from course.fast.layer import FastWeights, after_attention, heads_of
 from course.minigpt.paged_cache import BlockPool, PagedKVCache
 from course.minigpt.split_read import attend_part, finish, merge
-from course.model import MiniGPT
 from course.parts import Part
 
 
 def decode_together(
-    model: MiniGPT, caches: Sequence[PagedKVCache], tokens: Sequence[int]
+    weights: FastWeights, caches: Sequence[PagedKVCache], tokens: Sequence[int]
 ) -> Tensor:
     """Feed one token to each conversation: the matrices see them as one batch, each attends to its own
     pages, and pages that all of them share are read once.
@@ -30,23 +29,20 @@ def decode_together(
     """
     pool = caches[0].pool
     positions = torch.tensor([[len(cache)] for cache in caches], device=pool.device)  # (n, 1)
-    x = model.embed(torch.tensor(tokens, device=pool.device).unsqueeze(1))  # (n, 1, C)
+    new = torch.tensor(tokens, device=pool.device).unsqueeze(1)  # (n, 1)
+    x, turns = weights.embedded(new, positions)
     pages = None
-    for layer, block in enumerate(model.blocks):
-        attn, rows = block.attn, block.attn_norm(x)
-        q = attn.rotate(split_heads(attn.wq(rows), attn.n_heads), positions)  # (n, H, 1, D)
-        k = attn.rotate(split_heads(attn.wk(rows), attn.n_kv_heads), positions)  # (n, G, 1, D)
-        v = split_heads(attn.wv(rows), attn.n_kv_heads)
+    for number, layer in enumerate(weights.layers):
+        q, k, v = heads_of(x, layer, turns)  # (n, H, 1, D), (n, G, 1, D) twice
         pages = pages or Pages(pool, caches, k, v)
-        pages.write(layer, k, v)
-        part = attend_part(q, *pages.own(layer), pages.mask)
+        pages.write(number, k, v)
+        part = attend_part(q, *pages.own(number), pages.mask)
         if pages.n_shared:
-            part = merge(part, pages.across(attend_part(pages.turned(q), *pages.shared(layer))))
-        x = x + attn.wo(merge_heads(finish(part)))
-        x = x + block.mlp(block.mlp_norm(x))
+            part = merge(part, pages.across(attend_part(pages.turned(q), *pages.shared(number))))
+        x = after_attention(x, finish(part), layer)
     for cache in caches:
         cache.advance(1)
-    return model.lm_head(model.norm(x))[:, 0]
+    return weights.logits(x[:, 0])
 
 
 class Pages:
