@@ -1,14 +1,10 @@
 """The benchmark of caches can be run as it says; how fast anything was is for its readers to judge."""
 
-import importlib
 import json
-import os
 import subprocess
-import sys
 
 import pytest
-
-from lessons import ROOT
+from benchmarking import load, run
 
 SMALL = ["--context", "300", "--layers", "2", "--rounds", "1"]
 WAYS = {
@@ -24,16 +20,10 @@ WAYS = {
 }
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "benchmarks/cache.py", *arguments]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
-
-
 @pytest.fixture(scope="module")
 def done(tmp_path_factory) -> subprocess.CompletedProcess:
     out = tmp_path_factory.mktemp("benchmark") / "out.json"
-    done = run(*SMALL, "--out", str(out))
+    done = run("cache", *SMALL, "--out", str(out))
     assert done.returncode == 0, done.stderr
     done.result = json.loads(done.stdout.splitlines()[-1])
     done.out = out
@@ -79,12 +69,10 @@ def test_a_short_context_is_held_against_no_bar(done):
 
 
 @pytest.mark.parametrize(("seconds", "met"), [(1.15, True), (1.16, False)])
-def test_tiled_reads_may_take_a_seventh_longer(monkeypatch, seconds, met):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    cache = importlib.import_module("cache")
+def test_tiled_reads_may_take_a_seventh_longer(seconds, met):
     every = dict.fromkeys(("seconds", "median_seconds"), 1.0)
     rows = dict.fromkeys(WAYS, every) | {"int8, tiled": dict.fromkeys(every, seconds)}
-    first = cache.bars_of(rows, heads=16)[0]
+    first = load("cache").bars_of(rows, heads=16)[0]
     assert (first["what"], first["value"], first["met"]) == ("int8 tiled beside fp32", seconds, met)
 
 
@@ -105,7 +93,7 @@ def test_what_transformers_cannot_do_here_is_said_and_not_hidden(done):
     ],
 )
 def test_a_wrong_argument_is_refused_in_one_line(arguments, said):
-    refused = run(*arguments)
+    refused = run("cache", *arguments)
     assert refused.returncode == 2
     assert said in refused.stderr
     assert "Traceback" not in refused.stderr

@@ -1,15 +1,12 @@
 """The benchmark of decode can be run as it says, and times only ways that write the same text."""
 
-import importlib.util
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 import torch
+from benchmarking import load, run
 
-from lessons import ROOT
+benchmark = load("decode")
 
 WAYS = {
     "naive",
@@ -23,24 +20,9 @@ WAYS = {
 }
 
 
-@pytest.fixture
-def benchmark(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    spec = importlib.util.spec_from_file_location("decode", ROOT / "benchmarks" / "decode.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "benchmarks/decode.py", *arguments]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
-
-
 @pytest.mark.slow
 def test_every_way_is_measured_and_the_last_line_is_json(tmp_path):
-    done = run("--quick", "--out", str(tmp_path / "out.json"))
+    done = run("decode", "--quick", "--out", str(tmp_path / "out.json"))
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
     assert json.loads((tmp_path / "out.json").read_text()) == result
@@ -52,7 +34,7 @@ def test_every_way_is_measured_and_the_last_line_is_json(tmp_path):
     assert places == sorted(places)
 
 
-def test_all_ways_write_one_text_and_another_text_gets_no_clock(benchmark):
+def test_all_ways_write_one_text_and_another_text_gets_no_clock():
     size = benchmark.SIZES["d64"]
     model = benchmark.build_random(size, torch.device("cpu"))
     theirs = benchmark.as_transformers(size, model, torch.device("cpu"))
@@ -65,7 +47,7 @@ def test_all_ways_write_one_text_and_another_text_gets_no_clock(benchmark):
         benchmark.check_equal(ways, prompt, 7)
 
 
-def test_the_largest_model_has_the_parameters_of_gpt_2_small(benchmark):
+def test_the_largest_model_has_the_parameters_of_gpt_2_small():
     assert 120e6 < benchmark.SIZES["124M"].parameters < 127e6
 
 
@@ -74,7 +56,7 @@ def test_the_largest_model_has_the_parameters_of_gpt_2_small(benchmark):
     [(["--rounds", "0"], "--rounds must be at least 1"), (["--sizes", "d5"], "invalid choice")],
 )
 def test_a_wrong_argument_is_refused_in_one_line(arguments, said):
-    refused = run(*arguments)
+    refused = run("decode", *arguments)
     assert refused.returncode == 2
     assert said in refused.stderr
     assert "Traceback" not in refused.stderr

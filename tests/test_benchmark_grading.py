@@ -1,20 +1,12 @@
 """The benchmark of grading can be run as it says; how fast anything was is for its readers to judge."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
+from benchmarking import load, run
 from confined import needs_bubblewrap
 
-from lessons import ROOT
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "benchmarks/grading.py", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
+benchmark = load("grading")
 
 
 @pytest.mark.parametrize(
@@ -26,21 +18,40 @@ def run(*arguments: str) -> subprocess.CompletedProcess:
     ],
 )
 def test_what_cannot_be_measured_is_refused_before_anything_runs(arguments, why):
-    done = run(*arguments)
+    done = run("grading", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert why in done.stderr
+
+
+def rows_of(*stock: float) -> list:
+    """Lessons 01, 02, … in which a submission takes one second with one job, and half of one with two."""
+    halves = {1: 1.0, 2: 0.5}
+    return [
+        benchmark.Row(f"{number:02d}-name", seconds, halves, halves, halves, {}, {}, {})
+        for number, seconds in enumerate(stock, 1)
+    ]
+
+
+def test_the_bars_of_a_mean_are_held_by_the_lessons_that_they_are_set_for():
+    means = {1: 16.0, 2: 21.0}
+    few = benchmark.bars_of(rows_of(7.9, 8.0), means)
+    assert [(found["what"][:2], found["met"]) for found in few] == [("01", False), ("02", True)]
+    every = benchmark.bars_of(rows_of(*[16.0] * 7), means)
+    assert [found["met"] for found in every[7:]] == [True, False]
+    assert len(benchmark.bars_of(rows_of(*[16.0] * 8), means)) == 7  # 08 has no bar
 
 
 @needs_bubblewrap
 @pytest.mark.slow
 def test_the_last_line_is_json_with_every_figure_of_the_lesson():
-    done = run("--lessons", "00", "--submissions", "2", "--rounds", "1")
+    done = run("grading", "--lessons", "00", "--submissions", "2", "--rounds", "1")
     assert done.returncode == 0, done.stderr
     *_, last = done.stdout.splitlines()
     assert "\ngeometric mean: " in done.stdout
     result = json.loads(last)
-    assert [found["value"] for found in result["bars"]] == list(result["geometric_means"].values())
     (row,) = result["rows"]
+    assert result["geometric_means"] == {n: row["stock"] / row["solved"][n] for n in ("1", "2")}
+    assert result["bars"] == []  # none is set for lesson 00
     assert (result["benchmark"], row["lesson"]) == ("grading", "00-start")
     assert {"cells and questions", "follow-through", "names of mistakes"} == set(row["parts"])
     for kind in ("solved", "wrong", "empty", "before_the_first", "memory"):

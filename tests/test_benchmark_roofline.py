@@ -1,39 +1,26 @@
 """The benchmarks can be run as they say; how fast anything was is for their readers to judge."""
 
-import importlib.util
 import json
-import os
 import subprocess
-import sys
 import time
 
 import pytest
+from benchmarking import load, run
 
 from course.measure.devices import CpuDevice
 from course.measure.recorded import recordings
 from course.published.sizes import SIZES
-from lessons import ROOT
 
-sys.path.insert(0, str(ROOT / "benchmarks"))  # as if run from there
-SPEC = importlib.util.spec_from_file_location("bench", ROOT / "benchmarks" / "roofline.py")
-benchmark = importlib.util.module_from_spec(SPEC)
-sys.modules["bench"] = benchmark  # dataclasses look their module up
-SPEC.loader.exec_module(benchmark)
+benchmark = load("roofline")
 
 SMALL = ["--size", "tiny", "--rounds", "1"]
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "benchmarks/roofline.py", *arguments]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory) -> subprocess.CompletedProcess:
     folder = tmp_path_factory.mktemp("benchmark")
     out, record = str(folder / "out.json"), str(folder / "record")
-    done = run(*SMALL, "--transformers", "--out", out, "--record", record)
+    done = run("roofline", *SMALL, "--transformers", "--out", out, "--record", record)
     assert done.returncode == 0, done.stderr
     done.result = json.loads(done.stdout.splitlines()[-1])
     done.folder = folder
@@ -91,7 +78,7 @@ def test_a_record_is_one_that_the_course_reads(done):
     ],
 )
 def test_a_wrong_argument_is_refused_in_one_line(arguments, said):
-    refused = run(*arguments)
+    refused = run("roofline", *arguments)
     assert refused.returncode == 2
     assert said in refused.stderr
     assert "Traceback" not in refused.stderr
