@@ -62,9 +62,9 @@ class Pages:
         self, pool: BlockPool, caches: Sequence[PagedKVCache], k: Tensor, v: Tensor
     ) -> None:
         device, size = pool.device, pool.block_size
-        for cache, *own in zip(caches, k.split(1), v.split(1), strict=True):
-            if len(cache) % size == 0:
-                cache.append(0, *own)  # takes a block, which has its place in every layer
+        for row, cache in enumerate(caches):
+            if len(cache) % size == 0:  # takes a block, which has its place in every layer
+                cache.append(0, k[row : row + 1], v[row : row + 1])
         self.pool, tables = pool, [cache.table for cache in caches]
         same = (len(set(blocks)) == 1 for blocks in zip(*tables, strict=False))
         self.n_shared = len(list(takewhile(bool, same))) if len(tables) > 1 else 0
@@ -72,20 +72,21 @@ class Pages:
         own = [table[self.n_shared :] for table in tables]
         longest = max(map(len, own))
         padded = [table + [0] * (longest - len(table)) for table in own]
-        heads = torch.arange(pool.config.n_kv_heads, device=device)[:, None] * pool.n_blocks
-        self._own = torch.tensor(padded, device=device).unsqueeze(1) + heads  # (n, G, M)
-        held = torch.tensor([len(cache) + 1 for cache in caches], device=device)
-        ends = (held - self.n_shared * size)[:, None, None, None]
-        self.mask = torch.arange(longest * size, device=device) < ends
-        self._blocks = torch.tensor(
-            [cache.table[len(cache) // size] for cache in caches], device=device
-        )
-        self._places = (held - 1) % size
+        heads = torch.arange(pool.config.n_kv_heads, device=device) * pool.n_blocks  # (G,)
+        pages = torch.tensor(padded, device=device).unsqueeze(1) + heads[:, None]  # (n, G, M)
+        self._own, self._shape = pages.flatten(), (*pages.shape[:2], -1, pool.config.head_dim)
+        held = [len(cache) for cache in caches]
+        ends = torch.tensor(held, device=device) + 1 - self.n_shared * size
+        self.mask = torch.arange(longest * size, device=device) < ends[:, None, None, None]
+        rows = [table[n // size] * size + n % size for table, n in zip(tables, held, strict=True)]
+        places = torch.tensor(rows, device=device)[:, None] + heads * size  # (n, G)
+        self._new = places.flatten()
 
     def write(self, layer: int, k: Tensor, v: Tensor) -> None:
         """Put the new tokens' keys and values (n, G, 1, D) into their places."""
         for storage, new in ((self.pool.keys, k), (self.pool.values, v)):
-            storage[layer][:, self._blocks, self._places] = new[:, :, 0].transpose(0, 1)
+            store = storage[layer].view(-1, new.shape[-1])  # (G · n_blocks · size, D)
+            store.index_copy_(0, self._new, new.reshape(len(self._new), -1))
 
     def own(self, layer: int) -> tuple[Tensor, Tensor]:
         """Keys and values of each conversation's own pages, (n, G, M · size, D) each."""
@@ -94,8 +95,7 @@ class Pages:
     def _read(self, store: Tensor) -> Tensor:
         """Copy pages out of (G, n_blocks, size, D), block by block: `index_select` copies whole rows."""
         rows = store.view(-1, store.shape[2] * store.shape[3])  # (G · n_blocks, size · D)
-        pages = rows.index_select(0, self._own.flatten())
-        return pages.view(*self._own.shape[:2], -1, store.shape[3])
+        return rows.index_select(0, self._own).view(self._shape)
 
     def shared(self, layer: int) -> tuple[Tensor, Tensor]:
         """Keys and values of the pages that all share, (1, G, P, D) each."""
