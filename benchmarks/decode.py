@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
@@ -51,6 +52,8 @@ BATCHES = (1, 16)
 LENGTHS = {50: 1.7, 256: 5.0, 1024: 20.0}
 """Tokens of a text in the end, and how many times as fast a cache has to write it, at d = 128."""
 PEERS = ("transformers, dynamic", "transformers, static")
+SHORT = 5.0
+"""Seconds of all ways together, and a round is a short one."""
 SLOW = 2**24
 """Parameters from which on texts are short, and the naive way and 16 rows are left out: they take
 minutes."""
@@ -129,8 +132,12 @@ def check_equal(ways: dict[str, Way], prompt: Tensor, n_new: int) -> None:
 def table_of(
     ways: dict[str, Way], prompt: Tensor, n_new: int, rounds: int
 ) -> dict[str, dict[str, float]]:
-    """Seconds of each way, after all wrote the same text."""
+    """Seconds of each way, after all wrote the same text. Short rounds are disturbed most easily: there
+    are up to three times as many where they are."""
+    begun = time.perf_counter()
     check_equal(ways, prompt, n_new)
+    once = time.perf_counter() - begun
+    rounds = max(rounds, min(3 * rounds, int(SHORT * rounds / once)))
     calls = {name: partial(way, prompt, n_new) for name, way in ways.items()}
     samples = measure(calls, device_of("cpu"), rounds, warm=True)  # by what was just checked
     return {name: row_of(found) for name, found in samples.items()}
@@ -207,7 +214,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         "--rounds",
         type=int,
         default=4,
-        help="how often each way is measured; half as often where texts grow",
+        help="how often each way is measured, or up to three times that; half as often where texts grow",
     )
     parser.add_argument("--quick", action="store_true", help="d = 64, short texts, two rounds")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the JSON there as well")
