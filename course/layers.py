@@ -23,7 +23,7 @@ class RMSNorm(nn.Module):
         self.least = torch.tensor(eps, device="cpu")  # eps where an operation wants a tensor
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.device.type != "cpu" or x.dtype != torch.float32:
+        if x.device.type != "cpu" or not x.dtype == self.weight.dtype == torch.float32:
             return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
         # On a CPU that is two dozen small operations; these five give the same numbers.
         length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)  # (…, 1): √(C · mean(x²))
