@@ -53,7 +53,7 @@ LENGTHS = {50: 1.7, 256: 5.0, 1024: 20.0}
 """Tokens of a text in the end, and how many times as fast a cache has to write it, at d = 128."""
 PEERS = ("transformers, dynamic", "transformers, static")
 SHORT = 5.0
-"""Seconds of all ways together, and a round is a short one."""
+"""A round of all ways that takes fewer seconds is repeated more often, up to three times."""
 SLOW = 2**24
 """Parameters from which on texts are short, and the naive way and 16 rows are left out: they take
 minutes."""

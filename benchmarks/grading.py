@@ -89,7 +89,7 @@ def main() -> None:
     print(
         "geometric mean: " + ", ".join(f"{mean:.1f}x with {n} job(s)" for n, mean in means.items())
     )
-    bars = bars_of(rows, means)
+    bars = bars_of(rows)
     print_bars(bars)
     rows_told = [asdict(row) for row in rows]
     tell(result | {"rows": rows_told, "geometric_means": means, "bars": bars}, arguments.out)
@@ -104,22 +104,17 @@ def line_of(row: Row) -> str:
     return " ".join([*parts, *(f"{memory:5.0f} MB" for memory in row.memory.values())])
 
 
-def bars_of(rows: Sequence[Row], means: Mapping[int, float]) -> list[dict]:
-    """Hold each lesson that has a bar against it; and the means, where they are of all of these."""
+def bars_of(rows: Sequence[Row]) -> list[dict]:
+    """Hold each lesson that has a bar against it; and their means, where all of them were measured."""
     held = [row for row in rows if row.lesson.startswith(HELD)]
     bars = [
         bar(f"{row.lesson}: grading beside stock nbgrader, 1 job", row.ratio(1), LEAST)
         for row in held
     ]
-    if len(held) == len(rows) == len(HELD):
-        bars += [
-            bar(
-                f"grading beside stock nbgrader, mean of lessons 01 to 07, {n} job(s)",
-                mean,
-                BARS[n],
-            )
-            for n, mean in means.items()
-        ]
+    if len(held) == len(HELD):
+        what = "grading beside stock nbgrader, mean of lessons 01 to 07"
+        means = {jobs: geometric_mean([row.ratio(jobs) for row in held]) for jobs in BARS}
+        bars += [bar(f"{what}, {jobs} job(s)", means[jobs], least) for jobs, least in BARS.items()]
     return bars
 
 

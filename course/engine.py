@@ -37,7 +37,8 @@ Show = Callable[[list[int]], object]
 
 class Engine:
     """Serves conversations greedily from one pool of `n_blocks` blocks: `max_running` at once, others
-    wait in their order; `budget` tokens a pass, prompts and answers together."""
+    wait in their order; `budget` tokens a pass, prompts and answers together. The model's
+    weights must stay as they are: some are copied (`FastWeights`)."""
 
     def __init__(self, model: MiniGPT, n_blocks=256, block_size=16, max_running=8, budget=256):
         self.model, self.weights = model, FastWeights(model)

@@ -16,6 +16,14 @@ def run(name: str, *arguments: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
 
 
+def refusal(name: str, arguments: list[str]) -> str:
+    """Run a benchmark with arguments that it refuses; what it says, which is no traceback."""
+    done = run(name, *arguments)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
 def load(name: str) -> ModuleType:
     """Import the module of a benchmark, which finds its harness beside it."""
     folder = str(ROOT / "benchmarks")

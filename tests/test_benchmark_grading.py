@@ -33,12 +33,12 @@ def rows_of(*stock: float) -> list:
 
 
 def test_the_bars_of_a_mean_are_held_by_the_lessons_that_they_are_set_for():
-    means = {1: 16.0, 2: 21.0}
-    few = benchmark.bars_of(rows_of(7.9, 8.0), means)
+    few = benchmark.bars_of(rows_of(7.9, 8.0))
     assert [(found["what"][:2], found["met"]) for found in few] == [("01", False), ("02", True)]
-    every = benchmark.bars_of(rows_of(*[16.0] * 7), means)
-    assert [found["met"] for found in every[7:]] == [True, False]
-    assert len(benchmark.bars_of(rows_of(*[16.0] * 8), means)) == 7  # 08 has no bar
+    every = benchmark.bars_of(rows_of(*[10.0] * 7, 1000.0))  # 08 has no bar, and is in no mean
+    assert [found["value"] for found in every] == pytest.approx([10.0] * 8 + [20.0])
+    assert [found["met"] for found in every] == [True] * 7 + [False, False]
+    assert all(found["met"] for found in benchmark.bars_of(rows_of(*[16.0] * 7)))
 
 
 @needs_bubblewrap

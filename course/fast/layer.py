@@ -55,7 +55,6 @@ class FastWeights:
 
     @torch.no_grad()
     def __init__(self, model: MiniGPT) -> None:
-        self.config = model.config
         self.embed, self.norm = model.embed.weight, _norm_of(model.norm)
         self.head = _laid_out(model.lm_head.weight)
         self.layers = [_layer_of(block) for block in model.blocks]

@@ -21,6 +21,7 @@ def decode_together(
     pages, and pages that all of them share are read once.
 
     Args:
+        weights: of the model whose keys and values the caches hold.
         caches: of the n conversations, all in one pool that has a block for each that needs one.
         tokens: n of them.
 
