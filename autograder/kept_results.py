@@ -22,7 +22,7 @@ import autograder
 import course
 from autograder.result import Answer, Outcome, Result
 from autograder.sandbox import submission_view
-from course.files import write_whole
+from course.files.writing import write_whole
 
 PACKAGES = tuple(Path(package.__file__).parent for package in (autograder, course))
 APART = {"authoring", "classroom", "report"}

@@ -35,7 +35,6 @@ from harness import (
 )
 from torch import Tensor
 
-from course.config import GPTConfig
 from course.fast.decode import FastDecoder
 from course.measure.devices import device_of
 from course.measure.limits import Machine, measure_machine
@@ -45,6 +44,7 @@ from course.minigpt.naive_decode import generate_naive
 from course.minigpt.quantized_cache import QuantizedKVCache
 from course.minigpt.roofline import phase_cost
 from course.model import MiniGPT
+from course.model.config import GPTConfig
 from course.published.sizes import Size, build_random
 
 PROMPT, NEW = 16, 128

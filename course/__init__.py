@@ -17,6 +17,6 @@ def hand_in() -> None:
 
 def progress() -> None:
     """Draw the lessons: which visible checks passed when, and what is next."""
-    from course.progress_page import show_progress
+    from course.files.progress_page import show_progress
 
     show_progress()

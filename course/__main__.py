@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> int:
 
             return hand_in(rest)
         if command == "progress":
-            from course.progress_page import main as progress
+            from course.files.progress_page import main as progress
 
             return progress(rest)
     except KeyboardInterrupt:

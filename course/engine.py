@@ -21,12 +21,12 @@ from itertools import count
 import torch
 from torch import Tensor
 
-from course.bounds import check_between
 from course.fast.layer import FastWeights
 from course.minigpt.kv_cache import forward_cached
 from course.minigpt.serving import Scheduler
 from course.minigpt.speculative import lookup_draft, speculate
 from course.model import MiniGPT
+from course.model.bounds import check_between
 from course.published.texts import open_model, printer
 from course.serving.memory import Memory, Running
 from course.serving.pages import decode_together

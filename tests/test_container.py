@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from course.checks.kv_cache.container import USED_AGAIN, InputChanged, feed, stored_bytes
-from course.config import GPTConfig
 from course.minigpt.kv_cache import KVCache
+from course.model.config import GPTConfig
 
 CONFIG = GPTConfig(30, 3, 24, 4, 2, 40, max_seq_len=64)
 SHAPE = (3, 2, 2, 20, 6)

@@ -6,9 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from course.config import GPTConfig
 from course.measure.counting import count_kv_rows
 from course.model import MiniGPT
+from course.model.config import GPTConfig
 
 
 @pytest.fixture

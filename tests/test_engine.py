@@ -9,10 +9,10 @@ import tokenizers
 import torch
 import transformers
 
-from course.config import GPTConfig
 from course.engine import Engine, main
 from course.minigpt.kv_cache import generate_cached, kv_cache_bytes
 from course.model import MiniGPT
+from course.model.config import GPTConfig
 from course.published.texts import open_model
 from course.world.evaluation import held_out
 from course.world.tokenizer import decode, encode

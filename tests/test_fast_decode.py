@@ -5,11 +5,11 @@ import shutil
 import pytest
 import torch
 
-from course.cache import CacheFull
-from course.config import GPTConfig
 from course.fast.decode import FastDecoder
 from course.minigpt.kv_cache import generate_cached
 from course.model import MiniGPT
+from course.model.cache import CacheFull
+from course.model.config import GPTConfig
 
 TOLERANCE = 1e-4  # float32, logits of a few units
 MAX_LEN = 24

@@ -10,7 +10,6 @@ import torch
 
 from autograder.lessons.assembly import assemble
 from autograder.lessons.exhibits import bugs_of
-from course.config import GPTConfig
 from course.minigpt.mini_gpt import (
     attention_layer,
     causal_attention,
@@ -20,6 +19,7 @@ from course.minigpt.mini_gpt import (
     split_heads,
 )
 from course.model import MiniGPT
+from course.model.config import GPTConfig
 from course.plots import mini_gpt as plots
 from course.widgets import mini_gpt as widgets
 from course.world.tokenizer import VOCAB_SIZE, decode, encode

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from course.checks.prefill_and_decode.chunks import count_passes
-from course.config import GPTConfig
 from course.minigpt import prefill_and_decode as lesson
 from course.minigpt.kv_cache import KVCache, forward_cached, generate_cached
 from course.minigpt.prefill_and_decode import (
@@ -17,6 +16,7 @@ from course.minigpt.prefill_and_decode import (
     stream,
 )
 from course.model import MiniGPT
+from course.model.config import GPTConfig
 from course.plots import prefill_and_decode as plots
 from course.plots.prefill_and_decode import Shared, phase_shapes
 from course.widgets.prefill_and_decode import AROUND, share

@@ -11,7 +11,6 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from course.checks.roofline.fake_device import FakeDevice, Pace
-from course.config import GPTConfig
 from course.fast.decode import FastDecoder
 from course.fast.steps import Operations, count_operations, forward_last, step
 from course.measure.costs import Cost, Parts
@@ -27,6 +26,7 @@ from course.minigpt.roofline import (
     time_on_device,
 )
 from course.model import MiniGPT
+from course.model.config import GPTConfig
 from course.plots import roofline as plots
 from course.plots.style import GREY
 from course.published.models import PUBLISHED

@@ -7,7 +7,6 @@ import torch
 import transformers
 
 from course import weights
-from course.config import GPTConfig
 from course.measure.allocations import watch_new_tensors
 from course.measure.limits import DATASHEETS
 from course.minigpt.gqa import (
@@ -19,6 +18,7 @@ from course.minigpt.gqa import (
 from course.minigpt.kv_cache import kv_cache_bytes
 from course.minigpt.roofline import phase_cost
 from course.model import MiniGPT
+from course.model.config import GPTConfig
 from course.published.models import LATENT, PUBLISHED
 from course.world.evaluation import evaluate, held_out
 

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from course.checks.kv_cache.container import feed, stored_bytes
-from course.config import GPTConfig
 from course.minigpt.kv_cache import KVCache, forward_cached, kv_cache_bytes
 from course.minigpt.quantized_cache import (
     QuantizedKVCache,
@@ -14,6 +13,7 @@ from course.minigpt.quantized_cache import (
     quantized_cache_bytes,
 )
 from course.model import MiniGPT
+from course.model.config import GPTConfig
 from course.plots import quantized_cache as plots
 from course.published.models import PUBLISHED
 from course.world.evaluation import evaluate, held_out

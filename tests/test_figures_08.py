@@ -5,7 +5,7 @@ import pytest
 import torch
 import transformers
 
-from course.config import GPTConfig
+from course.given.windowed import EVERYTHING, attention_to_token, forward_windowed, windowed_model
 from course.minigpt.kv_cache import KVCache, forward_cached, kv_cache_bytes
 from course.minigpt.sliding_window import (
     WindowedKVCache,
@@ -14,9 +14,9 @@ from course.minigpt.sliding_window import (
     windowed_cache_bytes,
 )
 from course.model import MiniGPT
+from course.model.config import GPTConfig
 from course.plots import sliding_window as plots
 from course.published.models import PUBLISHED, WINDOWED
-from course.windowed import EVERYTHING, attention_to_token, forward_windowed, windowed_model
 from course.world.evaluation import evaluate, held_out, recall_by_distance
 from course.world.tokenizer import encode
 

@@ -11,6 +11,7 @@ from course.checks.split_read.prefix import count_reads
 from course.fast.paged_tiles import attend_tiles, make_scratch, tiles
 from course.fast.quantized import Quantized
 from course.fast.tiled_read import tiled_attention
+from course.given.parts import Part
 from course.measure.allocations import watch_new_tensors
 from course.minigpt.gqa import grouped_attention
 from course.minigpt.kv_cache import KVCache, causal_mask, forward_cached
@@ -23,7 +24,6 @@ from course.minigpt.split_read import (
     merge,
 )
 from course.model import MiniGPT
-from course.parts import Part
 from course.plots import split_read as plots
 from course.widgets import split_read as widget
 from course.world.tokenizer import encode

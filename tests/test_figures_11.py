@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from course.cache import CacheFull
 from course.minigpt.kv_cache import generate_cached
 from course.minigpt.prefill_and_decode import latency_metrics
 from course.minigpt.serving import Scheduler, continuous_steps, goodput, plan_step, static_steps
 from course.model import MiniGPT
+from course.model.cache import CacheFull
 from course.plots import serving as plots
 from course.serving.clock import STORY, draw_trace, serve_virtually
 from course.serving.mixed import Slots, forward_mixed

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from course.cache import CacheFull
 from course.drafts.model import ModelDraft, acceptance, first_layers
 from course.drafts.race import Tally, race
 from course.drafts.table import NextWords, NextWordsAndOwn
@@ -20,6 +19,7 @@ from course.minigpt.speculative import (
     verify_sampled,
 )
 from course.model import MiniGPT
+from course.model.cache import CacheFull
 from course.plots import speculative as plots
 from course.plots.style import Picture
 from course.world.evaluation import held_out

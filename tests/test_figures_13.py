@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from course import weights
-from course.latent import LatentGPT, forward_latent
+from course.given.latent import LatentGPT, forward_latent
 from course.measure.allocations import watch_new_tensors
 from course.minigpt.kv_cache import kv_cache_bytes
 from course.minigpt.latent_attention import (

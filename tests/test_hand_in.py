@@ -9,11 +9,11 @@ from student_folder import course_command, edit, kernel, lay_out
 
 from autograder.assignment import MAX_FILE
 from autograder.authoring.notebook import to_text
+from course.files.notebooks import read_cells
+from course.files.released import find_lesson, released_lessons
 from course.handing_in.command import MAX_BYTES, code_hash, find_notebook
 from course.handing_in.graded_cells import compare_cells
 from course.handing_in.in_notebook import unsaved_answers
-from course.notebook_files import read_cells
-from course.released import find_lesson, released_lessons
 from lessons import COURSE, FOLDERS
 
 START = find_lesson("00")

@@ -95,25 +95,25 @@ def test_no_circle_of_files_import_each_other():
     graph = build_graph("course", "autograder")
     imported = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
     # By default a model attends as lesson 01's answer does; that is looked up when one is made.
-    imported["course.model"].discard("course.minigpt.mini_gpt")
+    imported["course.model.gpt"].discard("course.minigpt.mini_gpt")
     TopologicalSorter(imported).prepare()  # raises CycleError, which names the files
 
 
 @pytest.mark.parametrize(
     ("planted", "contract"),
     [
-        ("course/model.py", "Nothing that students have knows the judge"),
+        ("course/model/gpt.py", "Nothing that students have knows the judge"),
         ("autograder/oracle.py", "The oracle shares no code with the course"),
         ("autograder/wire.py", "What runs beside a student's code knows nothing of the judge"),
         ("autograder/lessons/exhibits.py", "The judge's rooms, from the top floor down"),
-        ("course/layers.py", "Pictures and widgets stand on the library"),
+        ("course/model/layers.py", "Pictures and widgets stand on the library"),
     ],
 )
 def test_a_contract_sees_what_breaks_it(planted, contract, tmp_path):
     line = {
-        "course/model.py": "import autograder.wire",
-        "autograder/oracle.py": "import course.rotary",
-        "course/layers.py": "import course.plots.style",
+        "course/model/gpt.py": "import autograder.wire",
+        "autograder/oracle.py": "import course.model.rotary",
+        "course/model/layers.py": "import course.plots.style",
     }.get(planted, "def f():\n    import autograder.judge")
     for name in ("course", "autograder"):
         shutil.copytree(

@@ -17,7 +17,7 @@ from autograder.kept_results import (
     digest_of_submission,
 )
 from autograder.result import Answer, Outcome, Result
-from course.files import write_whole
+from course.files.writing import write_whole
 from lessons import COURSE, ROOT
 
 LESSON = COURSE.read("00-start")
@@ -85,7 +85,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path):
     write_whole(file, b"old")
     program = (
         "import resource, sys; from pathlib import Path\n"
-        "from course.files import write_whole\n"
+        "from course.files.writing import write_whole\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
         "write_whole(Path(sys.argv[1]), b'x' * 1000)\n"
     )

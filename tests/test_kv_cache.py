@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from course.cache import CacheFull, KVCacheLike
 from course.checks.drawing import build_model, draw_model
 from course.minigpt.kv_cache import (
     KVCache,
@@ -12,6 +11,7 @@ from course.minigpt.kv_cache import (
     forward_cached,
     generate_cached,
 )
+from course.model.cache import CacheFull, KVCacheLike
 
 
 @pytest.fixture

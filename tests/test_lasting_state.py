@@ -54,7 +54,7 @@ KEEPS_NOTHING = {
         "def f(x):\n    rows = []\n    def g(y):\n        rows.append(y)\n    g(x)\n    return rows"
     ),
     "a result beside it": "def f(x):\n    return x\nresult = f(3)\nprint(result)",
-    "imports of the course": "from course.cache import CacheFull\ndef f():\n    raise CacheFull",
+    "imports of the course": "from course.model.cache import CacheFull\ndef f():\n    raise CacheFull",
 }
 
 

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from course.bounds import check_prompts
 from course.measure.latency import check_stamps
+from course.model.bounds import check_prompts
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from course.layers import RMSNorm
+from course.model.layers import RMSNorm
 
 
 def norm_of(width: int, dtype: torch.dtype = torch.float32) -> RMSNorm:

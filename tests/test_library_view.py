@@ -15,8 +15,8 @@ from lessons import COURSE, FOLDERS, ROOT
 PLANNED = ["start", "mini_gpt", "naive_decode", "kv_cache", "prefill_and_decode", "roofline", "gqa"]
 PLANNED += ["quantized_cache", "sliding_window"]
 LATER = ["serving/mixed", "serving/pages", "serving/memory", "engine", "drafts/model"]
-LATER += ["latent", "world/train_latent"]
-READS = ["fast/tiled_read", "fast/triton", "windowed", *LATER]
+LATER += ["given/latent", "world/train_latent"]
+READS = ["fast/tiled_read", "fast/triton", "given/windowed", *LATER]
 TRAINED = ["world/train", *READS]
 
 
@@ -31,7 +31,9 @@ def test_no_line_of_its_answers_or_of_a_later_lesson_s_stands_in_a_view(place, t
     view = lay_out(tmp_path, ORDER[place], ORDER)
     asked = secrets_of(COURSE.read(folder) for folder in FOLDERS[place:]).lines
     # What earlier lessons built may stand there, and what every student reads in what is given.
-    given = [ROOT / "course" / name for name in ("model.py", "layers.py", "measure/machine.py")]
+    given = [
+        ROOT / "course" / name for name in ("model/gpt.py", "model/layers.py", "measure/machine.py")
+    ]
     given += [ROOT / "course" / "minigpt" / f"{name}.py" for name in ORDER[:place]]
     asked -= set().union(*map(squeezed_lines, given))
     found = {
@@ -87,7 +89,7 @@ def test_a_module_named_for_its_answers_exists_and_nothing_given_imports_it_at_o
         ("prefill_and_decode", ["fast/decode", "fast/layer", "fast/steps", *TRAINED]),
         ("roofline", TRAINED),
         ("gqa", TRAINED),
-        ("quantized_cache", ["fast/triton", "windowed", *LATER]),
+        ("quantized_cache", ["fast/triton", "given/windowed", *LATER]),
         ("sliding_window", LATER),
     ],
 )
@@ -109,4 +111,4 @@ def test_a_view_goes_without_them(tmp_path):
     course = lay_out(tmp_path, "kv_cache", ORDER) / "course"
     assert not (course / "fast/decode.py").exists()
     assert not (course / "world/train.py").exists()
-    assert (course / "model.py").exists()
+    assert (course / "model" / "gpt.py").exists()

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from autograder import oracle
-from course.config import GPTConfig
 from course.model import MiniGPT
-from course.rotary import rotary_table, rotate
+from course.model.config import GPTConfig
+from course.model.rotary import rotary_table, rotate
 
 SIZES = {
     "vocab_size": 23,

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from course.config import GPTConfig
 from course.model import MiniGPT
+from course.model.config import GPTConfig
 from course.published.checkpoints import expected_tensors
 
 transformers = pytest.importorskip("transformers")

@@ -4,10 +4,10 @@ import pytest
 from student_folder import course_command, kernel, lay_out
 
 import course
+from course.files.progress_notes import read_passed, remember_pass
+from course.files.progress_page import read_progress, what_is_next, write_progress
+from course.files.released import find_lesson
 from course.plots.progress import draw_progress
-from course.progress_notes import read_passed, remember_pass
-from course.progress_page import read_progress, what_is_next, write_progress
-from course.released import find_lesson
 
 LESSONS = [find_lesson("00"), find_lesson("01")]
 PASSED = {"start": {"flops_of_one_dot_product": "2026-11-23T05:00:00+00:00"}}

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from course.cache import CacheFull, KVCacheLike
 from course.checks.kv_cache.container import feed
-from course.config import GPTConfig
 from course.fast.quantized import Quantized
 from course.fast.storage import GroupStore
 from course.minigpt.kv_cache import KVCache, forward_cached
 from course.minigpt.quantized_cache import QuantizedKVCache, pack_int4, quantize, unpack_int4
 from course.model import MiniGPT
+from course.model.cache import CacheFull, KVCacheLike
+from course.model.config import GPTConfig
 from course.world.outliers import BothPerToken, with_outliers
 from course.world.tokenizer import encode
 

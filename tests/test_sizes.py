@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from course.config import GPTConfig
 from course.model import MiniGPT
+from course.model.config import GPTConfig
+from course.model.rotary import rotary_table
 from course.published import sizes
 from course.published.sizes import (
     GIB,
@@ -16,7 +17,6 @@ from course.published.sizes import (
     choose_size,
     free_memory,
 )
-from course.rotary import rotary_table
 
 SMALL = Size("small", GPTConfig(31, 2, 16, 4, 2, 24, max_seq_len=64), torch.float32)
 TIED = Size(

@@ -7,6 +7,7 @@ from autograder.lessons.assembly import assemble
 from autograder.lessons.exhibits import bugs_of
 from course.checks import split_read as checks
 from course.checks.check import checks_in
+from course.given.parts import Part
 from course.minigpt.split_read import (
     attend_blocks,
     attend_in_parts,
@@ -15,7 +16,6 @@ from course.minigpt.split_read import (
     finish,
     merge,
 )
-from course.parts import Part
 
 q, (k, v) = torch.randn(2, 4, 3, 8), torch.randn(2, 2, 2, 5, 8)
 part, other = attend_part(q, k, v), attend_part(q[:, :, :2], k, v)

@@ -11,10 +11,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from course.config import GPTConfig
 from course.minigpt.gqa import mean_pool_kv_heads
 from course.minigpt.mini_gpt import attention_layer
 from course.model import MiniGPT
+from course.model.config import GPTConfig
 from course.world import train as training
 from course.world.tokenizer import PAD, VOCAB_SIZE, decode
 from course.world.train import Phase, Recipe, learning_rate, repeats, rows_of_stories

@@ -1,4 +1,4 @@
-"""Record what a student's machine has to know of a released lesson, see `course.released`."""
+"""Record what a student's machine has to know of a released lesson, see `course.files.released`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import nbformat
 
 from autograder.authoring.source import Lesson, parse_python
-from course.released import source_hash
+from course.files.released import source_hash
 
 
 def released_text(lesson: Lesson, student: str) -> str:

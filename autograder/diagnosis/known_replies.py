@@ -20,7 +20,7 @@ from autograder.diagnosis.replies import reply_of
 from autograder.lessons import find
 from autograder.lessons.exhibits import Bug
 from course.checks.check import Challenge
-from course.files import write_whole
+from course.files.writing import write_whole
 
 SEED = 0
 """Of the challenge that everyone gets; who knows it gains nothing, for it gives no points."""

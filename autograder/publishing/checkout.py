@@ -13,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from course.files import write_whole
+from course.files.writing import write_whole
 
 MANIFEST = ".published.json"
 

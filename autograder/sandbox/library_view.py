@@ -26,13 +26,13 @@ SEEN_FROM = {
     "world/train": "quantized_cache",  # lesson 01's attention layer; imports lesson 06's pooling
     "fast/tiled_read": "quantized_cache",  # lesson 06's grouped attention
     "fast/triton": "sliding_window",  # the same, and lesson 07's unpacking of codes
-    "windowed": "sliding_window",  # lesson 01's attention and lesson 03's cached pass
+    "given/windowed": "sliding_window",  # lesson 01's attention and lesson 03's cached pass
     "serving/mixed": "serving",  # the same, over the tokens of many texts
     "serving/pages": "latent_attention",  # the same, over pages of lesson 10
     "serving/memory": "latent_attention",  # pages of lesson 10
     "engine": "latent_attention",  # lessons 03 to 12
     "drafts/model": "speculative",  # a loop as lesson 03 asks for
-    "latent": "latent_attention",  # lesson 03's cached pass
+    "given/latent": "latent_attention",  # lesson 03's cached pass
     "world/train_latent": "latent_attention",  # lesson 01's heads; it builds on world/train
 }
 """Modules of `course`, hand-written and given, in which answers stand all the same: each with the

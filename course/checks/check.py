@@ -17,7 +17,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 from course.checks.rules import Broken, judge_rules
-from course.progress_notes import remember_pass
+from course.files.progress_notes import remember_pass
 
 Challenge = dict[str, Any]
 Evidence = dict[str, Any]

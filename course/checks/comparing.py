@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from course.cache import CacheFull
 from course.checks.check import Challenge
 from course.checks.drawing import TOLERANCE, build_model
+from course.model.cache import CacheFull
 
 Truth = Callable[[Challenge, np.ndarray], np.ndarray]
 """Computes the logits (B, T, V) of tokens (B, T) by the challenge's model, without a cache."""

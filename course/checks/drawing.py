@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from course.config import GPTConfig
 from course.model import MiniGPT
+from course.model.config import GPTConfig
 from course.world.tokenizer import END, PAD
 
 TOLERANCE = 1e-4

@@ -8,9 +8,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from course.bounds import check_between
 from course.minigpt.kv_cache import KVCache, forward_cached
 from course.model import MiniGPT
+from course.model.bounds import check_between
 
 
 class ModelDraft:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from course.bounds import check_between
 from course.model import MiniGPT
+from course.model.bounds import check_between
 
 CLOSE = 1e-3
 """By how much probabilities may miss a sum of 1: those of float16 do by rounding."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from course.bounds import check_between
+from course.model.bounds import check_between
 from course.world.stories import tell
 from course.world.tokenizer import encode
 

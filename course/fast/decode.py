@@ -26,10 +26,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from course.bounds import check_between
-from course.cache import CacheFull, check_cache_sizes
 from course.fast.layer import FastWeights, Layer, after_attention, heads_of
 from course.model import MiniGPT
+from course.model.bounds import check_between
+from course.model.cache import CacheFull, check_cache_sizes
 
 
 class FastDecoder:

@@ -20,8 +20,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from course.layers import Block, RMSNorm
 from course.model import MiniGPT
+from course.model.layers import Block, RMSNorm
 
 
 class Norm(NamedTuple):

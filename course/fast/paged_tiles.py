@@ -17,8 +17,8 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from course.bounds import check_between
-from course.parts import Part
+from course.given.parts import Part
+from course.model.bounds import check_between
 
 TOKENS = 512
 """Of a tile: at D = 128 and G = 8, 4 MiB of float32 for its keys and values."""

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from course.bounds import check_between
-from course.cache import check_cache_sizes
-from course.config import GPTConfig
+from course.model.bounds import check_between
+from course.model.cache import check_cache_sizes
+from course.model.config import GPTConfig
 
 BITS = (2, 4, 8)
 

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from course.bounds import check_between
-from course.cache import KVCacheLike
 from course.fast.decode import FastDecoder
 from course.minigpt.kv_cache import KVCache, attention_layer_cached
 from course.model import MiniGPT
+from course.model.bounds import check_between
+from course.model.cache import KVCacheLike
 
 Step = Callable[[], Tensor]
 

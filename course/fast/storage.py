@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from course.config import GPTConfig
 from course.fast.quantized import Quantized
+from course.model.config import GPTConfig
 
 Window = tuple[Tensor, Tensor]
 """Keys and values (B, G, W, D) in full precision."""

@@ -11,10 +11,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from course.files.notebooks import notebook_of, read_cells, write_notes
+from course.files.released import Released, find_lesson
 from course.handing_in.fresh_run import Run, run_afresh
 from course.handing_in.graded_cells import Fact, compare_cells
-from course.notebook_files import notebook_of, read_cells, write_notes
-from course.released import Released, find_lesson
 
 MAX_BYTES = 128 * 2**20
 """A larger file is not graded."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from course.notebook_files import HANDING_IN, nbgrader_of
+from course.files.notebooks import HANDING_IN, nbgrader_of
 
 CELL_SECONDS = 120
 """A whole lesson takes one minute on an ordinary laptop."""

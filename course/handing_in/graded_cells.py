@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, NamedTuple
 
-from course.notebook_files import nbgrader_of
-from course.released import Released, source_hash
+from course.files.notebooks import nbgrader_of
+from course.files.released import Released, source_hash
 
 
 class Fact(NamedTuple):

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from course.notebook_files import HANDING_IN, nbgrader_of, on_colab, own_notebook, read_cells
+from course.files.notebooks import HANDING_IN, nbgrader_of, on_colab, own_notebook, read_cells
 
 COURSE = Path(__file__).resolve().parents[2]
 

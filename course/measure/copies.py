@@ -11,8 +11,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from course.config import GPTConfig
 from course.measure.allocations import watch_new_tensors
+from course.model.config import GPTConfig
 
 
 class _Cache(Protocol):

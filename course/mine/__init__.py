@@ -32,7 +32,7 @@ def use_mine(lesson: str, on: bool | None = None) -> None:
         ValueError: the environment variable is set to something else.
     """
     mode = _mode(on)
-    from course.notebook_files import notebook_handed_in, on_colab, own_notebook
+    from course.files.notebooks import notebook_handed_in, on_colab, own_notebook
 
     notebook = own_notebook() or notebook_handed_in()
     if notebook is None and not on_colab():

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from course.files.notebooks import NOTES, lessons_folder, notebook_of
+from course.files.released import Released, earlier_lessons, released_lessons
 from course.mine.replacing import ours_are_given, put_in, run_code, say_why_absent, take_out
 from course.mine.student_code import student_code
 from course.mine.trial import Earlier, Found, key_of, remember, remembered, try_code
-from course.notebook_files import NOTES, lessons_folder, notebook_of
-from course.released import Released, earlier_lessons, released_lessons
 
 OWN_FILES = "mine.json"
 EVERYTHING = ""

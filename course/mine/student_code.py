@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 from typing import Any
 
-from course.notebook_files import nbgrader_of, read_cells
+from course.files.notebooks import nbgrader_of, read_cells
 
 
 def student_code(path: Path) -> str:

@@ -17,7 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from course.notebook_files import read_notes, write_notes
+from course.files.notebooks import read_notes, write_notes
 
 START_SECONDS = 60.0
 """How long the process may take until its first check: importing torch takes long on a slow disk."""

@@ -7,9 +7,9 @@ import math
 
 from torch import Tensor
 
-from course.bounds import check_between, check_grouped, check_heads, check_pooling
-from course.config import GPTConfig
 from course.minigpt.kv_cache import kv_cache_bytes
+from course.model.bounds import check_between, check_grouped, check_heads, check_pooling
+from course.model.config import GPTConfig
 
 
 def repeat_kv(x: Tensor, n_rep: int) -> Tensor:

@@ -7,12 +7,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from course.bounds import check_between
-from course.cache import CacheFull, KVCacheLike, check_block, check_cache_sizes
-from course.config import GPTConfig
-from course.layers import Attention
 from course.minigpt.mini_gpt import greedy_next, merge_heads, split_heads
 from course.model import MiniGPT
+from course.model.bounds import check_between
+from course.model.cache import CacheFull, KVCacheLike, check_block, check_cache_sizes
+from course.model.config import GPTConfig
+from course.model.layers import Attention
 
 
 def causal_mask(n_new: int, n_visible: int, device: str | torch.device = "cpu") -> Tensor:

@@ -6,10 +6,7 @@ Built from solutions/13-latent-attention/latent_attention.py by `make build`: ch
 import torch
 from torch import Tensor
 
-from course.bounds import check_between
-from course.cache import CacheFull, KVCacheLike
-from course.config import GPTConfig
-from course.latent import (
+from course.given.latent import (
     LatentAttention,
     check_absorbed,
     check_latent_block,
@@ -19,6 +16,9 @@ from course.latent import (
 )
 from course.minigpt.kv_cache import causal_mask
 from course.minigpt.mini_gpt import merge_heads, split_heads
+from course.model.bounds import check_between
+from course.model.cache import CacheFull, KVCacheLike
+from course.model.config import GPTConfig
 
 
 def latent_cache_bytes(

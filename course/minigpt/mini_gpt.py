@@ -8,7 +8,7 @@ import math
 import torch
 from torch import Tensor
 
-from course.layers import Attention
+from course.model.layers import Attention
 
 
 def greedy_next(logits: Tensor) -> Tensor:

@@ -6,9 +6,9 @@ Built from solutions/02-naive-decode/naive_decode.py by `make build`: change it 
 import torch
 from torch import Tensor
 
-from course.bounds import check_between
 from course.minigpt.mini_gpt import greedy_next
 from course.model import MiniGPT
+from course.model.bounds import check_between
 
 
 def generate_naive(model: MiniGPT, prompt: Tensor, n_new: int) -> Tensor:

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course.bounds import check_between, check_prompts
-from course.cache import CacheFull, KVCacheLike
-from course.layers import Attention
 from course.measure.latency import Latency, check_stamps
 from course.minigpt.kv_cache import causal_mask, forward_cached
 from course.minigpt.mini_gpt import greedy_next
 from course.model import MiniGPT
+from course.model.bounds import check_between, check_prompts
+from course.model.cache import CacheFull, KVCacheLike
+from course.model.layers import Attention
 
 
 def prefill(model: MiniGPT, prompt: Tensor, cache: KVCacheLike, chunk_size: int = 256) -> Tensor:

@@ -6,9 +6,6 @@ Built from solutions/07-quantized-cache/quantized_cache.py by `make build`: chan
 import torch
 from torch import Tensor
 
-from course.bounds import check_between
-from course.cache import CacheFull, check_appended, check_block
-from course.config import GPTConfig
 from course.fast.quantized import (
     CacheBytes,
     Quantized,
@@ -18,6 +15,9 @@ from course.fast.quantized import (
     check_quantized_sizes,
 )
 from course.fast.storage import GroupStore
+from course.model.bounds import check_between
+from course.model.cache import CacheFull, check_appended, check_block
+from course.model.config import GPTConfig
 
 
 def quantize(x: Tensor, bits: int, dim: int) -> Quantized:

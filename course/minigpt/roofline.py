@@ -6,11 +6,11 @@ Built from solutions/05-roofline/roofline.py by `make build`: change it there.
 import statistics
 from collections.abc import Callable
 
-from course.bounds import check_between
-from course.config import GPTConfig
 from course.measure.costs import Cost
 from course.measure.devices import Device
 from course.measure.limits import Machine
+from course.model.bounds import check_between
+from course.model.config import GPTConfig
 
 
 def attainable(intensity: float, machine: Machine) -> float:

@@ -6,10 +6,10 @@ Built from solutions/08-sliding-window/sliding_window.py by `make build`: change
 import torch
 from torch import Tensor
 
-from course.bounds import check_between
-from course.cache import CacheFull, check_appended, check_block
-from course.config import GPTConfig
-from course.windowed import check_numbers, check_window, check_windowed_sizes
+from course.given.windowed import check_numbers, check_window, check_windowed_sizes
+from course.model.bounds import check_between
+from course.model.cache import CacheFull, check_appended, check_block
+from course.model.config import GPTConfig
 
 
 def window_mask(own: Tensor, places: Tensor, window: int, n_sinks: int = 0) -> Tensor:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from course.cache import CacheFull, KVCacheLike
 from course.drafts.rules import (
     check_draft,
     check_expected,
@@ -19,6 +18,7 @@ from course.drafts.rules import (
 from course.minigpt.kv_cache import KVCache, forward_cached
 from course.minigpt.mini_gpt import greedy_next
 from course.model import MiniGPT
+from course.model.cache import CacheFull, KVCacheLike
 
 
 def verify_greedy(draft: Tensor, logits: Tensor) -> tuple[int, int]:

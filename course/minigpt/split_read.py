@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from course.bounds import check_grouped
-from course.parts import Part, check_blocks, check_cut, check_pair, check_part, check_shared
+from course.given.parts import Part, check_blocks, check_cut, check_pair, check_part, check_shared
+from course.model.bounds import check_grouped
 
 
 def attend_part(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Part:

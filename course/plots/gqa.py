@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter
 
-from course.config import GPTConfig
 from course.measure.costs import Cost
 from course.measure.limits import Machine
+from course.model.config import GPTConfig
 from course.plots.style import (
     BLUE,
     GREEN,

@@ -16,8 +16,8 @@ from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.patches import Circle, Rectangle
 from torch import Tensor
 
-from course.layers import Attention
 from course.model import AttentionLayer, MiniGPT
+from course.model.layers import Attention
 from course.plots.style import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION, Picture, course_style
 from course.world.tokenizer import WORDS, decode, encode
 

@@ -8,9 +8,9 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
+from course.files.progress_notes import Passed
+from course.files.released import Released
 from course.plots.style import BLUE, GREY, Picture, course_style
-from course.progress_notes import Passed
-from course.released import Released
 
 
 def draw_progress(lessons: list[Released], passed: Passed, what_is_next: str) -> Picture:

@@ -19,8 +19,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from course.config import GPTConfig
 from course.model import AttentionLayer, MiniGPT
+from course.model.config import GPTConfig
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from course.config import GPTConfig
+from course.model.config import GPTConfig
 from course.published.sizes import Size
 
 

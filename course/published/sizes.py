@@ -17,12 +17,12 @@ from pathlib import Path
 
 import torch
 
-from course.bounds import check_between
-from course.config import GPTConfig
 from course.measure.devices import check_device
 from course.measure.machine import card
 from course.model import MiniGPT
-from course.rotary import rotary_table
+from course.model.bounds import check_between
+from course.model.config import GPTConfig
+from course.model.rotary import rotary_table
 
 GIB = 2**30
 

@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course.bounds import check_between
 from course.measure.latency import Latency
+from course.model.bounds import check_between
 from course.serving.request import Piece, Request
 
 Forward = Callable[[list[Piece]], Tensor]

@@ -15,11 +15,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from course.bounds import check_between
-from course.cache import CacheFull
 from course.minigpt.kv_cache import causal_mask
 from course.minigpt.mini_gpt import merge_heads, split_heads
 from course.model import MiniGPT
+from course.model.bounds import check_between
+from course.model.cache import CacheFull
 from course.serving.request import Piece, Request
 
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from course.fast.layer import FastWeights, after_attention, heads_of
+from course.given.parts import Part
 from course.minigpt.paged_cache import BlockPool, PagedKVCache
 from course.minigpt.split_read import attend_part, finish, merge
-from course.parts import Part
 
 
 def decode_together(

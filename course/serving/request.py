@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from course.bounds import check_between
+from course.model.bounds import check_between
 
 MOST = 2**31
 

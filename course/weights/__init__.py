@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from course.config import GPTConfig
+from course.model.config import GPTConfig
 from course.world.tokenizer import FINGERPRINT
 
 FOLDER = Path(__file__).parent

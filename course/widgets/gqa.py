@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from ipywidgets import Dropdown, SelectionSlider
 
-from course.config import GPTConfig
 from course.minigpt.kv_cache import kv_cache_bytes
+from course.model.config import GPTConfig
 from course.plots.gqa import draw_memory
 from course.plots.style import Picture
 from course.published.models import PUBLISHED

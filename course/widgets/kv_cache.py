@@ -11,8 +11,8 @@ import torch
 from ipywidgets import IntSlider
 from torch import Tensor
 
-from course.cache import KVCacheLike
 from course.model import MiniGPT
+from course.model.cache import KVCacheLike
 from course.plots.kv_cache import draw_cache
 from course.plots.style import Picture
 from course.widgets.playground import playground

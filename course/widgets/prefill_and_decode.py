@@ -8,9 +8,9 @@ from collections.abc import Callable
 from ipywidgets import SelectionSlider
 from torch import Tensor
 
-from course.cache import KVCacheLike
 from course.measure.machine import one_thread
 from course.model import MiniGPT
+from course.model.cache import KVCacheLike
 from course.plots.prefill_and_decode import Shared, draw_sharing
 from course.plots.style import Picture
 from course.widgets.playground import playground

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from ipywidgets import Checkbox, IntSlider, SelectionSlider
 
+from course.given.windowed import EVERYTHING, WindowMask, windowed_model
 from course.model import MiniGPT
 from course.plots.sliding_window import draw_choice
 from course.plots.style import Picture
 from course.widgets.playground import playground
-from course.windowed import EVERYTHING, WindowMask, windowed_model
 from course.world.evaluation import held_out, recall_by_distance
 
 EDGES = (0, 32, 64, 128, 256)

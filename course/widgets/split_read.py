@@ -9,7 +9,7 @@ import torch
 from ipywidgets import Checkbox, Dropdown, IntRangeSlider, SelectionSlider
 from torch import Tensor
 
-from course.parts import Part
+from course.given.parts import Part
 from course.plots.split_read import draw_cuts
 from course.plots.style import Picture
 from course.widgets.playground import playground

@@ -12,9 +12,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from course.bounds import check_between
-from course.cache import KVCacheLike
 from course.model import MiniGPT
+from course.model.bounds import check_between
+from course.model.cache import KVCacheLike
 
 Forward = Callable[[MiniGPT, Tensor, KVCacheLike], Tensor]
 

@@ -35,11 +35,11 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from course import weights
-from course.config import GPTConfig
-from course.layers import Attention
 from course.minigpt.gqa import mean_pool_kv_heads
 from course.minigpt.mini_gpt import merge_heads, split_heads
 from course.model import MiniGPT
+from course.model.config import GPTConfig
+from course.model.layers import Attention
 from course.world.evaluation import TRAINING_SEEDS, evaluate, held_out
 from course.world.stories import tell
 from course.world.tokenizer import END, FINGERPRINT, VOCAB_SIZE, WORDS, encode

@@ -24,9 +24,9 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from course import weights
-from course.config import GPTConfig
-from course.latent import LatentAttention, LatentGPT
+from course.given.latent import LatentAttention, LatentGPT
 from course.minigpt.mini_gpt import merge_heads, split_heads
+from course.model.config import GPTConfig
 from course.world import train as training
 from course.world.evaluation import evaluate, held_out
 

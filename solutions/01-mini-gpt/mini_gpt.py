@@ -27,7 +27,7 @@ import math
 import torch
 from torch import Tensor
 
-from course.layers import Attention
+from course.model.layers import Attention
 
 # %%
 from collections.abc import Callable

@@ -25,7 +25,7 @@
 import torch
 from torch import Tensor
 
-from course.bounds import check_between
+from course.model.bounds import check_between
 from course.minigpt.mini_gpt import greedy_next
 from course.model import MiniGPT
 

@@ -27,12 +27,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course.bounds import check_between, check_prompts
-from course.cache import CacheFull, KVCacheLike
+from course.model.bounds import check_between, check_prompts
+from course.model.cache import CacheFull, KVCacheLike
 from course.measure.latency import Latency, check_stamps
 from course.minigpt.kv_cache import causal_mask, forward_cached
 from course.minigpt.mini_gpt import greedy_next
-from course.layers import Attention
+from course.model.layers import Attention
 from course.model import MiniGPT
 
 # %%

@@ -24,8 +24,8 @@
 import statistics
 from collections.abc import Callable
 
-from course.bounds import check_between
-from course.config import GPTConfig
+from course.model.bounds import check_between
+from course.model.config import GPTConfig
 from course.measure.costs import Cost, Parts
 from course.measure.devices import Device
 from course.measure.limits import Machine

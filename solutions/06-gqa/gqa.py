@@ -30,9 +30,9 @@ import math
 
 from torch import Tensor
 
-from course.bounds import check_between
-from course.config import GPTConfig
-from course.bounds import check_grouped, check_heads, check_pooling
+from course.model.bounds import check_between
+from course.model.config import GPTConfig
+from course.model.bounds import check_grouped, check_heads, check_pooling
 from course.minigpt.kv_cache import kv_cache_bytes
 
 # %%

@@ -24,9 +24,9 @@
 import torch
 from torch import Tensor
 
-from course.bounds import check_between
-from course.cache import CacheFull, check_appended, check_block
-from course.config import GPTConfig
+from course.model.bounds import check_between
+from course.model.cache import CacheFull, check_appended, check_block
+from course.model.config import GPTConfig
 from course.fast.quantized import (
     CacheBytes,
     Quantized,

@@ -25,10 +25,10 @@
 import torch
 from torch import Tensor
 
-from course.bounds import check_between
-from course.cache import CacheFull, check_appended, check_block
-from course.config import GPTConfig
-from course.windowed import check_numbers, check_window, check_windowed_sizes
+from course.model.bounds import check_between
+from course.model.cache import CacheFull, check_appended, check_block
+from course.model.config import GPTConfig
+from course.given.windowed import check_numbers, check_window, check_windowed_sizes
 
 # %%
 import sys
@@ -50,7 +50,7 @@ from course.plots.sliding_window import (
 from course.plots.style import show
 from course.published.models import WINDOWED
 from course.widgets.sliding_window import choose_windows
-from course.windowed import EVERYTHING, attention_to_token, forward_windowed, windowed_model
+from course.given.windowed import EVERYTHING, attention_to_token, forward_windowed, windowed_model
 from course.world.evaluation import evaluate, held_out, recall_by_distance
 from course.world.tokenizer import encode
 
@@ -244,7 +244,7 @@ checks.one_place_each(place_of)
 # * `len` goes on counting the text, for positions do; the cache is full only at `max_len` tokens.
 # * `truncate(n)` goes back only if every row that token n will need is still there.
 #
-# Given is `forward_windowed(model, tokens, cache, window_mask)` (`course/windowed.py`): lesson 03's
+# Given is `forward_windowed(model, tokens, cache, window_mask)` (`course/given/windowed.py`): lesson 03's
 # forward pass with the mask `window_mask(own, cache.places(T), cache.window, cache.n_sinks)`.
 #
 # <details><summary>Hint 1: the idea</summary>

@@ -27,8 +27,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from course.bounds import check_grouped
-from course.parts import Part, check_blocks, check_cut, check_pair, check_part, check_shared
+from course.model.bounds import check_grouped
+from course.given.parts import Part, check_blocks, check_cut, check_pair, check_part, check_shared
 
 # %%
 from concurrent.futures import ThreadPoolExecutor
@@ -66,8 +66,8 @@ show(draw_three_parts())
 # *Difficulty 2 of 5 · importance 5 of 5 · 12 minutes*
 #
 # `attend_part` is lesson 06's `grouped_attention`, stopped before the division. It returns a `Part`
-# (given, `course/parts.py`), a named tuple of `out`, `top` and `total`. A query that sees none of these
-# keys gets top -inf, total 0, out 0.
+# (given, `course/given/parts.py`), a named tuple of `out`, `top` and `total`. A query that sees none
+# of these keys gets top -inf, total 0, out 0.
 #
 # **The common wrong answer** subtracts the top there, too: -inf minus -inf is NaN.
 #

@@ -29,11 +29,11 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from course.bounds import check_between
-from course.cache import CacheFull, check_block
-from course.config import GPTConfig
+from course.model.bounds import check_between
+from course.model.cache import CacheFull, check_block
+from course.model.config import GPTConfig
 from course.minigpt.roofline import phase_cost
-from course.pages import (
+from course.given.pages import (
     LARGEST,
     check_block_numbers,
     check_cache_limit,

@@ -29,7 +29,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from course.cache import CacheFull, KVCacheLike
+from course.model.cache import CacheFull, KVCacheLike
 from course.drafts.rules import (
     check_draft,
     check_expected,

@@ -27,10 +27,10 @@
 import torch
 from torch import Tensor
 
-from course.bounds import check_between
-from course.cache import CacheFull, KVCacheLike
-from course.config import GPTConfig
-from course.latent import (
+from course.model.bounds import check_between
+from course.model.cache import CacheFull, KVCacheLike
+from course.model.config import GPTConfig
+from course.given.latent import (
     LatentAttention,
     check_absorbed,
     check_latent_block,
@@ -47,7 +47,7 @@ from course.minigpt.mini_gpt import merge_heads, split_heads
 from course import weights
 from course.checks import latent_attention as checks
 from course.engine import Engine
-from course.latent import LatentGPT, forward_latent
+from course.given.latent import LatentGPT, forward_latent
 from course.measure.machine import interleaved, one_thread
 from course.minigpt.gqa import grouped_attention
 from course.minigpt.kv_cache import generate_cached

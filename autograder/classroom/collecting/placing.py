@@ -19,7 +19,7 @@ from pathlib import Path
 from autograder.classroom.collecting.archives import Entry, Refused
 from autograder.nbgrader_steps import Submitted
 from autograder.sandbox.submission_view import STAMP
-from course.files import write_whole
+from course.files.writing import write_whole
 
 LEFT_OVER = 3600
 """Seconds after which no other run writes such a folder any more."""

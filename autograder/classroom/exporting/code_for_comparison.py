@@ -32,7 +32,7 @@ from autograder.classroom.exporting.table_cells import no_formula
 from autograder.classroom.standing import Standing
 from autograder.classroom.wording import one_line
 from autograder.desk import Desk
-from course.files import write_whole
+from course.files.writing import write_whole
 
 HEADER = "# Cells of a notebook, in their order; magics are comments.\n# -----\n"
 INFO = ("filename", "label", "created_at", "full_name")

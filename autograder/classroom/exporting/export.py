@@ -32,7 +32,7 @@ from autograder.classroom.roster import BadRoster
 from autograder.classroom.standing import Standing, State, standings
 from autograder.classroom.wording import one_line
 from autograder.desk import Desk
-from course.files import write_whole
+from course.files.writing import write_whole
 
 
 def main(arguments: list[str]) -> int:

@@ -25,7 +25,7 @@ from autograder.classroom.standing import Standing
 from autograder.classroom.wording import one_line
 from autograder.report.sanitize import plain
 from autograder.result import Answer, Outcome
-from course.files import write_whole
+from course.files.writing import write_whole
 
 VISIBILITIES = ("after_published", "after_due_date", "visible", "hidden")
 """When students see the questions; after_published is when the instructor says so."""

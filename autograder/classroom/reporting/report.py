@@ -25,7 +25,7 @@ from autograder.classroom.roster import BadRoster
 from autograder.classroom.standing import Standing, State, standings
 from autograder.desk import Desk
 from autograder.lessons.exhibits import bugs_of
-from course.files import write_whole
+from course.files.writing import write_whole
 
 
 def main(arguments: list[str]) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 from autograder import oracle
 from course.checks import gqa as visible
 from course.checks.check import Challenge, by_name
-from course.config import GPTConfig
+from course.model.config import GPTConfig
 
 
 def attention(case: Challenge) -> np.ndarray:

@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 
 from autograder.lessons.exhibits import Variant
-from course.bounds import check_between, check_grouped, check_heads, check_pooling
 from course.minigpt.kv_cache import kv_cache_bytes
+from course.model.bounds import check_between, check_grouped, check_heads, check_pooling
 
 
 def repeat_by_expanding(x, n_rep):

@@ -15,7 +15,7 @@ from course.checks import kv_cache as visible
 from course.checks.check import Challenge, Each, Evidence, Verdict, by_name, failed
 from course.checks.comparing import Truth, first_difference
 from course.checks.kv_cache.generation import draw_prompt
-from course.config import GPTConfig
+from course.model.config import GPTConfig
 
 
 def logits(challenge: Challenge, tokens: np.ndarray) -> np.ndarray:

@@ -11,8 +11,6 @@ import torch
 import torch.nn.functional as F
 
 from autograder.lessons.exhibits import Edits, Variant
-from course.bounds import check_between
-from course.cache import CacheFull, check_block, check_cache_sizes
 from course.minigpt.kv_cache import (
     GrowingKVCache,
     KVCache,
@@ -20,6 +18,8 @@ from course.minigpt.kv_cache import (
     causal_mask,
     forward_cached,
 )
+from course.model.bounds import check_between
+from course.model.cache import CacheFull, check_block, check_cache_sizes
 
 
 class PairsInADeque:

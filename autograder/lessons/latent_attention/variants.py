@@ -8,9 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from autograder.lessons.exhibits import Variant
-from course.bounds import check_between
-from course.cache import CacheFull
-from course.latent import (
+from course.given.latent import (
     check_absorbed,
     check_latent_block,
     check_latent_bytes,
@@ -20,6 +18,8 @@ from course.latent import (
 from course.minigpt.kv_cache import causal_mask
 from course.minigpt.latent_attention import LatentKVCache, absorb, attend_latent
 from course.minigpt.mini_gpt import merge_heads, split_heads
+from course.model.bounds import check_between
+from course.model.cache import CacheFull
 
 
 def bytes_by_part(n_layers, rank, d_rope, n_tokens, batch=1, bytes_per_element=2):

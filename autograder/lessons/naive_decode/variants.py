@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from autograder.lessons.exhibits import Variant
-from course.bounds import check_between
+from course.model.bounds import check_between
 
 
 def check(model, prompt, n_new):

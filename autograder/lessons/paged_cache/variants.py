@@ -10,11 +10,11 @@ import numpy as np
 import torch
 
 from autograder.lessons.exhibits import Variant
-from course.bounds import check_between
-from course.cache import CacheFull, check_block
+from course.given.pages import LARGEST, check_block_numbers, check_cache_limit, check_token_list
 from course.minigpt.paged_cache import PagedKVCache, block_keys
 from course.minigpt.roofline import attention_flops, phase_cost
-from course.pages import LARGEST, check_block_numbers, check_cache_limit, check_token_list
+from course.model.bounds import check_between
+from course.model.cache import CacheFull, check_block
 
 
 class LowestFirst:

@@ -14,12 +14,12 @@ import torch.nn.functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from autograder.lessons.exhibits import Variant
-from course.bounds import check_prompts
-from course.cache import CacheFull
 from course.measure.latency import Latency, check_stamps
 from course.minigpt.kv_cache import causal_mask, forward_cached
 from course.minigpt.mini_gpt import greedy_next
 from course.minigpt.prefill_and_decode import prefill
+from course.model.bounds import check_prompts
+from course.model.cache import CacheFull
 
 
 def _refuse(model, prompt, cache, chunk_size):

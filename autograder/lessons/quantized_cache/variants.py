@@ -8,8 +8,6 @@ import numpy as np
 import torch
 
 from autograder.lessons.exhibits import Variant
-from course.bounds import check_between
-from course.cache import CacheFull, check_appended, check_block
 from course.fast.quantized import (
     CacheBytes,
     Quantized,
@@ -25,6 +23,8 @@ from course.minigpt.quantized_cache import (
     quantize,
     unpack_int4,
 )
+from course.model.bounds import check_between
+from course.model.cache import CacheFull, check_appended, check_block
 
 
 def quantize_symmetric(x, bits, dim):

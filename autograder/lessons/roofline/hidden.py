@@ -12,7 +12,7 @@ from course.checks import roofline as visible
 from course.checks.check import Challenge, by_name
 from course.checks.roofline.misread import Answer
 from course.checks.roofline.passes import Call, Sizes, lay_out
-from course.config import GPTConfig
+from course.model.config import GPTConfig
 
 # --- attention -----------------------------------------------------------------------------------
 

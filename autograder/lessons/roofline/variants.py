@@ -15,12 +15,12 @@ import numpy as np
 import torch
 
 from autograder.lessons.exhibits import Variant
-from course.bounds import check_between
 from course.measure.costs import Cost
 from course.minigpt.kv_cache import kv_cache_bytes
 from course.minigpt.roofline import attainable, attention_flops
 from course.minigpt.start import matmul_bytes, matmul_flops
 from course.model import MiniGPT
+from course.model.bounds import check_between
 
 
 def check_sizes(n_new, n_past, batch, bytes_per_element):

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 
 from autograder.lessons.exhibits import Variant
-from course.bounds import check_between
-from course.cache import CacheFull, check_appended, check_block
+from course.given.windowed import check_numbers, check_window, check_windowed_sizes
 from course.minigpt.kv_cache import kv_cache_bytes
-from course.windowed import check_numbers, check_window, check_windowed_sizes
+from course.model.bounds import check_between
+from course.model.cache import CacheFull, check_appended, check_block
 
 # --- window_mask ---------------------------------------------------------------------------------
 

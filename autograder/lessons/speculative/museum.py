@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 
 from autograder.lessons.exhibits import Museum
-from course.cache import CacheFull
 from course.drafts.rules import check_draft, check_odds, check_request
 from course.minigpt.kv_cache import KVCache, forward_cached
 from course.minigpt.mini_gpt import greedy_next
 from course.minigpt.speculative import verify_greedy
+from course.model.cache import CacheFull
 
 MUSEUM = Museum("speculative")
 

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 
 from autograder.lessons.exhibits import Variant
-from course.cache import CacheFull
 from course.drafts.rules import (
     check_draft,
     check_expected,
@@ -18,6 +17,7 @@ from course.drafts.rules import (
 )
 from course.minigpt.kv_cache import KVCache, forward_cached
 from course.minigpt.speculative import verify_greedy
+from course.model.cache import CacheFull
 
 # --- verify_greedy -------------------------------------------------------------------------------
 

@@ -9,9 +9,9 @@ import math
 import torch
 
 from autograder.lessons.exhibits import Variant
-from course.bounds import check_grouped
+from course.given.parts import Part, check_blocks, check_cut, check_pair, check_part, check_shared
 from course.minigpt.split_read import attend_part, finish, merge
-from course.parts import Part, check_blocks, check_cut, check_pair, check_part, check_shared
+from course.model.bounds import check_grouped
 
 # --- einsum, and where() for who sees nothing
 

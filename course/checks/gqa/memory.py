@@ -11,8 +11,8 @@ import numpy as np
 from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
 from course.checks.counts import NUMBER_OR_WORDS, plain
 from course.checks.recorded import Recorded
-from course.config import GPTConfig
 from course.minigpt.kv_cache import kv_cache_bytes
+from course.model.config import GPTConfig
 
 Truth = Callable[[Challenge], dict[str, int]]
 """For a case, "fits": how many sequences; and "bytes": of the cache of one."""

@@ -15,7 +15,7 @@ from course.checks.drawing import TOLERANCE
 from course.checks.gqa.recording import RECORD, record
 from course.checks.recorded import Recorded
 from course.checks.recorder import given
-from course.config import GPTConfig
+from course.model.config import GPTConfig
 
 Truth = Callable[[Challenge, str], np.ndarray]
 """The pooled weight of that name, (G · D, C)."""

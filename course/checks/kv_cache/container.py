@@ -14,8 +14,8 @@ from torch import Tensor
 
 from course.checks.check import Challenge
 from course.checks.recorder import given
-from course.config import GPTConfig
 from course.model import MiniGPT
+from course.model.config import GPTConfig
 
 DTYPES = {"float32": 4, "float16": 2, "float64": 8}
 """Bytes of a number."""

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from course.cache import CacheFull
 from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
 from course.checks.comparing import (
     Difference,
@@ -30,6 +29,7 @@ from course.checks.drawing import (
 from course.checks.kv_cache.container import new_cache
 from course.checks.recorder import given
 from course.measure.counting import count_kv_rows
+from course.model.cache import CacheFull
 
 
 def draw_mask_sizes(seed: int) -> Challenge:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from course.cache import KVCacheLike
 from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
 from course.checks.comparing import Truth, WrongChoice, first_wrong_choice, outcome, uncached
 from course.checks.drawing import (
@@ -21,6 +20,7 @@ from course.checks.drawing import (
 from course.checks.kv_cache.container import new_cache
 from course.checks.recorder import given
 from course.measure.counting import count_kv_rows
+from course.model.cache import KVCacheLike
 from course.world.tokenizer import END
 
 

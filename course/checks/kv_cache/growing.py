@@ -15,7 +15,7 @@ from course.checks.drawing import draw_split
 from course.checks.kv_cache.container import feed
 from course.checks.kv_cache.holding import wrong_block
 from course.checks.recorded import Recorded
-from course.config import GPTConfig
+from course.model.config import GPTConfig
 
 
 def draw_blocks(seed: int) -> Challenge:

@@ -7,14 +7,14 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
-from course.cache import CacheFull
 from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
 from course.checks.comparing import outcome
 from course.checks.drawing import draw_split
 from course.checks.kv_cache.container import USED_AGAIN, feed, new_cache
 from course.checks.recorder import given
-from course.config import GPTConfig
 from course.measure.allocations import watch_new_tensors
+from course.model.cache import CacheFull
+from course.model.config import GPTConfig
 
 
 def draw_blocks(seed: int) -> Challenge:

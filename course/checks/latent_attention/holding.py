@@ -15,8 +15,8 @@ from course.checks.check import Challenge, Check, Each, Evidence, Verdict, faile
 from course.checks.comparing import outcome
 from course.checks.counts import in_words
 from course.checks.recorder import given
-from course.config import GPTConfig
 from course.measure.allocations import watch_new_tensors
+from course.model.config import GPTConfig
 
 LAYERS, BATCH, RANK, ROPE, PLACES = 3, 2, 5, 4, 9
 WIDTH = RANK + ROPE

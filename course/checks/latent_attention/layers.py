@@ -16,9 +16,9 @@ from course.checks.counts import in_words
 from course.checks.drawing import TOLERANCE, draw_split, draw_tokens
 from course.checks.recorded import Recorded
 from course.checks.recorder import given
-from course.config import GPTConfig
-from course.latent import LatentAttention, LatentGPT, forward_latent
+from course.given.latent import LatentAttention, LatentGPT, forward_latent
 from course.measure.allocations import watch_new_tensors
+from course.model.config import GPTConfig
 
 N_TOKENS = 7
 

@@ -12,7 +12,7 @@ from course.checks.check import Challenge, Check, Evidence, Verdict, failed, pas
 from course.checks.counts import NUMBER_OR_WORDS, plain
 from course.checks.kv_cache.container import DTYPES, stored_bytes
 from course.checks.recorded import Recorded
-from course.config import GPTConfig
+from course.model.config import GPTConfig
 
 
 def draw_sizes(seed: int) -> Challenge:

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from course.cache import CacheFull
 from course.checks.check import Challenge, Evidence
 from course.checks.kv_cache.container import feed
 from course.checks.recorder import given
-from course.config import GPTConfig
+from course.model.cache import CacheFull
+from course.model.config import GPTConfig
 
 Operation = tuple[str, int, Any]
 POISON = 77.0

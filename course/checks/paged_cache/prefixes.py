@@ -11,7 +11,7 @@ import numpy as np
 from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
 from course.checks.counts import NUMBER_OR_WORDS, plain
 from course.checks.recorded import Recorded
-from course.config import GPTConfig
+from course.model.config import GPTConfig
 
 
 def draw_pasts(seed: int) -> Challenge:

@@ -21,8 +21,8 @@ from course.checks.paged_cache.pages import (
     stopped,
 )
 from course.checks.recorder import given
-from course.config import GPTConfig
 from course.minigpt.kv_cache import forward_cached
+from course.model.config import GPTConfig
 
 SIZES = (1, 3, 4, 16)
 """Tokens of a block."""

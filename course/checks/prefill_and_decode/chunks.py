@@ -17,9 +17,9 @@ from course.checks.check import Challenge, Check, Each, Evidence, Verdict, faile
 from course.checks.comparing import Truth, outcome, uncached
 from course.checks.drawing import TOLERANCE, build_model, draw_model, draw_tokens
 from course.checks.recorder import given
-from course.config import GPTConfig
 from course.minigpt.kv_cache import KVCache
 from course.model import MiniGPT
+from course.model.config import GPTConfig
 
 B = 3
 DEFAULT = 256

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from course.cache import CacheFull
 from course.checks.check import Challenge, Evidence
 from course.checks.kv_cache.container import feed
-from course.config import GPTConfig
+from course.model.cache import CacheFull
+from course.model.config import GPTConfig
 
 Array = np.ndarray
 CONFIG = GPTConfig(30, 2, 32, 4, 2, 40, max_seq_len=512)  # G = 2, D = 8

@@ -13,8 +13,8 @@ from course.checks.check import Challenge, Check, Evidence, Verdict, failed, pas
 from course.checks.counts import in_words, plain
 from course.checks.kv_cache.container import DTYPES, feed, stored_bytes
 from course.checks.recorded import Recorded
-from course.config import GPTConfig
 from course.fast.quantized import CacheBytes
+from course.model.config import GPTConfig
 
 PARTS = ("codes", "scales", "window")
 DEFAULTS = {"batch": 1, "bits": 8, "group": 64, "window": 32, "dtype": "float16"}

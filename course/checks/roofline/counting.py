@@ -22,7 +22,7 @@ from course.checks.roofline.passes import (
     draw_long_passes,
     draw_passes,
 )
-from course.config import GPTConfig
+from course.model.config import GPTConfig
 
 NUMBER = (int, float, str)
 """The form of a returned number, or of the words for what came in its place."""

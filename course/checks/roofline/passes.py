@@ -9,7 +9,7 @@ import numpy as np
 
 from course.checks.check import Challenge
 from course.checks.roofline.misread import Answer
-from course.config import GPTConfig
+from course.model.config import GPTConfig
 
 
 class Call(NamedTuple):

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course.cache import CacheFull
 from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
 from course.checks.counts import NUMBER_OR_WORDS, plain
 from course.checks.recorded import Recorded
+from course.model.cache import CacheFull
 from course.serving.request import Piece, Request
 
 MOST_STEPS = 400

@@ -8,14 +8,14 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
-from course.cache import CacheFull
 from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
 from course.checks.comparing import NO_PLACE, Difference, first_difference
 from course.checks.drawing import TOLERANCE, build_model, draw_model, draw_split, draw_tokens
 from course.checks.recorded import Recorded
 from course.checks.recorder import given
-from course.config import GPTConfig
-from course.windowed import forward_windowed
+from course.given.windowed import forward_windowed
+from course.model.cache import CacheFull
+from course.model.config import GPTConfig
 
 Truth = Callable[[Challenge, np.ndarray, int, int], np.ndarray]
 """Computes the logits (B, T, V) of tokens by the challenge's model with a window and sinks."""

@@ -12,7 +12,7 @@ from course.checks.check import Challenge, Check, Evidence, Verdict, failed, pas
 from course.checks.comparing import outcome
 from course.checks.kv_cache.container import feed
 from course.checks.recorder import given
-from course.config import GPTConfig
+from course.model.config import GPTConfig
 
 CONFIG = GPTConfig(30, 2, 24, 4, 2, 40, max_seq_len=512)  # L = 2, G = 2, D = 6
 READ = {"numbers": np.ndarray, "returned": [np.ndarray] * CONFIG.n_layers, "length": int}

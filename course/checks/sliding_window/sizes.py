@@ -13,7 +13,7 @@ from course.checks.comparing import outcome
 from course.checks.counts import NUMBER_OR_WORDS, plain
 from course.checks.kv_cache.container import DTYPES, feed, stored_bytes
 from course.checks.recorded import Recorded
-from course.config import GPTConfig
+from course.model.config import GPTConfig
 
 Bytes = Callable[[Challenge], int]
 """The truth: bytes of a case."""

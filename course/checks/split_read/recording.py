@@ -12,7 +12,7 @@ from course.checks.check import Challenge
 from course.checks.counts import in_words
 from course.checks.gqa.recording import RECORD, record, wrong_form
 from course.checks.recorder import given
-from course.parts import Part
+from course.given.parts import Part
 
 FIELDS = ("top", "total", "out")
 """Of a part, in the order in which they are looked at: each needs those before it."""

@@ -3,8 +3,8 @@
 import torch
 
 from autograder.lessons.kv_cache.museum.collection import MUSEUM
-from course.cache import CacheFull, check_block, check_cache_sizes
 from course.minigpt.kv_cache import KVCache
+from course.model.cache import CacheFull, check_block, check_cache_sizes
 
 bug, patch = MUSEUM.section("KVCache", check="cache_returns_what_it_was_given")
 patch(

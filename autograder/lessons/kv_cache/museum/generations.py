@@ -1,8 +1,8 @@
 """Wrong answers to `generate_cached`."""
 
 from autograder.lessons.kv_cache.museum.collection import MUSEUM
-from course.bounds import check_between
 from course.minigpt import kv_cache as right
+from course.model.bounds import check_between
 
 bug, patch = MUSEUM.section("generate_cached", check="no_row_is_computed_twice")
 patch(

@@ -4,9 +4,9 @@ import torch
 import torch.nn.functional as F
 
 from autograder.lessons.naive_decode.museum.collection import MUSEUM
-from course.bounds import check_between
 from course.minigpt import naive_decode as right
 from course.minigpt.mini_gpt import greedy_next, merge_heads, split_heads
+from course.model.bounds import check_between
 
 START = "tokens = prompt.clone()"
 CHOOSE = "greedy_next(model(tokens)[:, -1])"

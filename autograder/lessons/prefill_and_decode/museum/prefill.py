@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 
 from autograder.lessons.prefill_and_decode.museum.collection import MUSEUM
-from course.bounds import check_between
-from course.cache import CacheFull
 from course.minigpt.kv_cache import causal_mask, forward_cached
 from course.minigpt.prefill_and_decode import attend_ragged
+from course.model.bounds import check_between
+from course.model.cache import CacheFull
 
 
 def _forward(model, tokens, cache, first, mask):

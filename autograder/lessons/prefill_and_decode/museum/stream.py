@@ -7,12 +7,12 @@ from itertools import chain, islice
 import torch
 
 from autograder.lessons.prefill_and_decode.museum.collection import MUSEUM
-from course.bounds import check_between
-from course.cache import CacheFull
 from course.minigpt import prefill_and_decode as right
 from course.minigpt.kv_cache import KVCache, forward_cached
 from course.minigpt.mini_gpt import greedy_next
 from course.minigpt.prefill_and_decode import prefill
+from course.model.bounds import check_between
+from course.model.cache import CacheFull
 
 
 def _refuse(model, prompt, n_new, cache):

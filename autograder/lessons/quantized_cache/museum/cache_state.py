@@ -11,8 +11,8 @@ from autograder.lessons.quantized_cache.museum.cache_lines import (
     RECENT,
 )
 from autograder.lessons.quantized_cache.museum.collection import MUSEUM
-from course.bounds import check_between
 from course.minigpt.quantized_cache import QuantizedKVCache
+from course.model.bounds import check_between
 
 bug, patch = MUSEUM.section("QuantizedKVCache", check="every_split_leaves_the_same")
 

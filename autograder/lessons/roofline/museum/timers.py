@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import torch
 
 from autograder.lessons.roofline.museum.collection import MUSEUM
-from course.bounds import check_between
 from course.minigpt import roofline as right
+from course.model.bounds import check_between
 
 WARM_UP = "    for _ in range(warmup):\n        fn()\n"
 WAIT = "device.synchronize()\n        "

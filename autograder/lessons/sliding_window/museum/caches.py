@@ -3,8 +3,8 @@
 import torch
 
 from autograder.lessons.sliding_window.museum.collection import MUSEUM
-from course.cache import CacheFull, check_block
 from course.minigpt.sliding_window import WindowedKVCache, place_of
+from course.model.cache import CacheFull, check_block
 
 HELD = "old_k, old_v = self.rows[:, layer, :, :, self.numbers >= 0]"
 NUMBERS = "torch.cat([self.numbers[self.numbers >= 0], new])"

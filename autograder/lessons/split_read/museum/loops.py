@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 
 from autograder.lessons.split_read.museum.collection import MUSEUM
+from course.given.parts import Part
 from course.minigpt import split_read as right
 from course.minigpt.gqa import grouped_attention
 from course.minigpt.split_read import attend_part, finish, merge
-from course.parts import Part
 
 CUT = "cut = slice(first, first + size)"
 SEEN = "seen = None if mask is None else mask[..., cut]"

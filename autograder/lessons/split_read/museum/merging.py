@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from autograder.lessons.split_read.museum.collection import MUSEUM
+from course.given.parts import Part
 from course.minigpt import split_read as right
-from course.parts import Part
 
 KEEPS = "keep_a, keep_b = (a.top - level).exp(), (b.top - level).exp()"
 OUT = "a.out * keep_a + b.out * keep_b"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from autograder.lessons.split_read.museum.collection import MUSEUM
+from course.given.parts import Part
 from course.minigpt import split_read as right
-from course.parts import Part
 
 SCALE = " / math.sqrt(D)"
 SAFE = "(scores - top.clamp_min(torch.finfo(top.dtype).min)).exp()"

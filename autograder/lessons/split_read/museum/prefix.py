@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from autograder.lessons.split_read.museum.collection import MUSEUM
+from course.given.parts import Part
 from course.minigpt.split_read import attend_part, finish, merge
-from course.parts import Part
 
 CHATS = "chats = attend_part(q.transpose(0, 2), prefix_k, prefix_v)"
 BACK = "prefix = Part(*(x.transpose(0, 2) for x in chats))"

@@ -6,8 +6,8 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from course.bounds import check_between
-from course.config import GPTConfig
+from course.model.bounds import check_between
+from course.model.config import GPTConfig
 
 
 class CacheFull(Exception):

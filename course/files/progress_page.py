@@ -6,9 +6,9 @@ import argparse
 from datetime import datetime
 from pathlib import Path
 
-from course.notebook_files import NOTES, lessons_folder, notebook_of, own_notebook
-from course.progress_notes import FILE, Passed, read_passed
-from course.released import Released, released_lessons
+from course.files.notebooks import NOTES, lessons_folder, notebook_of, own_notebook
+from course.files.progress_notes import FILE, Passed, read_passed
+from course.files.released import Released, released_lessons
 
 
 def show_progress() -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-FOLDER = Path(__file__).parent / "checks" / "released"
+FOLDER = Path(__file__).parents[1] / "checks" / "released"
 
 
 @dataclass(frozen=True)

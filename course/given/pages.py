@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import torch
 
-from course.bounds import check_between
-from course.config import GPTConfig
+from course.model.bounds import check_between
+from course.model.config import GPTConfig
 
 LARGEST = 2**31
 

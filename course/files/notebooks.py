@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from course.files import write_whole
-from course.released import Released
+from course.files.released import Released
+from course.files.writing import write_whole
 
 HANDING_IN = "SECOND_TOKEN_HAND_IN"
 """Set in the kernel that `hand-in` starts: the path of the notebook that it runs."""

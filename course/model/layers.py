@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course.config import GPTConfig
-from course.rotary import rotary_table, rotate
+from course.model.config import GPTConfig
+from course.model.rotary import rotary_table, rotate
 
 
 class RMSNorm(nn.Module):

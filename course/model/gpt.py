@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 
-from course.config import GPTConfig
-from course.layers import Attention, Block, RMSNorm
-from course.rotary import rotary_table
+from course.model.config import GPTConfig
+from course.model.layers import Attention, Block, RMSNorm
+from course.model.rotary import rotary_table
 
 AttentionLayer = Callable[[Attention, Tensor, Tensor], Tensor]
 

@@ -10,8 +10,8 @@ import contextlib
 from datetime import datetime
 from pathlib import Path
 
-from course.notebook_files import NOTES, lessons_folder, own_notebook, read_notes, write_notes
-from course.released import find_lesson
+from course.files.notebooks import NOTES, lessons_folder, own_notebook, read_notes, write_notes
+from course.files.released import find_lesson
 
 FILE = "progress.json"
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from course.config import GPTConfig
+from course.model.config import GPTConfig
 
 
 def check_between(name: str, value: int, low: int, high: int) -> None:

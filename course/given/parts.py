@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from course.bounds import check_between, check_grouped
+from course.model.bounds import check_between, check_grouped
 
 
 class Part(NamedTuple):

@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 
-from course.bounds import check_between
-from course.cache import CacheFull, check_cache_sizes
-from course.config import GPTConfig
 from course.model import MiniGPT
-from course.rotary import rotary_table, rotate
+from course.model.bounds import check_between
+from course.model.cache import CacheFull, check_cache_sizes
+from course.model.config import GPTConfig
+from course.model.rotary import rotary_table, rotate
 
 LARGEST = 2**31
 """Of any size that is checked here."""

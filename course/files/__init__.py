@@ -1,0 +1,1 @@
+"""A student's files: notebooks, released lessons, progress; and writing a file whole or not at all."""
