@@ -10,13 +10,18 @@ teaches. The hidden checks are made of the same three pieces.
 
 from __future__ import annotations
 
+import inspect
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pkgutil import iter_modules
 from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
+from course.checks.recorded import Recorded
 from course.checks.rules import Broken, judge_rules
+from course.checks.tolerance import TOLERANCE
 from course.files.progress_notes import remember_pass
 
 Challenge = dict[str, Any]
@@ -183,6 +188,48 @@ class Check:
             raise CheckFailed(verdict.message)
         print(f"PASS  {verdict.message}")
         remember_pass(self.name)
+
+
+def check(
+    *needs: str,
+    draw: Callable[[int], Challenge],
+    probe: Callable[[SimpleNamespace, Challenge], Evidence],
+    evidence: Callable[[Challenge], Any] = lambda challenge: Any,
+    truth: Any = None,
+    tolerance: float | None = None,
+) -> Callable[[Callable[..., Verdict]], Check]:
+    """Make a check of the verdict that this decorates; the check gets the verdict's name.
+
+    Args:
+        needs: names of the student's functions that the probe calls.
+        draw: draws the challenge from a seed.
+        probe, evidence: see `Check`.
+        truth: what the verdict's parameter `truth` gets, if it has one: by default the answers that
+            are recorded beside the lesson's checks.
+        tolerance: the same of the parameter `tolerance`: by default TOLERANCE.
+    """
+
+    def made(verdict: Callable[..., Verdict]) -> Check:
+        name, lesson = verdict.__name__, verdict.__module__.split(".")[2]
+        given = inspect.signature(verdict).parameters
+        return Check(
+            name,
+            needs,
+            draw,
+            probe,
+            verdict,
+            evidence=evidence,
+            truth=Recorded(lesson, name) if truth is None and "truth" in given else truth,
+            tolerance=TOLERANCE if tolerance is None and "tolerance" in given else tolerance,
+        )
+
+    return made
+
+
+def gather(package: ModuleType) -> None:
+    """Import the files of a package, and show in the package every check that they define."""
+    for module in iter_modules(package.__path__):
+        vars(package).update(checks_in(import_module(f"{package.__name__}.{module.name}")))
 
 
 def checks_in(module: ModuleType) -> dict[str, Check]:

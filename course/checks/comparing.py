@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from course.checks.check import Challenge
-from course.checks.drawing import TOLERANCE, build_model
+from course.checks.drawing import build_model
+from course.checks.tolerance import TOLERANCE
 from course.model.cache import CacheFull
 
 Truth = Callable[[Challenge, np.ndarray], np.ndarray]

@@ -13,10 +13,6 @@ from course.model import MiniGPT
 from course.model.config import GPTConfig
 from course.world.tokenizer import END, PAD
 
-TOLERANCE = 1e-4
-"""For float32 logits. On drawn models right answers stay within 2e-5 of float64, and the mildest
-mistake of the museum moves a logit by more than 1e-2 (tests/test_margins.py prints both)."""
-
 
 def draw_model(rng: np.random.Generator, **sizes: int) -> dict[str, Any]:
     """Draw a model: `config` (sizes) and `state` (float32 arrays named as in state_dict()).

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.counts import Sizes, call_text, count_check, drawn_by, one_value_each, plain
 from course.checks.recorded import Recorded
 
@@ -131,7 +131,13 @@ def probe_element_sizes(student: SimpleNamespace, challenge: Challenge) -> Evide
     return {"values": [plain(student.matmul_bytes(*sizes)) for sizes in challenge["sizes"]]}
 
 
-def judge_element_sizes(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check(
+    "matmul_bytes",
+    draw=drawn_by(draw_element_sizes),
+    probe=probe_element_sizes,
+    evidence=one_value_each,
+)
+def bytes_follow_the_element_size(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Judge whether bytes grow with the element size, whatever else is counted."""
     first = evidence["values"][0]
     for sizes, got in zip(challenge["sizes"], evidence["values"], strict=True):
@@ -155,13 +161,3 @@ def ask_about_the_width(sizes: Sizes, first: float, got: float) -> str:
     if got > first * sizes[3]:
         return "The size is given in bytes. By what do you multiply?"
     return "Does the element size reach every matrix?"
-
-
-bytes_follow_the_element_size = Check(
-    "bytes_follow_the_element_size",
-    ("matmul_bytes",),
-    drawn_by(draw_element_sizes),
-    probe_element_sizes,
-    judge_element_sizes,
-    evidence=one_value_each,
-)

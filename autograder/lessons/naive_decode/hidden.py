@@ -11,8 +11,8 @@ from autograder.lessons.naive_decode import probes
 from course.checks import naive_decode as visible
 from course.checks.check import Challenge, Evidence, Verdict, by_name, failed
 from course.checks.counts import Sizes, drawn_by
-from course.checks.drawing import TOLERANCE
 from course.checks.naive_decode.generation import GENERATED, draw_request, judge_work, work_form
+from course.checks.tolerance import TOLERANCE
 
 
 def oracle_logits(challenge: Challenge, tokens: np.ndarray) -> np.ndarray:

@@ -14,8 +14,8 @@ from autograder.lessons.prefill_and_decode import probes
 from course.checks import prefill_and_decode as visible
 from course.checks.check import Challenge, Each, Evidence, Verdict, by_name, failed
 from course.checks.comparing import Truth
-from course.checks.drawing import TOLERANCE
 from course.checks.prefill_and_decode import chunks, streaming
+from course.checks.tolerance import TOLERANCE
 from course.measure.latency import Latency
 
 
@@ -52,7 +52,9 @@ def judge_chunks(
 ) -> Verdict:
     """Judge as the visible check does; then compare the logits with those of words that each mean
     what they meant in the pass of their chunk."""
-    verdict = chunks.judge_sizes(challenge, evidence, truth, tolerance)
+    verdict = visible.every_chunk_size_gives_the_same_logits.verdict(
+        challenge, evidence, truth, tolerance
+    )
     if verdict.score < 1:
         return verdict
     case = challenge["cases"][0]

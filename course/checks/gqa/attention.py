@@ -10,10 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
-from course.checks.drawing import TOLERANCE
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.gqa.recording import RECORD, record, wrong_form
-from course.checks.recorded import Recorded
 from course.checks.recorder import given
 
 Truth = Callable[[Challenge], np.ndarray]
@@ -172,7 +170,13 @@ def whose_output(got: np.ndarray, wanted: np.ndarray, tolerance: float) -> str:
     return f"It has the output of query {same[0][1]} of head {same[0][0]}."
 
 
-def judge_shared(
+@check(
+    "grouped_attention",
+    draw=draw_shared,
+    probe=probe_attention,
+    evidence=lambda challenge: {"out": [RECORD] * len(challenge["cases"])},
+)
+def grouped_equals_repeated(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     for case, got in zip(challenge["cases"], evidence["out"], strict=True):
@@ -180,15 +184,3 @@ def judge_shared(
         if wrong := first_difference(case, got, truth(case), tolerance, question):
             return failed(wrong)
     return passed("MHA, GQA and MQA: the numbers of repeated heads, for any T and S.")
-
-
-grouped_equals_repeated = Check(
-    "grouped_equals_repeated",
-    ("grouped_attention",),
-    draw_shared,
-    probe_attention,
-    judge_shared,
-    evidence=lambda challenge: {"out": [RECORD] * len(challenge["cases"])},
-    truth=Recorded("gqa", "grouped_equals_repeated"),
-    tolerance=TOLERANCE,
-)

@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
-from course.checks.drawing import TOLERANCE
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.gqa.attention import Truth, first_difference, level, sizes_text
 from course.checks.gqa.recording import RECORD, record
-from course.checks.recorded import Recorded
 from course.measure.allocations import NewTensors, watch_new_tensors
 
 WIDTH = 128
@@ -89,7 +87,8 @@ def complete_form(challenge: Challenge) -> Any:
     return {name: [part] * len(challenge["cases"]) for name, part in form.items()}
 
 
-def judge_copies(
+@check("grouped_attention", draw=draw_decode_step, probe=probe_new_tensors, evidence=complete_form)
+def nothing_is_expanded(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     parts = (evidence[name] for name in ("out", "times", "largest", "read"))
@@ -111,15 +110,3 @@ def judge_copies(
                 f"of 1, is {largest}. Which of your lines makes it, once or again and again?"
             )
     return passed("Scores and outputs are new; keys and values are read where they lie.")
-
-
-nothing_is_expanded = Check(
-    "nothing_is_expanded",
-    ("grouped_attention",),
-    draw_decode_step,
-    probe_new_tensors,
-    judge_copies,
-    evidence=complete_form,
-    truth=Recorded("gqa", "nothing_is_expanded"),
-    tolerance=TOLERANCE,
-)

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.gqa.recording import RECORD, record, wrong_form
-from course.checks.recorded import Recorded
 from course.checks.recorder import given
 
 
@@ -48,7 +47,13 @@ def probe_repeat(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {"out": [record(student.repeat_kv(x, n_rep)) for x, n_rep in asked]}
 
 
-def judge_repeat(challenge: Challenge, evidence: Evidence, truth: Any) -> Verdict:
+@check(
+    "repeat_kv",
+    draw=draw_labelled_heads,
+    probe=probe_repeat,
+    evidence=lambda challenge: {"out": [RECORD] * len(challenge["cases"])},
+)
+def heads_stand_in_a_row(challenge: Challenge, evidence: Evidence, truth: Any) -> Verdict:
     for case, got in zip(challenge["cases"], evidence["out"], strict=True):
         x, wanted = case["x"], truth(case)
         asked = f"repeat_kv of {x.shape[1]} heads, (B, G, S, D) = {x.shape}, n_rep={case['n_rep']},"
@@ -81,14 +86,3 @@ def first_wrong_head(x: np.ndarray, got: np.ndarray, wanted: np.ndarray) -> str 
 def head_of(x: np.ndarray, head: np.ndarray) -> int | None:
     """Find the head of x (B, G, S, D) that is this one (B, S, D)."""
     return next((g for g in range(x.shape[1]) if (head == x[:, g]).all()), None)
-
-
-heads_stand_in_a_row = Check(
-    "heads_stand_in_a_row",
-    ("repeat_kv",),
-    draw_labelled_heads,
-    probe_repeat,
-    judge_repeat,
-    evidence=lambda challenge: {"out": [RECORD] * len(challenge["cases"])},
-    truth=Recorded("gqa", "heads_stand_in_a_row"),
-)

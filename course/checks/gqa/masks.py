@@ -6,8 +6,7 @@ import operator
 
 import numpy as np
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
-from course.checks.drawing import TOLERANCE
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.gqa.attention import (
     Truth,
     draw_case,
@@ -17,7 +16,6 @@ from course.checks.gqa.attention import (
     wrong_queries,
 )
 from course.checks.gqa.recording import RECORD, wrong_form
-from course.checks.recorded import Recorded
 
 MASKS = {
     "(T, S)": (0, 0, 1, 1),
@@ -102,7 +100,13 @@ def with_values_that_say_their_key(case: Challenge) -> Challenge:
     return {**case, "v": np.broadcast_to(np.eye(S, D, dtype=np.float32), (B, G, S, D)).copy()}
 
 
-def judge_masked(
+@check(
+    "grouped_attention",
+    draw=draw_masked,
+    probe=probe_attention,
+    evidence=lambda challenge: {"out": [RECORD] * len(challenge["cases"])},
+)
+def masks_reach_every_head(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     unmasked = evidence["out"][0]["numbers"]
@@ -225,15 +229,3 @@ def ask_about_key(own: np.ndarray, visible: np.ndarray) -> str:
         )
     key = int(np.flatnonzero(visible & (own == 0))[0])
     return f"It may see key {key}, and gives it nothing. What else hides keys, beside this mask?"
-
-
-masks_reach_every_head = Check(
-    "masks_reach_every_head",
-    ("grouped_attention",),
-    draw_masked,
-    probe_attention,
-    judge_masked,
-    evidence=lambda challenge: {"out": [RECORD] * len(challenge["cases"])},
-    truth=Recorded("gqa", "masks_reach_every_head"),
-    tolerance=TOLERANCE,
-)

@@ -10,11 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
-from course.checks.drawing import TOLERANCE
+from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.gqa.recording import RECORD, record
-from course.checks.recorded import Recorded
 from course.checks.recorder import given
+from course.checks.tolerance import TOLERANCE
 from course.model.config import GPTConfig
 
 Truth = Callable[[Challenge, str], np.ndarray]
@@ -199,7 +198,8 @@ def wrong_names(case: Challenge, found: set[str], wanted: set[str]) -> str | Non
     return None
 
 
-def judge_means(
+@check("mean_pool_kv_heads", draw=draw_pooling, probe=probe_means, evidence=form_of_means)
+def pooled_heads_are_means(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     earlier: list[np.ndarray] = []
@@ -270,7 +270,8 @@ def ask_about_row(
     )
 
 
-def judge_rest(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check("mean_pool_kv_heads", draw=draw_types, probe=probe_rest, evidence=form_of_rest)
+def pooling_keeps_the_rest(challenge: Challenge, evidence: Evidence) -> Verdict:
     for case, model in zip(challenge["cases"], evidence["models"], strict=True):
         if model["kind"]:
             return failed(wrong_kind(case, model["kind"]))
@@ -294,23 +295,3 @@ def judge_rest(challenge: Challenge, evidence: Evidence) -> Verdict:
                     f"{np.shape(rest)} with other numbers. Which matrices make keys and values?"
                 )
     return passed("Everything else is as before, and so is the model that was handed in.")
-
-
-pooled_heads_are_means = Check(
-    "pooled_heads_are_means",
-    ("mean_pool_kv_heads",),
-    draw_pooling,
-    probe_means,
-    judge_means,
-    evidence=form_of_means,
-    truth=Recorded("gqa", "pooled_heads_are_means"),
-    tolerance=TOLERANCE,
-)
-pooling_keeps_the_rest = Check(
-    "pooling_keeps_the_rest",
-    ("mean_pool_kv_heads",),
-    draw_types,
-    probe_rest,
-    judge_rest,
-    evidence=form_of_rest,
-)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import (
     Difference,
     Truth,
@@ -18,14 +18,7 @@ from course.checks.comparing import (
     question_about,
     uncached,
 )
-from course.checks.drawing import (
-    TOLERANCE,
-    build_model,
-    draw_model,
-    draw_rows,
-    draw_split,
-    draw_tokens,
-)
+from course.checks.drawing import build_model, draw_model, draw_rows, draw_split, draw_tokens
 from course.checks.kv_cache.container import new_cache
 from course.checks.recorder import given
 from course.measure.counting import count_kv_rows
@@ -52,7 +45,8 @@ def mask_form(challenge: Challenge) -> Evidence:
     return {"masks": [np.ndarray] * n, "dtypes": [str] * n}
 
 
-def judge_mask(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check("causal_mask", draw=draw_mask_sizes, probe=probe_mask, evidence=mask_form)
+def mask_is_rectangular(challenge: Challenge, evidence: Evidence) -> Verdict:
     for (T, S), mask, dtype in zip(
         challenge["sizes"], evidence["masks"], evidence["dtypes"], strict=True
     ):
@@ -99,16 +93,6 @@ def _row_text(row: np.ndarray, own: int) -> str:
         return text
     start, end = max(0, own - 11), own + 12
     return f"{'…' * (start > 0)}{text[start:end]}{'…' * (end < len(text))}"
-
-
-mask_is_rectangular = Check(
-    "mask_is_rectangular",
-    ("causal_mask",),
-    draw_mask_sizes,
-    probe_mask,
-    judge_mask,
-    evidence=mask_form,
-)
 
 
 IN_FLOAT64 = 7
@@ -188,7 +172,15 @@ def layer_form(challenge: Challenge) -> Evidence:
     return {"out": arrays, "keys": arrays, "moved": [int] * n}
 
 
-def judge_layer(
+@check(
+    "attention_layer_cached",
+    "KVCache",
+    draw=draw_layer,
+    probe=probe_layer,
+    evidence=layer_form,
+    truth=uncached_layer,
+)
+def layer_equals_uncached(
     challenge: Challenge,
     evidence: Evidence,
     truth: Callable[[Challenge], tuple[np.ndarray, np.ndarray]],
@@ -258,18 +250,6 @@ def _ask_about_layer(split: list[int], wrong: Difference) -> str:
     if wrong.call == 0 and wrong.place > 0:
         return "Which keys may each query of the first chunk see, and what is rotated?"
     return question_about(split, wrong)
-
-
-layer_equals_uncached = Check(
-    "layer_equals_uncached",
-    ("attention_layer_cached", "KVCache"),
-    draw_layer,
-    probe_layer,
-    judge_layer,
-    evidence=layer_form,
-    truth=uncached_layer,
-    tolerance=TOLERANCE,
-)
 
 
 COUNTED = [6, 3, 1]
@@ -378,7 +358,15 @@ def splits_form(challenge: Challenge) -> Evidence:
     }
 
 
-def judge_splits(
+@check(
+    "forward_cached",
+    "KVCache",
+    draw=draw_text,
+    probe=probe_splits,
+    evidence=splits_form,
+    truth=uncached,
+)
+def every_split_equals_uncached(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Compare the logits of every chunk of every split with the uncached ones."""
@@ -474,15 +462,3 @@ def _wrong_passes(challenge: Challenge, by_layer: list[list[int]]) -> Verdict | 
                 f"{len(calls)} passes, wanted are {wanted}. How many tokens can one pass take?"
             )
     return None
-
-
-every_split_equals_uncached = Check(
-    "every_split_equals_uncached",
-    ("forward_cached", "KVCache"),
-    draw_text,
-    probe_splits,
-    judge_splits,
-    evidence=splits_form,
-    truth=uncached,
-    tolerance=TOLERANCE,
-)

@@ -7,16 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, WrongChoice, first_wrong_choice, outcome, uncached
-from course.checks.drawing import (
-    TOLERANCE,
-    build_model,
-    draw_model,
-    draw_rows,
-    draw_tokens,
-    with_end_next,
-)
+from course.checks.drawing import build_model, draw_model, draw_rows, draw_tokens, with_end_next
 from course.checks.kv_cache.container import new_cache
 from course.checks.recorder import given
 from course.measure.counting import count_kv_rows
@@ -173,7 +166,15 @@ def generation_form(challenge: Challenge) -> Evidence:
     }
 
 
-def judge_generation(
+@check(
+    "generate_cached",
+    "KVCache",
+    draw=draw_prompt,
+    probe=probe_generation,
+    evidence=generation_form,
+    truth=uncached,
+)
+def no_row_is_computed_twice(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     prompt, g = challenge["prompt"], challenge["n_new"]
@@ -361,15 +362,3 @@ def _ask_about_calls(calls: list[int], wanted: list[int]) -> str:
     if sum(calls) < sum(wanted):
         return "Does every layer see every token once?"
     return "Which of these were computed before, or are never read?"
-
-
-no_row_is_computed_twice = Check(
-    "no_row_is_computed_twice",
-    ("generate_cached", "KVCache"),
-    draw_prompt,
-    probe_generation,
-    judge_generation,
-    evidence=generation_form,
-    truth=uncached,
-    tolerance=TOLERANCE,
-)

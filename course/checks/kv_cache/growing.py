@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.counts import NUMBER_OR_WORDS, plain
 from course.checks.drawing import draw_split
 from course.checks.kv_cache.container import feed
 from course.checks.kv_cache.holding import wrong_block
-from course.checks.recorded import Recorded
 from course.model.config import GPTConfig
 
 
@@ -53,7 +52,8 @@ def growing_form(challenge: Challenge) -> Evidence:
     return {"series": [{"blocks": [block] * len(challenge["split"])}] * len(challenge["dtypes"])}
 
 
-def judge_growing(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check("GrowingKVCache", draw=draw_blocks, probe=probe_growing, evidence=growing_form)
+def growing_cache_returns_everything(challenge: Challenge, evidence: Evidence) -> Verdict:
     split = challenge["split"]
     for dtype, series in zip(challenge["dtypes"], evidence["series"], strict=True):
         stored = challenge["blocks"].astype(dtype)
@@ -69,16 +69,6 @@ def judge_growing(challenge: Challenge, evidence: Evidence) -> Verdict:
                     f"len(cache) is {block['length']}, not {done}. Which of the two methods counts?"
                 )
     return passed(f"Blocks of {split} tokens come back whole and in order, in every layer.")
-
-
-growing_cache_returns_everything = Check(
-    "growing_cache_returns_everything",
-    ("GrowingKVCache",),
-    draw_blocks,
-    probe_growing,
-    judge_growing,
-    evidence=growing_form,
-)
 
 
 def draw_lengths(seed: int) -> Challenge:
@@ -108,7 +98,8 @@ def copies_form(challenge: Challenge) -> Evidence:
     return dict.fromkeys(("counted", "by_default"), [NUMBER_OR_WORDS] * len(challenge["cases"]))
 
 
-def judge_copies(
+@check("numbers_copied", draw=draw_lengths, probe=probe_copies, evidence=copies_form)
+def copies_add_up(
     challenge: Challenge, evidence: Evidence, truth: Callable[[Challenge], int]
 ) -> Verdict:
     """Compare each count with `truth`, the old numbers that a case copies."""
@@ -154,14 +145,3 @@ def _ask_about_count(config: GPTConfig, n: int, got: float, wanted: int) -> str:
     if n == 2:
         return "There is one old row at step 2. How many numbers has it, in all layers?"
     return f"Step 2 copies 1 old row. How many does step {n} copy, and all steps together?"
-
-
-copies_add_up = Check(
-    "copies_add_up",
-    ("numbers_copied",),
-    draw_lengths,
-    probe_copies,
-    judge_copies,
-    evidence=copies_form,
-    truth=Recorded("kv_cache", "copies_add_up"),
-)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
-from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import outcome
 from course.checks.drawing import draw_split
 from course.checks.kv_cache.container import USED_AGAIN, feed, new_cache
@@ -91,7 +91,8 @@ def returns_form(challenge: Challenge) -> Evidence:
     return {"series": [series] * 2, "long": (np.ndarray, str), "written": int, "by": Each(str)}
 
 
-def judge_returns(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check("KVCache", draw=draw_blocks, probe=probe_returns, evidence=returns_form)
+def cache_returns_what_it_was_given(challenge: Challenge, evidence: Evidence) -> Verdict:
     for dtype, series in zip(challenge["dtypes"], evidence["series"], strict=True):
         if wrong := _judge_series(challenge, dtype, series):
             return wrong
@@ -191,16 +192,6 @@ def _ask_about_rows(got: np.ndarray, wanted: np.ndarray) -> str:
     return "Which place, and which layer's storage, does this block belong to?"
 
 
-cache_returns_what_it_was_given = Check(
-    "cache_returns_what_it_was_given",
-    ("KVCache",),
-    draw_blocks,
-    probe_returns,
-    judge_returns,
-    evidence=returns_form,
-)
-
-
 def probe_full(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Append more than fits to a cache that is nearly full, fill it, and append one token more."""
     blocks = challenge["blocks"]
@@ -252,7 +243,8 @@ def full_form(challenge: Challenge) -> Evidence:
     }
 
 
-def judge_full(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check("KVCache", draw=draw_blocks, probe=probe_full, evidence=full_form)
+def full_cache_changes_nothing(challenge: Challenge, evidence: Evidence) -> Verdict:
     if evidence["too_many"] != "CacheFull":
         return failed(
             f"A cache of 9 places holds 7 tokens. Appending 3 more: {evidence['too_many']}, wanted "
@@ -305,16 +297,6 @@ def judge_full(challenge: Challenge, evidence: Evidence) -> Verdict:
     return passed("A full cache refuses with CacheFull and holds exactly what it held.")
 
 
-full_cache_changes_nothing = Check(
-    "full_cache_changes_nothing",
-    ("KVCache",),
-    draw_blocks,
-    probe_full,
-    judge_full,
-    evidence=full_form,
-)
-
-
 def probe_back(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Truncate a cache to impossible lengths and to a possible one, then reset it; append after each."""
     blocks, keep = challenge["blocks"], challenge["keep"]
@@ -344,7 +326,8 @@ def back_form(challenge: Challenge) -> Evidence:
     }
 
 
-def judge_back(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check("KVCache", draw=draw_blocks, probe=probe_back, evidence=back_form)
+def cache_can_go_back(challenge: Challenge, evidence: Evidence) -> Verdict:
     blocks, keep = challenge["blocks"], challenge["keep"]
     for n, came in evidence["refused"].items():
         if came != "ValueError":
@@ -378,8 +361,3 @@ def judge_back(challenge: Challenge, evidence: Evidence) -> Verdict:
                     f"is the next one written?"
                 )
     return passed(f"truncate({keep}) keeps {keep} tokens, reset() none, and both can be built on.")
-
-
-cache_can_go_back = Check(
-    "cache_can_go_back", ("KVCache",), draw_blocks, probe_back, judge_back, evidence=back_form
-)

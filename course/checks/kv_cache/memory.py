@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, first_difference, uncached
-from course.checks.drawing import TOLERANCE, build_model, draw_model, draw_tokens
+from course.checks.drawing import build_model, draw_model, draw_tokens
 from course.checks.kv_cache.container import feed, new_cache
 from course.checks.kv_cache.forward import run_split
 
@@ -38,7 +38,8 @@ def poison_form(challenge: Challenge) -> Evidence:
     return dict.fromkeys(("poisoned", "shuffled", "other"), [np.ndarray] * 2)
 
 
-def judge_poison(challenge: Challenge, evidence: Evidence, tolerance: float) -> Verdict:
+@check("forward_cached", "KVCache", draw=draw_poison, probe=probe_poison, evidence=poison_form)
+def cache_is_the_only_memory(challenge: Challenge, evidence: Evidence, tolerance: float) -> Verdict:
     """Compare the logits after three pasts: other rows give others, another order the same."""
     poisoned, shuffled, other = (
         np.concatenate(evidence[name], axis=1) for name in ("poisoned", "shuffled", "other")
@@ -56,17 +57,6 @@ def judge_poison(challenge: Challenge, evidence: Evidence, tolerance: float) -> 
             f"layer depends on the place where a row is stored?"
         )
     return passed("The logits come from the cached rows, whatever they are and in whatever order.")
-
-
-cache_is_the_only_memory = Check(
-    "cache_is_the_only_memory",
-    ("forward_cached", "KVCache"),
-    draw_poison,
-    probe_poison,
-    judge_poison,
-    evidence=poison_form,
-    tolerance=TOLERANCE,
-)
 
 
 def draw_two_texts(seed: int) -> Challenge:
@@ -97,7 +87,15 @@ def two_texts_form(challenge: Challenge) -> Evidence:
     return dict.fromkeys(("alone", "first", "second", "again"), [np.ndarray] * 3)
 
 
-def judge_two_texts(
+@check(
+    "forward_cached",
+    "KVCache",
+    draw=draw_two_texts,
+    probe=probe_two_texts,
+    evidence=two_texts_form,
+    truth=uncached,
+)
+def two_conversations_stay_apart(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Compare the logits of both texts with the uncached ones, wherever they were decoded."""
@@ -114,15 +112,3 @@ def judge_two_texts(
         if wrong:
             return failed(f"{case}{wrong} {question}")
     return passed("Two caches know nothing of each other, and a reset cache starts anew.")
-
-
-two_conversations_stay_apart = Check(
-    "two_conversations_stay_apart",
-    ("forward_cached", "KVCache"),
-    draw_two_texts,
-    probe_two_texts,
-    judge_two_texts,
-    evidence=two_texts_form,
-    truth=uncached,
-    tolerance=TOLERANCE,
-)

@@ -8,10 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.counts import NUMBER_OR_WORDS, plain
 from course.checks.kv_cache.container import DTYPES, feed, stored_bytes
-from course.checks.recorded import Recorded
 from course.model.config import GPTConfig
 
 
@@ -82,7 +81,8 @@ def no_number(call: str, got: int | float | str) -> Verdict | None:
     return None
 
 
-def judge_bytes(
+@check("kv_cache_bytes", "KVCache", draw=draw_sizes, probe=probe_bytes, evidence=bytes_form)
+def bytes_match_the_storage(
     challenge: Challenge, evidence: Evidence, truth: Callable[[Challenge], int]
 ) -> Verdict:
     """Compare the formula, its defaults, what is stored and what nbytes() says with `truth`, the bytes of
@@ -159,14 +159,3 @@ def _ask_about_nbytes(reported: list[int | float | str], wanted: int) -> str:
     if isinstance(empty, str) or empty >= wanted:
         return "What is in it that is not stored, or of which size is a number taken to be?"
     return "Is all that is stored in it, and is the result in bytes?"
-
-
-bytes_match_the_storage = Check(
-    "bytes_match_the_storage",
-    ("kv_cache_bytes", "KVCache"),
-    draw_sizes,
-    probe_bytes,
-    judge_bytes,
-    evidence=bytes_form,
-    truth=Recorded("kv_cache", "bytes_match_the_storage"),
-)

@@ -7,9 +7,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.gqa.recording import RECORD, record, wrong_form
-from course.checks.recorded import Recorded
 from course.checks.recorder import given
 
 TOLERANCE = 1e-4
@@ -69,7 +68,8 @@ def cases_form(challenge: Challenge) -> Evidence:
     return {name: [RECORD] * len(challenge[name]) for name in ("absorbed", "attended")}
 
 
-def judge_cases(
+@check("absorb", "attend_latent", draw=draw_cases, probe=probe_cases, evidence=cases_form)
+def absorbed_scores_are_the_scores(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     for case, got in zip(challenge["absorbed"], evidence["absorbed"], strict=True):
@@ -120,15 +120,3 @@ def _wrong(
         f"first at batch row {row}, head {head}, query {token} it differs from what is computed head "
         f"by head (max |Δ| {delta[row, head, token].max():.2g}, tolerance {tolerance:g}). {question}"
     )
-
-
-absorbed_scores_are_the_scores = Check(
-    "absorbed_scores_are_the_scores",
-    ("absorb", "attend_latent"),
-    draw_cases,
-    probe_cases,
-    judge_cases,
-    evidence=cases_form,
-    truth=Recorded("latent_attention", "absorbed_scores_are_the_scores"),
-    tolerance=TOLERANCE,
-)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import outcome
 from course.checks.counts import in_words
 from course.checks.recorder import given
@@ -292,7 +292,8 @@ def returns_form(challenge: Challenge) -> Evidence:
     return {"series": [records] * 2, "long": (np.ndarray, str), "written": int}
 
 
-def judge_returns(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check("LatentKVCache", draw=draw_returns, probe=probe_returns, evidence=returns_form)
+def rows_come_back(challenge: Challenge, evidence: Evidence) -> Verdict:
     for dtype, records in zip(challenge["dtypes"], evidence["series"], strict=True):
         if wrong := wrong_operation(
             challenge, challenge["operations"], records, dtype, beside=True
@@ -317,16 +318,6 @@ def judge_returns(challenge: Challenge, evidence: Evidence) -> Verdict:
     return passed(
         f"Blocks of {blocks} tokens come back as [latent | rotated key], in every layer, uncopied."
     )
-
-
-rows_come_back = Check(
-    "rows_come_back",
-    ("LatentKVCache",),
-    draw_returns,
-    probe_returns,
-    judge_returns,
-    evidence=returns_form,
-)
 
 
 # --- full, and back -------------------------------------------------------------------------------
@@ -379,30 +370,14 @@ def operations_form(challenge: Challenge) -> Evidence:
     return {"records": [RECORD] * (1 + len(challenge["operations"]))}
 
 
-def judge_full(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check("LatentKVCache", draw=draw_full, probe=probe_operations, evidence=operations_form)
+def full_changes_nothing(challenge: Challenge, evidence: Evidence) -> Verdict:
     wrong = wrong_operation(challenge, challenge["operations"], evidence["records"])
     return failed(wrong) if wrong else passed("It fills to the last place, and a refusal is whole.")
 
 
-def judge_back(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check("LatentKVCache", draw=draw_back, probe=probe_operations, evidence=operations_form)
+def can_go_back(challenge: Challenge, evidence: Evidence) -> Verdict:
     wrong = wrong_operation(challenge, challenge["operations"], evidence["records"])
     praise = "truncate(n) keeps the first n tokens, reset() none, and both can be built on."
     return failed(wrong) if wrong else passed(praise)
-
-
-full_changes_nothing = Check(
-    "full_changes_nothing",
-    ("LatentKVCache",),
-    draw_full,
-    probe_operations,
-    judge_full,
-    evidence=operations_form,
-)
-can_go_back = Check(
-    "can_go_back",
-    ("LatentKVCache",),
-    draw_back,
-    probe_operations,
-    judge_back,
-    evidence=operations_form,
-)

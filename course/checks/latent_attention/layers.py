@@ -10,11 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, first_difference, question_about
 from course.checks.counts import in_words
-from course.checks.drawing import TOLERANCE, draw_split, draw_tokens
-from course.checks.recorded import Recorded
+from course.checks.drawing import draw_split, draw_tokens
 from course.checks.recorder import given
 from course.given.latent import LatentAttention, LatentGPT, forward_latent
 from course.measure.allocations import watch_new_tensors
@@ -93,7 +92,14 @@ def texts_form(challenge: Challenge) -> Evidence:
     }
 
 
-def judge_texts(
+@check(
+    "latent_attention_layer",
+    "LatentKVCache",
+    draw=draw_texts,
+    probe=probe_texts,
+    evidence=texts_form,
+)
+def every_split_equals_the_paper(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Compare every logit with those of a model that expands all keys, head by head, in float64."""
@@ -121,18 +127,6 @@ def _ask(split: list[int], wrong: Any) -> str:
             "see?"
         )
     return question_about(split, wrong)
-
-
-every_split_equals_the_paper = Check(
-    "every_split_equals_the_paper",
-    ("latent_attention_layer", "LatentKVCache"),
-    draw_texts,
-    probe_texts,
-    judge_texts,
-    evidence=texts_form,
-    truth=Recorded("latent_attention", "every_split_equals_the_paper"),
-    tolerance=TOLERANCE,
-)
 
 
 # --- the layer alone, on rows that were drawn -----------------------------------------------------
@@ -223,7 +217,8 @@ def poison_form(challenge: Challenge) -> Evidence:
     return {"outs": dict.fromkeys(names, (np.ndarray, str)), "calls": list}
 
 
-def judge_poison(challenge: Challenge, evidence: Evidence, tolerance: float) -> Verdict:
+@check("latent_attention_layer", draw=draw_poison, probe=probe_poison, evidence=poison_form)
+def rows_are_the_only_memory(challenge: Challenge, evidence: Evidence, tolerance: float) -> Verdict:
     outs, wanted = evidence["outs"], challenge["x"].shape
     for out in outs.values():
         if isinstance(out, str) or out.shape != wanted:
@@ -267,17 +262,6 @@ def judge_poison(challenge: Challenge, evidence: Evidence, tolerance: float) -> 
     return passed("What the layer knows of the past are the rows, whatever they are.")
 
 
-rows_are_the_only_memory = Check(
-    "rows_are_the_only_memory",
-    ("latent_attention_layer",),
-    draw_poison,
-    probe_poison,
-    judge_poison,
-    evidence=poison_form,
-    tolerance=TOLERANCE,
-)
-
-
 def draw_long(seed: int) -> Challenge:
     """Draw one new token of two texts on many rows. Heads are so wide that scores, several times over,
     are less than the keys of all heads would be."""
@@ -308,7 +292,8 @@ def long_form(challenge: Challenge) -> Evidence:
     return {"tenths": int, "largest": str, "read": bool, "moved": float}
 
 
-def judge_long(challenge: Challenge, evidence: Evidence, tolerance: float) -> Verdict:
+@check("latent_attention_layer", draw=draw_long, probe=probe_long, evidence=long_form)
+def nothing_is_expanded(challenge: Challenge, evidence: Evidence, tolerance: float) -> Verdict:
     B, S = challenge["rows"].shape[:2]
     case = f"B={B}, one new token on {S - 1}, H=4, D=32, rank 24, R=16"
     if not evidence["moved"] > tolerance:
@@ -325,14 +310,3 @@ def judge_long(challenge: Challenge, evidence: Evidence, tolerance: float) -> Ve
             f"{evidence['largest']}. Which of your lines makes it, and for whom?"
         )
     return passed("Scores and outputs are new; no key and no value of a cached token is made.")
-
-
-nothing_is_expanded = Check(
-    "nothing_is_expanded",
-    ("latent_attention_layer",),
-    draw_long,
-    probe_long,
-    judge_long,
-    evidence=long_form,
-    tolerance=TOLERANCE,
-)

@@ -8,10 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.counts import NUMBER_OR_WORDS, plain
 from course.checks.kv_cache.container import DTYPES, stored_bytes
-from course.checks.recorded import Recorded
 from course.model.config import GPTConfig
 
 
@@ -62,7 +61,10 @@ def bytes_form(challenge: Challenge) -> Evidence:
     return {"formula": of_all, "by_default": of_all, "reported": reported, "stored": [int] * n}
 
 
-def judge_bytes(
+@check(
+    "latent_cache_bytes", "LatentKVCache", draw=draw_sizes, probe=probe_bytes, evidence=bytes_form
+)
+def bytes_match_the_rows(
     challenge: Challenge, evidence: Evidence, truth: Callable[[Challenge], int]
 ) -> Verdict:
     """Compare formula, defaults, what is stored and what nbytes() says with `truth`."""
@@ -104,14 +106,3 @@ def _wrong_number(case: Challenge, got: int | float | str, wanted: int, what: st
         times = f"{got / wanted:.3g} times" if wanted else "not"
         return f"{_words(case)}: {what} gives {got:,}, which is {times} what such rows take."
     return None
-
-
-bytes_match_the_rows = Check(
-    "bytes_match_the_rows",
-    ("latent_cache_bytes", "LatentKVCache"),
-    draw_sizes,
-    probe_bytes,
-    judge_bytes,
-    evidence=bytes_form,
-    truth=Recorded("latent_attention", "bytes_match_the_rows"),
-)

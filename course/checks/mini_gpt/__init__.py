@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from course.checks.check import Check
-from course.checks.drawing import TOLERANCE
 from course.checks.mini_gpt import attention, choosing, heads, layers, probes
 from course.checks.recorded import Recorded
+from course.checks.tolerance import TOLERANCE
 
 heads_split_and_merge = Check(
     "heads_split_and_merge",

@@ -11,16 +11,10 @@ from torch import Tensor
 
 from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
 from course.checks.comparing import Truth, WrongChoice, first_wrong_choice, uncached
-from course.checks.drawing import (
-    TOLERANCE,
-    build_model,
-    draw_model,
-    draw_rows,
-    draw_tokens,
-    with_end_next,
-)
+from course.checks.drawing import build_model, draw_model, draw_rows, draw_tokens, with_end_next
 from course.checks.recorded import Recorded
 from course.checks.recorder import given
+from course.checks.tolerance import TOLERANCE
 from course.measure.counting import count_kv_rows
 from course.world.tokenizer import END, PAD
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import outcome
 
 Operation = tuple[str, Any]
@@ -160,7 +160,8 @@ def given_form(challenge: Challenge) -> Evidence:
     return {"at_first": int, "others": str, "records": records, "other": int}
 
 
-def judge_given(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check("BlockAllocator", draw=draw_given, probe=probe_given, evidence=given_form)
+def blocks_are_given_once(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Follow who owns what; stop at the first operation that came out otherwise."""
     n, operations = challenge["n_blocks"], challenge["operations"]
     if evidence["at_first"] != n:
@@ -252,7 +253,8 @@ def refused_form(challenge: Challenge) -> Evidence:
     return {"tries": [Each(_record(challenge["n_blocks"]))] * len(challenge["refused"])}
 
 
-def judge_refused(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check("BlockAllocator", draw=draw_refused, probe=probe_refused, evidence=refused_form)
+def a_refusal_is_whole(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Compare counts before and after each refusal; then all that is free must come, each block once."""
     n, stage = challenge["n_blocks"], challenge["stage"]
     for (name, what), records in zip(challenge["refused"], evidence["tries"], strict=True):
@@ -293,22 +295,3 @@ def _ask(name: str) -> str:
     if name == "allocate":
         return "What can a caller do with fewer blocks than it needs?"
     return "Whose block would that be, and how many owners has it at the end of the list?"
-
-
-blocks_are_given_once = Check(
-    "blocks_are_given_once",
-    ("BlockAllocator",),
-    draw_given,
-    probe_given,
-    judge_given,
-    evidence=given_form,
-)
-
-a_refusal_is_whole = Check(
-    "a_refusal_is_whole",
-    ("BlockAllocator",),
-    draw_refused,
-    probe_refused,
-    judge_refused,
-    evidence=refused_form,
-)

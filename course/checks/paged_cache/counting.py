@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Check, Evidence, Verdict, check, failed, passed
 from course.checks.paged_cache.pages import (
     CONFIG,
     Operation,
@@ -203,7 +203,8 @@ def full_form(challenge: Challenge) -> Evidence:
     return {"cases": [records_form(case, FULL_KEPT) for case in challenge["cases"]]}
 
 
-def judge_full(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
+@check("PagedKVCache", "BlockPool", draw=draw_full, probe=probe_full, evidence=full_form)
+def full_changes_nothing(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
     """What does not fit is refused and leaves tables, counts and tokens as they were; all else fits."""
     for case, records in zip(challenge["cases"], evidence["cases"], strict=True):
         wanted = truth(case["n_blocks"], case["size"], case["operations"])
@@ -231,17 +232,6 @@ def judge_full(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdic
         if wrong := wrong_rows(case, records, [want["came"] for want in wanted]):
             return failed(wrong)
     return passed("What fits is taken to the last place, and what does not fit changes nothing.")
-
-
-full_changes_nothing = Check(
-    "full_changes_nothing",
-    ("PagedKVCache", "BlockPool"),
-    draw_full,
-    probe_full,
-    judge_full,
-    evidence=full_form,
-    truth=Recorded("paged_cache", "full_changes_nothing"),
-)
 
 
 # --- copies ---------------------------------------------------------------------------------------
@@ -310,7 +300,8 @@ def copies_form(challenge: Challenge) -> Evidence:
     return {"cases": [records_form(case, COPIES_KEPT) for case in challenge["cases"]]}
 
 
-def judge_copies(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
+@check("PagedKVCache", "BlockPool", draw=draw_copies, probe=probe_copies, evidence=copies_form)
+def one_block_is_copied(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
     """Compare which blocks are shared, copied and kept, and how many are free, after each operation."""
     for case, records in zip(challenge["cases"], evidence["cases"], strict=True):
         wanted = truth(case["n_blocks"], case["size"], case["operations"])
@@ -351,14 +342,3 @@ def _wrong_blocks(now: Evidence, wanted: list[list[int]], was: list[list[int]]) 
                     f"else owned the one before?"
                 )
     return None
-
-
-one_block_is_copied = Check(
-    "one_block_is_copied",
-    ("PagedKVCache", "BlockPool"),
-    draw_copies,
-    probe_copies,
-    judge_copies,
-    evidence=copies_form,
-    truth=Recorded("paged_cache", "one_block_is_copied"),
-)

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.counts import NUMBER_OR_WORDS, plain
-from course.checks.recorded import Recorded
 from course.model.config import GPTConfig
 
 
@@ -64,7 +63,8 @@ def pasts_form(challenge: Challenge) -> Evidence:
     return {"keys": [Each(str)] * len(challenge["texts"])}
 
 
-def judge_pasts(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check("block_keys", draw=draw_pasts, probe=probe_pasts, evidence=pasts_form)
+def keys_say_the_whole_past(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Two keys must be equal where the whole past is, and nowhere else."""
     size = challenge["size"]
     past_of: dict[str, tuple[int, ...]] = {}
@@ -102,16 +102,6 @@ def _ask(one: tuple[int, ...], other: tuple[int, ...], size: int) -> str:
     if sorted(one[-size:]) == sorted(other[-size:]):
         return "The words are the same, their order is not. Does it matter?"
     return "What of the tokens is lost on the way to the key?"
-
-
-keys_say_the_whole_past = Check(
-    "keys_say_the_whole_past",
-    ("block_keys",),
-    draw_pasts,
-    probe_pasts,
-    judge_pasts,
-    evidence=pasts_form,
-)
 
 
 # --- what is reused -------------------------------------------------------------------------------
@@ -156,7 +146,10 @@ def prompts_form(challenge: Challenge) -> Evidence:
     return {"found": [Each(NUMBER_OR_WORDS)] * len(challenge["cases"])}
 
 
-def judge_prompts(
+@check(
+    "block_keys", "reusable_blocks", draw=draw_prompts, probe=probe_prompts, evidence=prompts_form
+)
+def reuse_leaves_a_token(
     challenge: Challenge,
     evidence: Evidence,
     truth: Callable[[Challenge, dict[str, Any]], list[int]],
@@ -176,17 +169,6 @@ def judge_prompts(
             return failed(f"{said} Which block does each of them come after?")
         return failed(f"{said} Which numbers stand for the first blocks, and where does it stop?")
     return passed("The longest known beginning is reused, and a token is always left to be fed.")
-
-
-reuse_leaves_a_token = Check(
-    "reuse_leaves_a_token",
-    ("block_keys", "reusable_blocks"),
-    draw_prompts,
-    probe_prompts,
-    judge_prompts,
-    evidence=prompts_form,
-    truth=Recorded("paged_cache", "reuse_leaves_a_token"),
-)
 
 
 # --- what it saves --------------------------------------------------------------------------------
@@ -221,7 +203,14 @@ def prefills_form(challenge: Challenge) -> Evidence:
     return {"saved": [NUMBER_OR_WORDS] * len(challenge["cases"])}
 
 
-def judge_prefills(
+@check(
+    "prefill_saved",
+    draw=draw_prefills,
+    probe=probe_prefills,
+    evidence=prefills_form,
+    tolerance=1e-06,
+)
+def saved_share_of_flops(
     challenge: Challenge, evidence: Evidence, truth: Callable[[Challenge], float], tolerance: float
 ) -> Verdict:
     for case, got in zip(challenge["cases"], evidence["saved"], strict=True):
@@ -237,15 +226,3 @@ def judge_prefills(
                 f"new, what do they still look at, and of what is it a share?"
             )
     return passed("The share of FLOPs that is saved, from nothing to nearly all.")
-
-
-saved_share_of_flops = Check(
-    "saved_share_of_flops",
-    ("prefill_saved",),
-    draw_prefills,
-    probe_prefills,
-    judge_prefills,
-    evidence=prefills_form,
-    truth=Recorded("paged_cache", "saved_share_of_flops"),
-    tolerance=1e-6,
-)

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, first_difference, uncached
-from course.checks.drawing import TOLERANCE, build_model, draw_model, draw_split, draw_tokens
+from course.checks.drawing import build_model, draw_model, draw_split, draw_tokens
 from course.checks.kv_cache.container import feed
 from course.checks.paged_cache.pages import (
     Operation,
@@ -90,7 +90,15 @@ def texts_form(challenge: Challenge) -> Evidence:
     return {"runs": runs, "wide": [np.ndarray] * 3}
 
 
-def judge_texts(
+@check(
+    "PagedKVCache",
+    "BlockPool",
+    draw=draw_texts,
+    probe=probe_texts,
+    evidence=texts_form,
+    truth=uncached,
+)
+def every_split_through_any_table(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Compare every logit of both texts with the uncached ones."""
@@ -133,18 +141,6 @@ def _ask(size: int, call: int) -> str:
         "In which order are blocks read, where in a block does the next token go, and where does "
         "what you return end?"
     )
-
-
-every_split_through_any_table = Check(
-    "every_split_through_any_table",
-    ("PagedKVCache", "BlockPool"),
-    draw_texts,
-    probe_texts,
-    judge_texts,
-    evidence=texts_form,
-    truth=uncached,
-    tolerance=TOLERANCE,
-)
 
 
 # --- forks ----------------------------------------------------------------------------------------
@@ -235,7 +231,8 @@ def cases_form(challenge: Challenge) -> Evidence:
     return {"cases": [records_form(case, KEPT) for case in challenge["cases"]]}
 
 
-def judge_forks(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check("PagedKVCache", "BlockPool", draw=draw_forks, probe=probe_cases, evidence=cases_form)
+def forks_stay_apart(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Follow which tokens each cache must hold, and compare what came back."""
     for case, records in zip(challenge["cases"], evidence["cases"], strict=True):
         if wrong := wrong_rows(case, records):
@@ -315,13 +312,3 @@ def _wrong_layers(
         f"{said}. Then layer {layer} of {'ABCDE'[number]} gives other {('keys', 'values')[kind]} of "
         f"token {token} than were stored. {question}"
     )
-
-
-forks_stay_apart = Check(
-    "forks_stay_apart",
-    ("PagedKVCache", "BlockPool"),
-    draw_forks,
-    probe_cases,
-    judge_forks,
-    evidence=cases_form,
-)

@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, outcome, uncached
-from course.checks.drawing import TOLERANCE, build_model, draw_model, draw_tokens
+from course.checks.drawing import build_model, draw_model, draw_tokens
 from course.checks.recorder import given
 from course.minigpt.kv_cache import KVCache
 from course.model import MiniGPT
@@ -174,7 +174,8 @@ def sizes_form(challenge: Challenge) -> Evidence:
     return {"runs": [[run] * len(case["sizes"]) for case in challenge["cases"]]}
 
 
-def judge_sizes(
+@check("prefill", draw=draw_prompts, probe=probe_sizes, evidence=sizes_form, truth=uncached)
+def every_chunk_size_gives_the_same_logits(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Compare passes, places held and logits of every chunk size with those of the whole prompt."""
@@ -283,17 +284,6 @@ def _question(logits: np.ndarray, wanted: np.ndarray, chunks: list[int]) -> str:
     )
 
 
-every_chunk_size_gives_the_same_logits = Check(
-    "every_chunk_size_gives_the_same_logits",
-    ("prefill",),
-    draw_prompts,
-    probe_sizes,
-    judge_sizes,
-    evidence=sizes_form,
-    truth=uncached,
-    tolerance=TOLERANCE,
-)
-
 # --- no room -------------------------------------------------------------------------------------
 
 
@@ -368,7 +358,8 @@ def _wrong_refusal(
     return failed(f"{case}: {_told(call)}. {wanted} {question}")
 
 
-def judge_no_room(
+@check("prefill", draw=draw_full, probe=probe_no_room, evidence=no_room_form, truth=uncached)
+def too_long_a_prompt_changes_nothing(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     P, held, size = challenge["prompt"].shape[1], challenge["held"], challenge["chunk_size"]
@@ -419,15 +410,3 @@ def _judge_arguments(evidence: Evidence) -> Verdict | None:
         if problem:
             return problem
     return None
-
-
-too_long_a_prompt_changes_nothing = Check(
-    "too_long_a_prompt_changes_nothing",
-    ("prefill",),
-    draw_full,
-    probe_no_room,
-    judge_no_room,
-    evidence=no_room_form,
-    truth=uncached,
-    tolerance=TOLERANCE,
-)

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import outcome
 from course.checks.counts import NUMBER_OR_WORDS, plain
-from course.checks.recorded import Recorded
 from course.measure.latency import Latency
 
 FIELDS = Latency._fields
@@ -90,7 +89,8 @@ def latency_form(challenge: Challenge) -> Evidence:
     }
 
 
-def judge_latency(
+@check("latency_metrics", draw=draw_streams, probe=probe_latency, evidence=latency_form)
+def first_token_is_no_gap(
     challenge: Challenge, evidence: Evidence, truth: Callable[[float, list[float]], Latency]
 ) -> Verdict:
     for (start, stamps), got in zip(challenge["streams"], evidence["numbers"], strict=True):
@@ -141,14 +141,3 @@ def _is_coarse(value: float, right: float, start: float) -> bool:
     a multiple of half a step."""
     step = float(np.spacing(np.float32(start)))
     return abs(value - right) < 2 * step and (2 * value / step).is_integer()
-
-
-first_token_is_no_gap = Check(
-    "first_token_is_no_gap",
-    ("latency_metrics",),
-    draw_streams,
-    probe_latency,
-    judge_latency,
-    evidence=latency_form,
-    truth=Recorded("prefill_and_decode", "first_token_is_no_gap"),
-)

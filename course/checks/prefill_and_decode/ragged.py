@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, outcome, uncached
-from course.checks.drawing import TOLERANCE, build_model, draw_model
+from course.checks.drawing import build_model, draw_model
 from course.checks.prefill_and_decode.chunks import (
     ARRAY_OR_WORDS,
     as_array,
@@ -107,7 +107,8 @@ def padding_form(challenge: Challenge) -> Evidence:
     }
 
 
-def judge_padding(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check("pad_prompts", draw=draw_prompts, probe=probe_padding, evidence=padding_form)
+def pads_stand_on_the_left(challenge: Challenge, evidence: Evidence) -> Verdict:
     for batch, (tokens, n_pads), later in zip(
         challenge["batches"], evidence["padded"], evidence["later"], strict=True
     ):
@@ -179,15 +180,6 @@ def _about_count(n_pads: int, length: int, holds_pad_id: bool) -> str:
     return "How long is the row, and how many tokens has the prompt?"
 
 
-pads_stand_on_the_left = Check(
-    "pads_stand_on_the_left",
-    ("pad_prompts",),
-    draw_prompts,
-    probe_padding,
-    judge_padding,
-    evidence=padding_form,
-)
-
 # --- ragged_mask and ragged_positions ------------------------------------------------------------
 
 
@@ -247,7 +239,10 @@ def results_form(challenge: Challenge) -> Evidence:
     return {"results": [ARRAY_OR_WORDS] * len(challenge["cases"])}
 
 
-def judge_mask(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check(
+    "ragged_mask", draw=draw_ragged_sizes, probe=call_for_each("ragged_mask"), evidence=results_form
+)
+def pads_are_never_seen(challenge: Challenge, evidence: Evidence) -> Verdict:
     for case, mask in zip(challenge["cases"], evidence["results"], strict=True):
         T, S, pads = case["n_new"], case["n_visible"], case["n_pads"]
         call, shape = f"ragged_mask({T}, {S}, {pads})", (len(pads), 1, T, S)
@@ -298,17 +293,13 @@ def _drawn(seen: np.ndarray) -> str:
     return f"{len(places)} of {len(seen)} places, first {places[0]} and last {places[-1]}"
 
 
-pads_are_never_seen = Check(
-    "pads_are_never_seen",
-    ("ragged_mask",),
-    draw_ragged_sizes,
-    call_for_each("ragged_mask"),
-    judge_mask,
+@check(
+    "ragged_positions",
+    draw=draw_ragged_sizes,
+    probe=call_for_each("ragged_positions"),
     evidence=results_form,
 )
-
-
-def judge_positions(challenge: Challenge, evidence: Evidence) -> Verdict:
+def positions_count_own_tokens(challenge: Challenge, evidence: Evidence) -> Verdict:
     for case, got in zip(challenge["cases"], evidence["results"], strict=True):
         T, S, pads = case["n_new"], case["n_visible"], case["n_pads"]
         call = f"ragged_positions({T}, {S}, {pads})"
@@ -341,15 +332,6 @@ def _about_position(T: int, place: int, n: int, position: int) -> str:
         return "From which number on are positions counted?"
     return "How many tokens of its own text come before it, cached ones included?"
 
-
-positions_count_own_tokens = Check(
-    "positions_count_own_tokens",
-    ("ragged_positions",),
-    draw_ragged_sizes,
-    call_for_each("ragged_positions"),
-    judge_positions,
-    evidence=results_form,
-)
 
 # --- the whole batch -----------------------------------------------------------------------------
 
@@ -390,7 +372,15 @@ def ragged_form(challenge: Challenge) -> Evidence:
     return {"logits": [[np.ndarray] * (1 + len(STEPS)) for _ in challenge["batches"]]}
 
 
-def judge_ragged(
+@check(
+    "pad_prompts",
+    "forward_ragged",
+    draw=draw_ragged_texts,
+    probe=probe_ragged,
+    evidence=ragged_form,
+    truth=uncached,
+)
+def each_row_equals_itself_alone(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Compare the logits of every row's tokens with those of the row alone."""
@@ -433,15 +423,3 @@ def _say_where(
             f"position from the one before?"
         )
     return f"{case} Do the three checks above pass?"
-
-
-each_row_equals_itself_alone = Check(
-    "each_row_equals_itself_alone",
-    ("pad_prompts", "forward_ragged"),
-    draw_ragged_texts,
-    probe_ragged,
-    judge_ragged,
-    evidence=ragged_form,
-    truth=uncached,
-    tolerance=TOLERANCE,
-)

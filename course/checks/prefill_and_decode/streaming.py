@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, WrongChoice, first_wrong_choice, outcome, uncached
-from course.checks.drawing import TOLERANCE, build_model, draw_model, draw_tokens
+from course.checks.drawing import build_model, draw_model, draw_tokens
 from course.checks.prefill_and_decode.chunks import (
     B,
     arguments_of,
@@ -196,7 +196,10 @@ def text_form(challenge: Challenge) -> Evidence:
     return {"two": STREAM, "turns": [STREAM] * 2, "ending": STREAM}
 
 
-def judge_text(challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float) -> Verdict:
+@check("stream", draw=draw_texts, probe=probe_text, evidence=text_form, truth=uncached)
+def stream_writes_the_uncached_text(
+    challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
+) -> Verdict:
     prompt, ending, n_new = challenge["prompt"], challenge["ending"], challenge["n_new"]
     case = f"A prompt (B, P) = {prompt.shape} and n_new"
     turns = f"{case} = {n_new}, in turns with another stream that has a cache of its own"
@@ -212,17 +215,6 @@ def judge_text(challenge: Challenge, evidence: Evidence, truth: Truth, tolerance
             return problem
     return passed(f"{n_new} tokens for each of {B} rows, the ones that the uncached model writes.")
 
-
-stream_writes_the_uncached_text = Check(
-    "stream_writes_the_uncached_text",
-    ("stream",),
-    draw_texts,
-    probe_text,
-    judge_text,
-    evidence=text_form,
-    truth=uncached,
-    tolerance=TOLERANCE,
-)
 
 # --- when the work is done -----------------------------------------------------------------------
 
@@ -309,7 +301,8 @@ def laziness_form(challenge: Challenge) -> Evidence:
     }
 
 
-def judge_laziness(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check("stream", draw=draw_turns, probe=probe_laziness, evidence=laziness_form)
+def no_step_before_it_is_asked_for(challenge: Challenge, evidence: Evidence) -> Verdict:
     P, n_new = challenge["prompt"].shape[1], challenge["n_new"]
     case = f"A prompt of {P} tokens as one chunk, n_new = {n_new}"
     wanted = [[], *([P] + [1] * step for step in range(n_new)), [P] + [1] * (n_new - 1)]
@@ -373,15 +366,6 @@ def _judge_default(challenge: Challenge, evidence: Evidence) -> Verdict | None:
     )
 
 
-no_step_before_it_is_asked_for = Check(
-    "no_step_before_it_is_asked_for",
-    ("stream",),
-    draw_turns,
-    probe_laziness,
-    judge_laziness,
-    evidence=laziness_form,
-)
-
 # --- going back ----------------------------------------------------------------------------------
 
 
@@ -417,7 +401,10 @@ def edit_form(challenge: Challenge) -> Evidence:
     return {"before": STREAM, "kept": int, "came": str, "after": Each(STREAM), "held": int}
 
 
-def judge_edit(challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float) -> Verdict:
+@check("stream", draw=draw_edit, probe=probe_edit, evidence=edit_form, truth=uncached)
+def rollback_equals_a_fresh_start(
+    challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
+) -> Verdict:
     shared, n_new = challenge["shared"], challenge["n_new"]
     first, second = (
         np.concatenate([shared, challenge[name]], axis=1) for name in ("first", "second")
@@ -451,15 +438,3 @@ def judge_edit(challenge: Challenge, evidence: Evidence, truth: Truth, tolerance
         f"Cut back to the {k} tokens that both share, the edited prompt is continued as if the "
         f"first had never been."
     )
-
-
-rollback_equals_a_fresh_start = Check(
-    "rollback_equals_a_fresh_start",
-    ("stream",),
-    draw_edit,
-    probe_edit,
-    judge_edit,
-    evidence=edit_form,
-    truth=uncached,
-    tolerance=TOLERANCE,
-)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import outcome
 from course.checks.kv_cache.container import feed
 from course.checks.quantized_cache.reading import (
@@ -26,7 +26,6 @@ from course.checks.quantized_cache.reading import (
     run_until_refused,
     wrong_read,
 )
-from course.checks.recorded import Recorded
 from course.checks.recorder import given
 
 ATTEMPTS = ("too many", "NaN", "infinity", "NaN value", "in between", "one more")
@@ -97,7 +96,8 @@ def evidence_of_refusals(challenge: Challenge) -> Any:
     return {"came": came, "lengths": [int, int], "reads": Each(LAYERS), **ENDING}
 
 
-def judge_refusals(challenge: Challenge, evidence: Evidence, truth: Coded) -> Verdict:
+@check("QuantizedKVCache", draw=draw_refusals, probe=probe_refusals, evidence=evidence_of_refusals)
+def a_refusal_changes_nothing(challenge: Challenge, evidence: Evidence, truth: Coded) -> Verdict:
     """Each attempt is refused by its exception, and what fits goes in as if there had been none."""
     held, room = challenge["held"], challenge["room"]
     n, case = (
@@ -161,17 +161,6 @@ def wrong_after_refusals(
     return None
 
 
-a_refusal_changes_nothing = Check(
-    "a_refusal_changes_nothing",
-    ("QuantizedKVCache",),
-    draw_refusals,
-    probe_refusals,
-    judge_refusals,
-    evidence=evidence_of_refusals,
-    truth=Recorded("quantized_cache", "a_refusal_changes_nothing"),
-)
-
-
 def draw_ways_back(seed: int) -> Challenge:
     """Draw a text; a length within the window to go back to, one inside a group, and other tokens."""
     rng = np.random.default_rng(seed)
@@ -221,7 +210,14 @@ def evidence_of_ways_back(challenge: Challenge) -> Any:
     return {**kept, **ENDING}
 
 
-def judge_ways_back(
+@check(
+    "QuantizedKVCache",
+    draw=draw_ways_back,
+    probe=probe_ways_back,
+    evidence=evidence_of_ways_back,
+    tolerance=SAME,
+)
+def quantized_cache_can_go_back(
     challenge: Challenge, evidence: Evidence, truth: Coded, tolerance: float
 ) -> Verdict:
     """What is kept is read as it was, what is forgotten never again.
@@ -328,15 +324,3 @@ def wrong_after_far(
     if not (0 < error.max(initial=0) <= np.abs(others).max()):
         return f"tokens {far} to {codes - 1} were not rounded when their groups filled. Why not?"
     return None
-
-
-quantized_cache_can_go_back = Check(
-    "quantized_cache_can_go_back",
-    ("QuantizedKVCache",),
-    draw_ways_back,
-    probe_ways_back,
-    judge_ways_back,
-    evidence=evidence_of_ways_back,
-    truth=Recorded("quantized_cache", "quantized_cache_can_go_back"),
-    tolerance=SAME,
-)

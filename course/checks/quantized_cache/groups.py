@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import outcome
 from course.checks.kv_cache.container import feed
 from course.checks.quantized_cache.reading import (
@@ -27,7 +27,6 @@ from course.checks.quantized_cache.reading import (
     wrong_read,
 )
 from course.checks.quantized_cache.rounding import rounding_of, widest_step
-from course.checks.recorded import Recorded
 from course.checks.recorder import given
 
 
@@ -108,7 +107,8 @@ def evidence_of_groups(challenge: Challenge) -> Any:
     return {"results": [{"none": str, **each, **ENDING}] * len(challenge["cases"])}
 
 
-def judge_groups(challenge: Challenge, evidence: Evidence, truth: Coded) -> Verdict:
+@check("QuantizedKVCache", draw=draw_groups, probe=probe_groups, evidence=evidence_of_groups)
+def groups_and_a_window(challenge: Challenge, evidence: Evidence, truth: Coded) -> Verdict:
     """Complete groups come back rounded, all other tokens exactly, after every block."""
     for case, result in zip(challenge["cases"], evidence["results"], strict=True):
         if problem := wrong_counts(case, result):
@@ -150,17 +150,6 @@ def wrong_counts(case: Challenge, result: Evidence) -> str | None:
     return None
 
 
-groups_and_a_window = Check(
-    "groups_and_a_window",
-    ("QuantizedKVCache",),
-    draw_groups,
-    probe_groups,
-    judge_groups,
-    evidence=evidence_of_groups,
-    truth=Recorded("quantized_cache", "groups_and_a_window"),
-)
-
-
 def draw_outliers(seed: int) -> Challenge:
     """Draw caches of 2, 4 and 8 bits; channels, groups and tokens differ in size by powers of ten."""
     rng = np.random.default_rng(seed)
@@ -194,7 +183,8 @@ def evidence_of_outliers(challenge: Challenge) -> Any:
     return {"reads": [LAYERS] * len(challenge["cases"])}
 
 
-def judge_outliers(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check("QuantizedKVCache", draw=draw_outliers, probe=probe_outliers, evidence=evidence_of_outliers)
+def keys_by_channel_values_by_token(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Keys were rounded along the tokens of a group, values along the channels."""
     for case, layers in zip(challenge["cases"], evidence["reads"], strict=True):
         rows, group = case["rows"], case["group"]
@@ -249,13 +239,3 @@ def ask_about_steps(bad: Array, was: Array, bits: int) -> str:
     if len(groups) < was.shape[3]:
         return f"Groups {sorted(groups)} are wrong, the others right. Which groups shared a step?"
     return "Which numbers shared a step with it? (Do the checks of sections 1 and 2 pass?)"
-
-
-keys_by_channel_values_by_token = Check(
-    "keys_by_channel_values_by_token",
-    ("QuantizedKVCache",),
-    draw_outliers,
-    probe_outliers,
-    judge_outliers,
-    evidence=evidence_of_outliers,
-)

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import outcome
 from course.checks.quantized_cache.rounding import TENSOR, Array, as_array
-from course.checks.recorded import Recorded
 from course.checks.recorder import given
 
 
@@ -42,7 +41,10 @@ def evidence_of_nibbles(challenge: Challenge) -> Any:
     return {"packed": packed, "unpacked": unpacked, "odd": str}
 
 
-def judge_nibbles(
+@check(
+    "pack_int4", "unpack_int4", draw=draw_nibbles, probe=probe_nibbles, evidence=evidence_of_nibbles
+)
+def two_codes_share_a_byte(
     challenge: Challenge, evidence: Evidence, truth: Callable[[str, Array], Array]
 ) -> Verdict:
     """Codes become the bytes and bytes the codes of `truth`, called with "pack" or "unpack"."""
@@ -114,14 +116,3 @@ def wrong_form(name: str, got: Array | str, wanted: tuple[int, ...]) -> str | No
             f"stand on?"
         )
     return None
-
-
-two_codes_share_a_byte = Check(
-    "two_codes_share_a_byte",
-    ("pack_int4", "unpack_int4"),
-    draw_nibbles,
-    probe_nibbles,
-    judge_nibbles,
-    evidence=evidence_of_nibbles,
-    truth=Recorded("quantized_cache", "two_codes_share_a_byte"),
-)

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.counts import in_words
-from course.checks.recorded import Recorded
 from course.checks.recorder import given
 from course.fast.quantized import BITS, Quantized
 
@@ -311,7 +310,10 @@ def evidence_of_numbers(challenge: Challenge) -> Any:
     }
 
 
-def judge_error(
+@check(
+    "quantize", "dequantize", draw=draw_vectors, probe=probe_numbers, evidence=evidence_of_numbers
+)
+def half_a_step_at_most(
     challenge: Challenge, evidence: Evidence, truth: Callable[[Array, Array, Array], Array]
 ) -> Verdict:
     """No number is off by more than half a step, no step is wider than it must be, and codes become the
@@ -369,17 +371,6 @@ def wrong_numbers(case: Challenge, back: Evidence, wanted: Array) -> str | None:
     )
 
 
-half_a_step_at_most = Check(
-    "half_a_step_at_most",
-    ("quantize", "dequantize"),
-    draw_vectors,
-    probe_numbers,
-    judge_error,
-    evidence=evidence_of_numbers,
-    truth=Recorded("quantized_cache", "half_a_step_at_most"),
-)
-
-
 # --- codes_fit_their_bits ------------------------------------------------------------------------
 
 
@@ -411,7 +402,8 @@ def evidence_of_codes(challenge: Challenge) -> Any:
     return {"results": [PARTS] * len(alone), "alone": alone}
 
 
-def judge_codes(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check("quantize", draw=draw_few_vectors, probe=probe_codes, evidence=evidence_of_codes)
+def codes_fit_their_bits(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Codes are bytes of so many bits, and those of a vector depend on no other vector."""
     for case, result, alone in zip(
         challenge["cases"], evidence["results"], evidence["alone"], strict=True
@@ -452,16 +444,6 @@ def wrong_codes(case: Challenge, result: Evidence) -> str | None:
             f"{describe(case)}: all codes of a vector are the same. What tells its numbers apart?"
         )
     return None
-
-
-codes_fit_their_bits = Check(
-    "codes_fit_their_bits",
-    ("quantize",),
-    draw_few_vectors,
-    probe_codes,
-    judge_codes,
-    evidence=evidence_of_codes,
-)
 
 
 # --- flat_vectors_stay_finite --------------------------------------------------------------------
@@ -505,7 +487,14 @@ def evidence_there_and_back(challenge: Challenge) -> Any:
     return {"results": [{**PARTS, "back": TENSOR, "back dtype": str}] * len(challenge["cases"])}
 
 
-def judge_flat(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check(
+    "quantize",
+    "dequantize",
+    draw=draw_flat,
+    probe=probe_there_and_back,
+    evidence=evidence_there_and_back,
+)
+def flat_vectors_stay_finite(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Codes and what comes back are finite and right, and no step is below the smallest."""
     for case, result in zip(challenge["cases"], evidence["results"], strict=True):
         problem = wrong_form(case, result) or wrong_flat(case, result)
@@ -557,13 +546,3 @@ def wrong_flat(case: Challenge, result: Evidence) -> str | None:
         f"{back[place]:.4g} (step {step:.3g}, zero {np.broadcast_to(zero, x.shape)[place]:.4g}). "
         f"{question}"
     )
-
-
-flat_vectors_stay_finite = Check(
-    "flat_vectors_stay_finite",
-    ("quantize", "dequantize"),
-    draw_flat,
-    probe_there_and_back,
-    judge_flat,
-    evidence=evidence_there_and_back,
-)

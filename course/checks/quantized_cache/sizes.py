@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.counts import in_words, plain
 from course.checks.kv_cache.container import DTYPES, feed, stored_bytes
-from course.checks.recorded import Recorded
 from course.fast.quantized import CacheBytes
 from course.model.config import GPTConfig
 
@@ -94,7 +93,14 @@ def parts_of(formula: Any) -> Evidence:
     return {"form": "", "formula": [plain(part) for part in formula]}
 
 
-def judge_sizes(
+@check(
+    "quantized_cache_bytes",
+    "QuantizedKVCache",
+    draw=draw_sizes,
+    probe=probe_sizes,
+    evidence=evidence_of_sizes,
+)
+def bytes_match_codes_scales_window(
     challenge: Challenge, evidence: Evidence, truth: Callable[[Challenge], list[int]]
 ) -> Verdict:
     """Formula, report and storage agree with `truth`: bytes of codes, scales and window of a case."""
@@ -195,14 +201,3 @@ def describe(case: Challenge) -> str:
         f"{case['batch']}, {case['bits']} bits, group {case['group']}, window {case['window']}, "
         f"{case['dtype']}"
     )
-
-
-bytes_match_codes_scales_window = Check(
-    "bytes_match_codes_scales_window",
-    ("quantized_cache_bytes", "QuantizedKVCache"),
-    draw_sizes,
-    probe_sizes,
-    judge_sizes,
-    evidence=evidence_of_sizes,
-    truth=Recorded("quantized_cache", "bytes_match_codes_scales_window"),
-)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.drawing import draw_split
 from course.checks.kv_cache.container import feed
 from course.checks.quantized_cache.reading import (
@@ -26,7 +26,6 @@ from course.checks.quantized_cache.reading import (
     run_until_refused,
     wrong_read,
 )
-from course.checks.recorded import Recorded
 from course.measure.allocations import watch_new_tensors
 
 FEW, MANY = 2, 24
@@ -89,7 +88,14 @@ def evidence_of_splits(challenge: Challenge) -> Any:
     return {"results": results, "growth": [int, int]}
 
 
-def judge_splits(
+@check(
+    "QuantizedKVCache",
+    draw=draw_splits,
+    probe=probe_splits,
+    evidence=evidence_of_splits,
+    tolerance=SAME,
+)
+def every_split_leaves_the_same(
     challenge: Challenge, evidence: Evidence, truth: Coded, tolerance: float
 ) -> Verdict:
     """Every split leaves the numbers of the whole text, no number changes once it is rounded, and no step
@@ -185,15 +191,3 @@ def wrong_steps(
                 f"than at the end. How often is a number rounded in its life?"
             )
     return None
-
-
-every_split_leaves_the_same = Check(
-    "every_split_leaves_the_same",
-    ("QuantizedKVCache",),
-    draw_splits,
-    probe_splits,
-    judge_splits,
-    evidence=evidence_of_splits,
-    truth=Recorded("quantized_cache", "every_split_leaves_the_same"),
-    tolerance=SAME,
-)

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import outcome
 from course.checks.counts import in_words, plain
-from course.checks.recorded import Recorded
 from course.checks.roofline import questions
 from course.checks.roofline.misread import Asked, first_wrong, question_about
 from course.checks.roofline.passes import (
@@ -76,7 +75,8 @@ def form_of_attention(challenge: Challenge) -> Any:
     return {"attention_flops": [NUMBER] * len(cases(challenge)), "by_default": NUMBER}
 
 
-def judge_attention(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
+@check("attention_flops", draw=draw_long_passes, probe=probe_attention, evidence=form_of_attention)
+def attention_is_causal(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
     asked = [
         Asked(call_text(case, "attention_flops"), got, **truth(*case)["attention_flops"])
         for case, got in zip(cases(challenge), evidence["attention_flops"], strict=True)
@@ -90,16 +90,6 @@ def judge_attention(challenge: Challenge, evidence: Evidence, truth: Truth) -> V
         return failed(wrong)
     return passed("Every pair that may look, in every head: a score, and a share of a value.")
 
-
-attention_is_causal = Check(
-    "attention_is_causal",
-    ("attention_flops",),
-    draw_long_passes,
-    probe_attention,
-    judge_attention,
-    evidence=form_of_attention,
-    truth=Recorded("roofline", "attention_is_causal"),
-)
 
 # --- reading and comparing bills -----------------------------------------------------------------
 
@@ -184,7 +174,14 @@ def form_of_matrices(challenge: Challenge) -> Any:
     return {**form_of_bills("flops")(challenge), "attention": attention}
 
 
-def judge_matrices(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
+@check(
+    "phase_cost",
+    "attention_flops",
+    draw=draw_passes,
+    probe=probe_matrices,
+    evidence=form_of_matrices,
+)
+def matrices_match_the_counter(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
     bills, counts = evidence["bills"], evidence["attention"]
     if wrong := wrong_kind(challenge, bills):
         return failed(wrong)
@@ -210,39 +207,18 @@ def judge_matrices(challenge: Challenge, evidence: Evidence, truth: Truth) -> Ve
     )
 
 
-matrices_match_the_counter = Check(
-    "matrices_match_the_counter",
-    ("phase_cost", "attention_flops"),
-    draw_passes,
-    probe_matrices,
-    judge_matrices,
-    evidence=form_of_matrices,
-    truth=Recorded("roofline", "matrices_match_the_counter"),
-)
-
-
 def probe_weights(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return read_costs(student, challenge, "weight_bytes")
 
 
-def judge_weights(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
+@check("phase_cost", draw=draw_passes, probe=probe_weights, evidence=form_of_bills("weight_bytes"))
+def weights_are_read_once(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
     bills = evidence["bills"]
     if wrong := wrong_kind(challenge, bills) or wrong_field(
         challenge, bills, truth, "weight_bytes", questions.WEIGHTS
     ):
         return failed(wrong)
     return passed("Each matrix is read once a forward pass, for all tokens of all rows together.")
-
-
-weights_are_read_once = Check(
-    "weights_are_read_once",
-    ("phase_cost",),
-    draw_passes,
-    probe_weights,
-    judge_weights,
-    evidence=form_of_bills("weight_bytes"),
-    truth=Recorded("roofline", "weights_are_read_once"),
-)
 
 
 CACHE_FIELDS = ("kv_written_bytes", "kv_read_bytes")
@@ -295,7 +271,8 @@ def wrong_refusal(outcomes: list[str]) -> str | None:
     return None
 
 
-def judge_cache(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
+@check("phase_cost", draw=draw_passes, probe=probe_cache, evidence=form_of_cache)
+def cache_is_read_and_written(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
     bills = evidence["bills"]
     if wrong := (
         wrong_kind(challenge, bills)
@@ -310,36 +287,20 @@ def judge_cache(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdi
     )
 
 
-cache_is_read_and_written = Check(
-    "cache_is_read_and_written",
-    ("phase_cost",),
-    draw_passes,
-    probe_cache,
-    judge_cache,
-    evidence=form_of_cache,
-    truth=Recorded("roofline", "cache_is_read_and_written"),
-)
-
-
 def probe_activations(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return read_costs(student, challenge, "activation_bytes")
 
 
-def judge_activations(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
+@check(
+    "phase_cost",
+    draw=draw_passes,
+    probe=probe_activations,
+    evidence=form_of_bills("activation_bytes"),
+)
+def activations_go_in_and_out(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
     bills = evidence["bills"]
     if wrong := wrong_kind(challenge, bills) or wrong_field(
         challenge, bills, truth, "activation_bytes", questions.ACTIVATIONS
     ):
         return failed(wrong)
     return passed("Rows go into every matrix and come out of it.")
-
-
-activations_go_in_and_out = Check(
-    "activations_go_in_and_out",
-    ("phase_cost",),
-    draw_passes,
-    probe_activations,
-    judge_activations,
-    evidence=form_of_bills("activation_bytes"),
-    truth=Recorded("roofline", "activations_go_in_and_out"),
-)

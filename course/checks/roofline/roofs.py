@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.counts import in_words, plain
-from course.checks.recorded import Recorded
 from course.checks.roofline import questions
 from course.checks.roofline.misread import Answer, Asked, first_wrong, question_about
 from course.measure.costs import Cost
@@ -71,7 +70,16 @@ def probe_attainable(student: SimpleNamespace, challenge: Challenge) -> Evidence
     }
 
 
-def judge_attainable(
+@check(
+    "attainable",
+    draw=draw_intensities,
+    probe=probe_attainable,
+    evidence=lambda challenge: {
+        "rates": [[(int, float, str)] * len(case["intensities"]) for case in challenge["cases"]]
+    },
+    tolerance=ROUNDING,
+)
+def roof_has_two_parts(
     challenge: Challenge, evidence: Evidence, truth: Attainable, tolerance: float
 ) -> Verdict:
     def close(got: Any, wanted: float) -> bool:
@@ -96,20 +104,6 @@ def judge_attainable(
     if any(close(one.got, other.right) for other in asked[: asked.index(one)]):
         question = "That was right for an earlier one. What do you keep between two calls?"
     return failed(f"{one.case}: {one.got:.4g}; it can reach {one.right:.4g}. {question}")
-
-
-roof_has_two_parts = Check(
-    "roof_has_two_parts",
-    ("attainable",),
-    draw_intensities,
-    probe_attainable,
-    judge_attainable,
-    evidence=lambda challenge: {
-        "rates": [[(int, float, str)] * len(case["intensities"]) for case in challenge["cases"]]
-    },
-    truth=Recorded("roofline", "roof_has_two_parts"),
-    tolerance=ROUNDING,
-)
 
 
 # --- bound_by ------------------------------------------------------------------------------------
@@ -154,7 +148,13 @@ def probe_bound(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {"answers": answers}
 
 
-def judge_bound(challenge: Challenge, evidence: Evidence, truth: Bound) -> Verdict:
+@check(
+    "bound_by",
+    draw=draw_costs,
+    probe=probe_bound,
+    evidence=lambda challenge: {"answers": [str] * len(challenge["cases"])},
+)
+def bound_is_the_lower_roof(challenge: Challenge, evidence: Evidence, truth: Bound) -> Verdict:
     asked = []
     for case, said in zip(challenge["cases"], evidence["answers"], strict=True):
         cost, machine = Cost(**case["cost"]), case["machine"]
@@ -175,14 +175,3 @@ def judge_bound(challenge: Challenge, evidence: Evidence, truth: Bound) -> Verdi
         f'{one.case}: you say "{one.got}", but it waits for the other one. '
         f"{question_about(asked, questions.BOUND) or questions.BOUND['']}"
     )
-
-
-bound_is_the_lower_roof = Check(
-    "bound_is_the_lower_roof",
-    ("bound_by",),
-    draw_costs,
-    probe_bound,
-    judge_bound,
-    evidence=lambda challenge: {"answers": [str] * len(challenge["cases"])},
-    truth=Recorded("roofline", "bound_is_the_lower_roof"),
-)

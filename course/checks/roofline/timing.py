@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import outcome
 from course.checks.counts import plain
 from course.checks.roofline import questions
@@ -384,7 +384,8 @@ def step_of_float32(seen: Seen) -> float:
 # --- the checks ----------------------------------------------------------------------------------
 
 
-def judge_waiting(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check("time_on_device", draw=draw_even_work, probe=probe_timer, evidence=form_of_readings)
+def clock_waits_for_the_work(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Judge whether each repeat ends, and each but the first begins, on an empty queue."""
     timers, wrong = look(challenge, evidence)
     if wrong := wrong_order(timers, wrong_end) or wrong or wrong_number(timers):
@@ -392,7 +393,8 @@ def judge_waiting(challenge: Challenge, evidence: Evidence) -> Verdict:
     return passed("The clock stops when the work is done, for each call on its own.")
 
 
-def judge_warming_up(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check("time_on_device", draw=draw_slow_start, probe=probe_warm_up, evidence=form_of_warm_up)
+def warm_up_is_not_timed(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Judge whether the first repeat begins on an empty queue; which number is made of several repeats
     is another check's."""
     timers, wrong = look(challenge, evidence)
@@ -433,35 +435,10 @@ def wrong_refusal(refused: list[dict[str, str]]) -> str | None:
     return None
 
 
-def judge_outlier(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check("time_on_device", draw=draw_outlier, probe=probe_timer, evidence=form_of_readings)
+def one_slow_repeat_changes_nothing(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Judge which number is made of the repeats, wherever they begin and end."""
     timers, wrong = look(challenge, evidence)
     if wrong := wrong or wrong_number(timers):
         return failed(wrong)
     return passed("One disturbed repeat hardly moves the result.")
-
-
-clock_waits_for_the_work = Check(
-    "clock_waits_for_the_work",
-    ("time_on_device",),
-    draw_even_work,
-    probe_timer,
-    judge_waiting,
-    evidence=form_of_readings,
-)
-warm_up_is_not_timed = Check(
-    "warm_up_is_not_timed",
-    ("time_on_device",),
-    draw_slow_start,
-    probe_warm_up,
-    judge_warming_up,
-    evidence=form_of_warm_up,
-)
-one_slow_repeat_changes_nothing = Check(
-    "one_slow_repeat_changes_nothing",
-    ("time_on_device",),
-    draw_outlier,
-    probe_timer,
-    judge_outlier,
-    evidence=form_of_readings,
-)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.counts import NUMBER_OR_WORDS, Sizes, count_check, drawn_by, plain
 from course.checks.recorded import Recorded
 from course.measure.latency import Latency
@@ -94,7 +94,13 @@ def probe_goodput(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {"values": values}
 
 
-def judge_goodput(
+@check(
+    "goodput",
+    draw=draw_latencies,
+    probe=probe_goodput,
+    evidence=lambda challenge: {"values": [NUMBER_OR_WORDS] * len(challenge["cases"])},
+)
+def goodput_meets_both_limits(
     challenge: Challenge, evidence: Evidence, truth: Callable[[dict[str, Any]], float]
 ) -> Verdict:
     """Compare with what was counted one by one."""
@@ -118,14 +124,3 @@ def judge_goodput(
                 f"Which of these requests were served well, and over which time?"
             )
     return passed("Requests a second that met both limits.")
-
-
-goodput_meets_both_limits = Check(
-    "goodput_meets_both_limits",
-    ("goodput",),
-    draw_latencies,
-    probe_goodput,
-    judge_goodput,
-    evidence=lambda challenge: {"values": [NUMBER_OR_WORDS] * len(challenge["cases"])},
-    truth=Recorded("serving", "goodput_meets_both_limits"),
-)

@@ -12,9 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.counts import NUMBER_OR_WORDS, plain
-from course.checks.recorded import Recorded
 from course.model.cache import CacheFull
 from course.serving.request import Piece, Request
 
@@ -207,7 +206,8 @@ def _told(server: dict[str, Any]) -> str:
     )
 
 
-def judge_texts(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check("Scheduler", draw=draw_traffic, probe=probe_servers, evidence=servers_form)
+def every_request_as_if_alone(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Follow each request: what it was fed, what it was told, and where that ended."""
     for server, found in zip(challenge["servers"], evidence["servers"], strict=True):
         told = _told(server)
@@ -256,17 +256,8 @@ def _fed_wrongly(spans: list[list[list[Any]]], number: int, n_fed: int) -> str |
     return None
 
 
-every_request_as_if_alone = Check(
-    "every_request_as_if_alone",
-    ("Scheduler",),
-    draw_traffic,
-    probe_servers,
-    judge_texts,
-    evidence=servers_form,
-)
-
-
-def judge_places(
+@check("Scheduler", draw=draw_ample, probe=probe_servers, evidence=servers_form)
+def leaves_and_joins_at_once(
     challenge: Challenge, evidence: Evidence, truth: Callable[[dict[str, Any]], list[list[int]]]
 ) -> Verdict:
     """Compare who was in each pass with who has to be: whoever came first, while there is room."""
@@ -323,14 +314,3 @@ def judge_places(
                     f"Who writes down what was said?"
                 )
     return passed("Who is done leaves at once, and the next one has the place in the next pass.")
-
-
-leaves_and_joins_at_once = Check(
-    "leaves_and_joins_at_once",
-    ("Scheduler",),
-    draw_ample,
-    probe_servers,
-    judge_places,
-    evidence=servers_form,
-    truth=Recorded("serving", "leaves_and_joins_at_once"),
-)

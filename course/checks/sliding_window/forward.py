@@ -8,10 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
-from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import NO_PLACE, Difference, first_difference
-from course.checks.drawing import TOLERANCE, build_model, draw_model, draw_split, draw_tokens
-from course.checks.recorded import Recorded
+from course.checks.drawing import build_model, draw_model, draw_split, draw_tokens
 from course.checks.recorder import given
 from course.given.windowed import forward_windowed
 from course.model.cache import CacheFull
@@ -72,7 +71,8 @@ def texts_form(challenge: Challenge) -> Evidence:
     }
 
 
-def judge_texts(
+@check("window_mask", "WindowedKVCache", draw=draw_texts, probe=probe_texts, evidence=texts_form)
+def every_split_equals_the_windowed_model(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Compare the logits of every chunk of every split."""
@@ -119,15 +119,3 @@ def _ask(case: Challenge, split: list[int], wrong: Difference) -> str:
     if split[wrong.call - 1] > case["window"]:
         return "The chunk before was longer than the window. Which of its rows stay?"
     return "At which position does this token stand, which rows are held, and which are gone?"
-
-
-every_split_equals_the_windowed_model = Check(
-    "every_split_equals_the_windowed_model",
-    ("window_mask", "WindowedKVCache"),
-    draw_texts,
-    probe_texts,
-    judge_texts,
-    evidence=texts_form,
-    truth=Recorded("sliding_window", "every_split_equals_the_windowed_model"),
-    tolerance=TOLERANCE,
-)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import outcome
 from course.checks.kv_cache.container import feed
 from course.checks.recorder import given
@@ -174,7 +174,8 @@ def ring_form(challenge: Challenge) -> Evidence:
     return {"reads": [[READ] * len(blocks_of(case)) for case in challenge["cases"]]}
 
 
-def judge_ring(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check("WindowedKVCache", draw=draw_ring, probe=probe_ring, evidence=ring_form)
+def gone_is_gone_kept_is_kept(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Every row that comes back is the one of its number, and none that is needed is missing."""
     for case, reads in zip(challenge["cases"], evidence["reads"], strict=True):
         for (start, end), seen in zip(blocks_of(case), reads, strict=True):
@@ -187,16 +188,6 @@ def judge_ring(challenge: Challenge, evidence: Evidence) -> Verdict:
 def describe(case: Challenge) -> str:
     """Say the sizes of a case."""
     return f"Window {case['window']}, {case['n_sinks']} sinks"
-
-
-gone_is_gone_kept_is_kept = Check(
-    "gone_is_gone_kept_is_kept",
-    ("WindowedKVCache",),
-    draw_ring,
-    probe_ring,
-    judge_ring,
-    evidence=ring_form,
-)
 
 
 # --- append without advance ----------------------------------------------------------------------
@@ -228,7 +219,13 @@ def probe_unfinished(student: SimpleNamespace, challenge: Challenge) -> Evidence
     return {"length": length, "moved": moved, "second": second, "third": third}
 
 
-def judge_unfinished(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check(
+    "WindowedKVCache",
+    draw=draw_unfinished,
+    probe=probe_unfinished,
+    evidence=lambda challenge: {"length": int, "moved": bool, "second": READ, "third": READ},
+)
+def append_alone_changes_nothing(challenge: Challenge, evidence: Evidence) -> Verdict:
     """What was appended and never advanced leaves no trace."""
     n = challenge["held"]
     case = f"{describe(challenge)}, {n} tokens held; 3 more are appended, and never advanced"
@@ -245,13 +242,3 @@ def judge_unfinished(challenge: Challenge, evidence: Evidence) -> Verdict:
     if wrong := wrong_read(challenge, evidence["third"], [*held, n + 5], 1):
         return failed(f"{case}. Then 2 others come, and 1 more: {wrong}")
     return passed("What is appended and never advanced leaves no trace.")
-
-
-append_alone_changes_nothing = Check(
-    "append_alone_changes_nothing",
-    ("WindowedKVCache",),
-    draw_unfinished,
-    probe_unfinished,
-    judge_unfinished,
-    evidence=lambda challenge: {"length": int, "moved": bool, "second": READ, "third": READ},
-)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Check, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import outcome
 from course.checks.recorded import Recorded
 from course.checks.recorder import given
@@ -75,7 +75,8 @@ def sinks_form(challenge: Challenge) -> Evidence:
     return {"masks": [np.ndarray] * n, "dtypes": [str] * n}
 
 
-def judge_windows(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
+@check("window_mask", draw=draw_windows, probe=probe_windows, evidence=windows_form)
+def mask_counts_itself(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
     """Compare every pair of every mask."""
     for case, mask, dtype in zip(
         challenge["cases"], evidence["masks"], evidence["dtypes"], strict=True
@@ -157,17 +158,6 @@ def _ask_about_sinks(case: Challenge, t: int, r: int) -> str:
     return "That is a sink. When is it hidden?"
 
 
-mask_counts_itself = Check(
-    "mask_counts_itself",
-    ("window_mask",),
-    draw_windows,
-    probe_windows,
-    judge_windows,
-    evidence=windows_form,
-    truth=Recorded("sliding_window", "mask_counts_itself"),
-)
-
-
 def draw_sinks(seed: int) -> Challenge:
     """Draw windows of 3 and more with sinks: first tokens all at once, later ones, rows in any order."""
     rng = np.random.default_rng(seed)
@@ -225,7 +215,8 @@ def places_form(challenge: Challenge) -> Evidence:
     return {"places": [np.ndarray] * n, "dtypes": [str] * n}
 
 
-def judge_places(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
+@check("place_of", draw=draw_places, probe=probe_places, evidence=places_form)
+def one_place_each(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
     """Compare every place."""
     for case, got, dtype in zip(
         challenge["cases"], evidence["places"], evidence["dtypes"], strict=True
@@ -260,14 +251,3 @@ def _ask_place(case: Challenge, i: int, got: np.ndarray) -> str:
         f"The ring has the {case['window']:,} places from {case['n_sinks']} on, and token "
         f"{case['n_sinks']} lies in the first. How many tokens came into the ring before this one?"
     )
-
-
-one_place_each = Check(
-    "one_place_each",
-    ("place_of",),
-    draw_places,
-    probe_places,
-    judge_places,
-    evidence=places_form,
-    truth=Recorded("sliding_window", "one_place_each"),
-)

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import outcome
-from course.checks.recorded import Recorded
 from course.checks.recorder import given
 from course.checks.sliding_window.holding import (
     READ,
@@ -102,7 +101,8 @@ def returns_form(challenge: Challenge) -> Evidence:
     return {"cases": [[record] * len(case["operations"]) for case in challenge["cases"]]}
 
 
-def judge_returns(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
+@check("WindowedKVCache", draw=draw_returns, probe=probe_returns, evidence=returns_form)
+def refusal_and_return(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
     """Follow the operations with a list of the rows that make up the text."""
     for case, records in zip(challenge["cases"], evidence["cases"], strict=True):
         held: list[int] = []  # which row each token of the text is
@@ -157,14 +157,3 @@ def _ask(name: str, size: int, before: int, came: str) -> str:
     if came == "ValueError":
         return f"Which rows does token {size} need, and which of them are overwritten?"
     return f"Which rows does token {size} need, and are they not all there?"
-
-
-refusal_and_return = Check(
-    "refusal_and_return",
-    ("WindowedKVCache",),
-    draw_returns,
-    probe_returns,
-    judge_returns,
-    evidence=returns_form,
-    truth=Recorded("sliding_window", "refusal_and_return"),
-)

@@ -8,11 +8,10 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import outcome
 from course.checks.counts import NUMBER_OR_WORDS, plain
 from course.checks.kv_cache.container import DTYPES, feed, stored_bytes
-from course.checks.recorded import Recorded
 from course.model.config import GPTConfig
 
 Bytes = Callable[[Challenge], int]
@@ -66,7 +65,8 @@ def storage_form(challenge: Challenge) -> Evidence:
     return {"reported": [[NUMBER_OR_WORDS] * 2] * n, "stored": [int] * n}
 
 
-def judge_storage(challenge: Challenge, evidence: Evidence, truth: Bytes) -> Verdict:
+@check("WindowedKVCache", draw=draw_storage, probe=probe_storage, evidence=storage_form)
+def bytes_stay(challenge: Challenge, evidence: Evidence, truth: Bytes) -> Verdict:
     """Compare what is stored, and what nbytes() says, with the bytes of a case."""
     for case, stored, reported in zip(
         challenge["cases"], evidence["stored"], evidence["reported"], strict=True
@@ -95,17 +95,6 @@ def describe(case: Challenge) -> str:
         f"tokens, batch {case['batch']}, window {case['window']:,}, {case['n_sinks']} sinks, "
         f"{case['dtype']}"
     )
-
-
-bytes_stay = Check(
-    "bytes_stay",
-    ("WindowedKVCache",),
-    draw_storage,
-    probe_storage,
-    judge_storage,
-    evidence=storage_form,
-    truth=Recorded("sliding_window", "bytes_stay"),
-)
 
 
 def draw_formula(seed: int) -> Challenge:
@@ -146,7 +135,8 @@ def formula_form(challenge: Challenge) -> Evidence:
     return {"bytes": [NUMBER_OR_WORDS] * len(challenge["cases"]), "too_many": str}
 
 
-def judge_formula(challenge: Challenge, evidence: Evidence, truth: Bytes) -> Verdict:
+@check("windowed_cache_bytes", draw=draw_formula, probe=probe_formula, evidence=formula_form)
+def bytes_by_layer(challenge: Challenge, evidence: Evidence, truth: Bytes) -> Verdict:
     """Compare the bytes of each case."""
     for case, got in zip(challenge["cases"], evidence["bytes"], strict=True):
         wanted = truth(case)
@@ -175,14 +165,3 @@ def _ask_formula(case: Challenge, got: float, wanted: int) -> str:
     if case["n_full"]:
         return f"How many rows has a full layer after {case['tokens']:,} tokens, and how many are full?"
     return "How many rows has one layer, and which of the sizes is missing, or one too many?"
-
-
-bytes_by_layer = Check(
-    "bytes_by_layer",
-    ("windowed_cache_bytes",),
-    draw_formula,
-    probe_formula,
-    judge_formula,
-    evidence=formula_form,
-    truth=Recorded("sliding_window", "bytes_by_layer"),
-)

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.counts import NUMBER_OR_WORDS, in_words, plain
-from course.checks.recorded import Recorded
 from course.checks.recorder import given
 
 # --- verify_greedy -------------------------------------------------------------------------------
@@ -76,7 +75,13 @@ def pair_of(answer: Any) -> list[int | float | str]:
 PAIR = [NUMBER_OR_WORDS, NUMBER_OR_WORDS]
 
 
-def judge_guesses(
+@check(
+    "verify_greedy",
+    draw=draw_guesses,
+    probe=probe_guesses,
+    evidence=lambda challenge: {"pairs": [PAIR] * len(challenge["cases"])},
+)
+def only_right_guesses_are_kept(
     challenge: Challenge, evidence: Evidence, truth: Callable[[Any, Any], list[int]]
 ) -> Verdict:
     """Compare how many are kept, and the token behind them."""
@@ -105,17 +110,6 @@ def _about_kept(got: float, kept: int) -> str:
     if got > kept:
         return "What text does a guess behind a wrong one continue?"
     return "Which row judges draft[0], and at which guess do you stop?"
-
-
-only_right_guesses_are_kept = Check(
-    "only_right_guesses_are_kept",
-    ("verify_greedy",),
-    draw_guesses,
-    probe_guesses,
-    judge_guesses,
-    evidence=lambda challenge: {"pairs": [PAIR] * len(challenge["cases"])},
-    truth=Recorded("speculative", "only_right_guesses_are_kept"),
-)
 
 
 # --- lookup_draft --------------------------------------------------------------------------------
@@ -183,7 +177,16 @@ def probe_lookup(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {"drafts": drafts, "shared": bool(shared)}
 
 
-def judge_lookup(
+@check(
+    "lookup_draft",
+    draw=draw_texts,
+    probe=probe_lookup,
+    evidence=lambda challenge: {
+        "drafts": [(np.ndarray, str)] * len(challenge["cases"]),
+        "shared": bool,
+    },
+)
+def lookup_copies_what_followed(
     challenge: Challenge, evidence: Evidence, truth: Callable[..., list[int]]
 ) -> Verdict:
     """Compare with what followed at the latest place of the longest ending."""
@@ -222,20 +225,6 @@ def _about_lookup(text: list[int], draft: list[int], want: list[int], k: int) ->
     return "Which ending is looked for first, and which of its earlier places counts?"
 
 
-lookup_copies_what_followed = Check(
-    "lookup_copies_what_followed",
-    ("lookup_draft",),
-    draw_texts,
-    probe_lookup,
-    judge_lookup,
-    evidence=lambda challenge: {
-        "drafts": [(np.ndarray, str)] * len(challenge["cases"]),
-        "shared": bool,
-    },
-    truth=Recorded("speculative", "lookup_copies_what_followed"),
-)
-
-
 # --- expected_tokens -----------------------------------------------------------------------------
 
 
@@ -256,7 +245,13 @@ def probe_expected(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     }
 
 
-def judge_expected(
+@check(
+    "expected_tokens",
+    draw=draw_shares,
+    probe=probe_expected,
+    evidence=lambda challenge: {"values": [NUMBER_OR_WORDS] * len(challenge["cases"])},
+)
+def expected_tokens_add_up(
     challenge: Challenge, evidence: Evidence, truth: Callable[[float, int], float]
 ) -> Verdict:
     """Compare with the mean over all that can happen."""
@@ -277,14 +272,3 @@ def judge_expected(
                 question = "When is the second guess kept, and what comes besides the guesses?"
             return failed(f"{told}; case by case it is {right:.6g}. {question}")
     return passed("1 + a + a² + … + a^K.")
-
-
-expected_tokens_add_up = Check(
-    "expected_tokens_add_up",
-    ("expected_tokens",),
-    draw_shares,
-    probe_expected,
-    judge_expected,
-    evidence=lambda challenge: {"values": [NUMBER_OR_WORDS] * len(challenge["cases"])},
-    truth=Recorded("speculative", "expected_tokens_add_up"),
-)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.counts import NUMBER_OR_WORDS
 from course.checks.speculative.guessing import pair_of
 
@@ -138,7 +138,8 @@ def wrong_odds(name: str, tokens: np.ndarray, p: np.ndarray, question: str) -> V
     )
 
 
-def judge_first(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check("verify_sampled", draw=draw_one, probe=probe_draws, evidence=draws_form)
+def first_token_has_the_models_odds(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Compare the first token of each text with the first row of p."""
     if wrong := wrong_form(challenge, evidence) or wrong_repeats(evidence):
         return wrong
@@ -166,17 +167,8 @@ def _about_first(first: np.ndarray, kept: np.ndarray, p: np.ndarray, q: np.ndarr
     return "With which probability is a drafted token kept?"
 
 
-first_token_has_the_models_odds = Check(
-    "first_token_has_the_models_odds",
-    ("verify_sampled",),
-    draw_one,
-    probe_draws,
-    judge_first,
-    evidence=draws_form,
-)
-
-
-def judge_second(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check("verify_sampled", draw=draw_two, probe=probe_draws, evidence=draws_form)
+def so_have_the_second_and_the_bonus(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Compare the second token, where the first was kept, with the second row of p; and the bonus, where
     both were, with the third."""
     if wrong := wrong_form(challenge, evidence):
@@ -194,17 +186,8 @@ def judge_second(challenge: Challenge, evidence: Evidence) -> Verdict:
     return passed("The second token and the bonus are distributed as the model says.")
 
 
-so_have_the_second_and_the_bonus = Check(
-    "so_have_the_second_and_the_bonus",
-    ("verify_sampled",),
-    draw_two,
-    probe_draws,
-    judge_second,
-    evidence=draws_form,
-)
-
-
-def judge_accepted(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check("verify_sampled", draw=draw_two, probe=probe_draws, evidence=draws_form)
+def accepts_as_often_as_possible(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Compare the mean number of kept tokens with the most that leaves the odds right."""
     if wrong := wrong_form(challenge, evidence):
         return wrong
@@ -221,13 +204,3 @@ def judge_accepted(challenge: Challenge, evidence: Evidence) -> Verdict:
             f"{question}"
         )
     return passed(f"{got:.2f} of 2 drafted tokens are kept; no rule that is right keeps more.")
-
-
-accepts_as_often_as_possible = Check(
-    "accepts_as_often_as_possible",
-    ("verify_sampled",),
-    draw_two,
-    probe_draws,
-    judge_accepted,
-    evidence=draws_form,
-)

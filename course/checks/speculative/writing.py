@@ -9,15 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, first_wrong_choice, outcome, uncached
-from course.checks.drawing import (
-    TOLERANCE,
-    build_model,
-    draw_model,
-    draw_tokens,
-    with_end_next,
-)
+from course.checks.drawing import build_model, draw_model, draw_tokens, with_end_next
 from course.checks.prefill_and_decode.chunks import (
     ARRAY_OR_WORDS,
     as_array,
@@ -139,7 +133,18 @@ def probe_texts(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     }
 
 
-def judge_texts(
+@check(
+    "speculate",
+    draw=draw_cases,
+    probe=probe_texts,
+    evidence=lambda challenge: {
+        "texts": [ARRAY_OR_WORDS] * len(challenge["cases"]),
+        "float64": ARRAY_OR_WORDS,
+        "none": {"text": ARRAY_OR_WORDS, "passes": Each(int), "own": bool},
+    },
+    truth=uncached,
+)
+def every_draft_gives_the_same_text(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Look for the first token that the model would not have written alone."""
@@ -203,22 +208,6 @@ def _about_token(case: dict[str, Any], step: int) -> str:
     return "A guess before it was wrong. What does the cache still hold of it?"
 
 
-every_draft_gives_the_same_text = Check(
-    "every_draft_gives_the_same_text",
-    ("speculate",),
-    draw_cases,
-    probe_texts,
-    judge_texts,
-    evidence=lambda challenge: {
-        "texts": [ARRAY_OR_WORDS] * len(challenge["cases"]),
-        "float64": ARRAY_OR_WORDS,
-        "none": {"text": ARRAY_OR_WORDS, "passes": Each(int), "own": bool},
-    },
-    truth=uncached,
-    tolerance=TOLERANCE,
-)
-
-
 # --- the passes ----------------------------------------------------------------------------------
 
 
@@ -263,7 +252,15 @@ def passes_of(case: dict[str, Any]) -> list[int]:
     return passes
 
 
-def judge_work(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check(
+    "speculate",
+    draw=draw_work,
+    probe=probe_work,
+    evidence=lambda challenge: {
+        "runs": [{"came": str, "passes": Each(int)}] * len(challenge["cases"])
+    },
+)
+def passes_are_saved(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Compare tokens of each pass with those that are needed."""
     for case, run in zip(challenge["cases"], evidence["runs"], strict=True):
         told, wanted, passes = _told(case), passes_of(case), run["passes"]
@@ -283,18 +280,6 @@ def judge_work(challenge: Challenge, evidence: Evidence) -> Verdict:
             question = "How many guesses can the last pass use?"
         return failed(f"{told}: passes of {passes} tokens, needed are {wanted}. {question}")
     return passed("The prompt in one pass, then the newest token and its draft: no pass too many.")
-
-
-passes_are_saved = Check(
-    "passes_are_saved",
-    ("speculate",),
-    draw_work,
-    probe_work,
-    judge_work,
-    evidence=lambda challenge: {
-        "runs": [{"came": str, "passes": Each(int)}] * len(challenge["cases"])
-    },
-)
 
 
 # --- the cache -----------------------------------------------------------------------------------
@@ -354,7 +339,18 @@ def _in_a_cache(student: SimpleNamespace, challenge: Challenge, case: dict[str, 
     return {**run, "held": held, "logits": logits[0]}
 
 
-def judge_caches(
+@check(
+    "speculate",
+    draw=draw_caches,
+    probe=probe_caches,
+    evidence=lambda challenge: {
+        "runs": [{"text": ARRAY_OR_WORDS, "held": int, "logits": ARRAY_OR_WORDS}]
+        * len(challenge["cases"]),
+        "refused": [{"came": str, "held": int, "passes": Each(int)}] * 2,
+    },
+    truth=uncached,
+)
+def cache_is_left_as_alone(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Compare what caches hold, and what the next token would be, with a text written alone."""
@@ -404,19 +400,3 @@ def _about_held(held: int, before: int) -> str:
     if held == before:
         return "Is the cache that was given the one that is used (an empty one is a cache, too)?"
     return "How many guesses of the last pass stay, and what else did it feed?"
-
-
-cache_is_left_as_alone = Check(
-    "cache_is_left_as_alone",
-    ("speculate",),
-    draw_caches,
-    probe_caches,
-    judge_caches,
-    evidence=lambda challenge: {
-        "runs": [{"text": ARRAY_OR_WORDS, "held": int, "logits": ARRAY_OR_WORDS}]
-        * len(challenge["cases"]),
-        "refused": [{"came": str, "held": int, "passes": Each(int)}] * 2,
-    },
-    truth=uncached,
-    tolerance=TOLERANCE,
-)

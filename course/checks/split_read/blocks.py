@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.gqa.copies import largest_text
-from course.checks.recorded import Recorded
 from course.checks.recorder import given
-from course.checks.split_read.recording import RECORD, TOLERANCE, Truth, record, wrong_output
+from course.checks.split_read.recording import RECORD, Truth, record, wrong_output
 from course.measure.allocations import watch_new_tensors
 
 QUESTIONS = {
@@ -96,7 +95,8 @@ def complete_form(challenge: Challenge) -> Any:
     return {name: [part] * len(challenge["cases"]) for name, part in form.items()}
 
 
-def judge_blocks(
+@check("attend_blocks", draw=draw_blocks, probe=probe_blocks, evidence=complete_form)
+def blocks_where_they_lie(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Compare outputs; of the last case also how much was written."""
@@ -125,15 +125,3 @@ def judge_blocks(
 def case_text(case: Challenge) -> str:
     """Write "10 tokens in blocks of 4, table [2, 4, 1]"."""
     return f"{case['length']} tokens in blocks of {case['keys'].shape[2]}, table {case['table']}"
-
-
-blocks_where_they_lie = Check(
-    "blocks_where_they_lie",
-    ("attend_blocks",),
-    draw_blocks,
-    probe_blocks,
-    judge_blocks,
-    evidence=complete_form,
-    truth=Recorded("split_read", "blocks_where_they_lie"),
-    tolerance=TOLERANCE,
-)

@@ -7,16 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.gqa.attention import draw_case, tensors_of
-from course.checks.recorded import Recorded
 from course.checks.recorder import given
 from course.checks.split_read.merging import draw_part
 from course.checks.split_read.recording import (
     FIELDS,
     PART,
     RECORD,
-    TOLERANCE,
     Numbers,
     Truth,
     make_part,
@@ -116,7 +114,17 @@ def attend(student: SimpleNamespace, case: Challenge) -> dict[str, Any]:
     return record(student.attend_in_parts(*tensors_of(case), case["size"], *mask))
 
 
-def judge_masked(
+@check(
+    "merge",
+    "attend_in_parts",
+    draw=draw_masked,
+    probe=probe_masked,
+    evidence=lambda challenge: {
+        "out": [RECORD] * len(challenge["cases"]),
+        "pairs": [PART] * len(challenge["pairs"]),
+    },
+)
+def parts_nobody_sees(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Compare cuts without a mask first, then merged pairs, then masks."""
@@ -159,18 +167,3 @@ def first_wrong_pair(
         if wrong := wrong_part(got, truth(pair), "float32", tolerance, questions):
             return f"Two parts in which some queries saw nothing: merge {wrong}"
     return None
-
-
-parts_nobody_sees = Check(
-    "parts_nobody_sees",
-    ("merge", "attend_in_parts"),
-    draw_masked,
-    probe_masked,
-    judge_masked,
-    evidence=lambda challenge: {
-        "out": [RECORD] * len(challenge["cases"]),
-        "pairs": [PART] * len(challenge["pairs"]),
-    },
-    truth=Recorded("split_read", "parts_nobody_sees"),
-    tolerance=TOLERANCE,
-)

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.gqa.copies import largest_text
-from course.checks.recorded import Recorded
-from course.checks.split_read.recording import RECORD, TOLERANCE, Truth, record, wrong_output
+from course.checks.split_read.recording import RECORD, Truth, record, wrong_output
 from course.measure.allocations import watch_new_tensors
 
 D, SIZE = 64, 256
@@ -52,7 +51,10 @@ def complete_form(challenge: Challenge) -> Any:
     return {name: [part] * len(challenge["cases"]) for name, part in form.items()}
 
 
-def judge_long(challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float) -> Verdict:
+@check("attend_in_parts", draw=draw_long, probe=probe_long, evidence=complete_form)
+def nothing_large_is_made(
+    challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
+) -> Verdict:
     """Compare counts with S, for the largest new tensor, and with all keys, for all together."""
     parts = (evidence[name] for name in ("out", "counts", "most", "largest", "read"))
     for case, got, count, most, largest, read in zip(challenge["cases"], *parts, strict=True):
@@ -79,15 +81,3 @@ def judge_long(challenge: Challenge, evidence: Evidence, truth: Truth, tolerance
                 f"at once?"
             )
     return passed("No tensor is as long as the cache, and no key is written a second time.")
-
-
-nothing_large_is_made = Check(
-    "nothing_large_is_made",
-    ("attend_in_parts",),
-    draw_long,
-    probe_long,
-    judge_long,
-    evidence=complete_form,
-    truth=Recorded("split_read", "nothing_large_is_made"),
-    tolerance=TOLERANCE,
-)

@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
-from course.checks.recorded import Recorded
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.split_read.recording import (
     FIELDS,
     PART,
     RECORD,
-    TOLERANCE,
     Numbers,
     Truth,
     make_part,
@@ -108,7 +106,17 @@ def probe_orders(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {"alone": alone, "wholes": wholes, "finished": finished}
 
 
-def judge_orders(
+@check(
+    "merge",
+    "finish",
+    draw=draw_orders,
+    probe=probe_orders,
+    evidence=lambda challenge: {
+        name: [form] * len(challenge["cases"])
+        for name, form in (("alone", RECORD), ("wholes", PART), ("finished", RECORD))
+    },
+)
+def any_cut_any_order(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Compare one part that is finished, what was merged, and that, finished."""
@@ -136,21 +144,6 @@ def case_text(case: Challenge) -> str:
         for name in ("top", "total")
     )
     return f"Two parts (of the first query: tops {tops}, totals {totals})"
-
-
-any_cut_any_order = Check(
-    "any_cut_any_order",
-    ("merge", "finish"),
-    draw_orders,
-    probe_orders,
-    judge_orders,
-    evidence=lambda challenge: {
-        name: [form] * len(challenge["cases"])
-        for name, form in (("alone", RECORD), ("wholes", PART), ("finished", RECORD))
-    },
-    truth=Recorded("split_read", "any_cut_any_order"),
-    tolerance=TOLERANCE,
-)
 
 
 def draw_three(seed: int) -> Challenge:
@@ -195,7 +188,10 @@ def changed(got: Any, before: Numbers) -> str | None:
     return None
 
 
-def judge_stay(challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float) -> Verdict:
+@check("merge", "finish", draw=draw_three, probe=probe_stay, evidence=lambda _: STAY)
+def inputs_stay(
+    challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
+) -> Verdict:
     """Compare parts with what they were; that finish returns a result at all, for a part alone."""
     drawn = challenge["parts"]
     first = {name: evidence["first"][name]["numbers"] for name in FIELDS}
@@ -237,15 +233,3 @@ def judge_stay(challenge: Challenge, evidence: Evidence, truth: Truth, tolerance
     if wrong := wrong_output(evidence["alone"], wanted, "float32", tolerance, question):
         return failed(f"One part alone: finish {wrong}")
     return passed("Parts stay what they were, and so does what is made of them.")
-
-
-inputs_stay = Check(
-    "inputs_stay",
-    ("merge", "finish"),
-    draw_three,
-    probe_stay,
-    judge_stay,
-    evidence=lambda _: STAY,
-    truth=Recorded("split_read", "inputs_stay"),
-    tolerance=TOLERANCE,
-)

@@ -6,16 +6,14 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.gqa.attention import draw_case, sizes_text, tensors_of
 from course.checks.gqa.copies import largest_text
 from course.checks.gqa.masks import draw_mask
-from course.checks.recorded import Recorded
 from course.checks.recorder import given
 from course.checks.split_read.recording import (
     FIELDS,
     PART,
-    TOLERANCE,
     Truth,
     record_part,
     wrong_part,
@@ -114,7 +112,16 @@ def probe_parts(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {"parts": parts, "counts": counts, "largest": largest}
 
 
-def judge_parts(
+@check(
+    "attend_part",
+    draw=draw_parts,
+    probe=probe_parts,
+    evidence=lambda challenge: {
+        name: [form] * len(challenge["cases"])
+        for name, form in (("parts", PART), ("counts", int), ("largest", str))
+    },
+)
+def parts_say_their_sums(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Compare top, total and out, in this order."""
@@ -132,18 +139,3 @@ def judge_parts(
             f"Which of your lines writes keys or values once more?"
         )
     return passed("Top, total and out are what the scores of these keys give, for every query.")
-
-
-parts_say_their_sums = Check(
-    "parts_say_their_sums",
-    ("attend_part",),
-    draw_parts,
-    probe_parts,
-    judge_parts,
-    evidence=lambda challenge: {
-        name: [form] * len(challenge["cases"])
-        for name, form in (("parts", PART), ("counts", int), ("largest", str))
-    },
-    truth=Recorded("split_read", "parts_say_their_sums"),
-    tolerance=TOLERANCE,
-)

@@ -13,11 +13,10 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.gqa.attention import draw_case as draw_heads
-from course.checks.recorded import Recorded
 from course.checks.recorder import given
-from course.checks.split_read.recording import RECORD, TOLERANCE, Truth, record, wrong_output
+from course.checks.split_read.recording import RECORD, Truth, record, wrong_output
 
 QUESTIONS = {
     "one": "There is one chat here. If merging passes its own checks: are both parts in the result, the "
@@ -116,7 +115,16 @@ def probe_chats(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {"out": out, "reads": reads}
 
 
-def judge_chats(
+@check(
+    "attend_shared",
+    draw=draw_chats,
+    probe=probe_chats,
+    evidence=lambda challenge: {
+        "out": [RECORD] * len(challenge["cases"]),
+        "reads": [[float, float]] * len(challenge["cases"]),
+    },
+)
+def prefix_is_read_once(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Compare outputs; of the last case also how often the prefix was read."""
@@ -148,18 +156,3 @@ def case_text(case: Challenge) -> str:
         f"{B} chat{'s' * (B > 1)}, {H} query heads on {G} KV head{'s' * (G > 1)}, a prefix of {P}, {S} "
         f"of their own"
     )
-
-
-prefix_is_read_once = Check(
-    "prefix_is_read_once",
-    ("attend_shared",),
-    draw_chats,
-    probe_chats,
-    judge_chats,
-    evidence=lambda challenge: {
-        "out": [RECORD] * len(challenge["cases"]),
-        "reads": [[float, float]] * len(challenge["cases"]),
-    },
-    truth=Recorded("split_read", "prefix_is_read_once"),
-    tolerance=TOLERANCE,
-)

@@ -6,9 +6,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.gqa.attention import draw_case, tensors_of
-from course.checks.recorded import Recorded
 from course.checks.split_read.merging import draw_tree, merge_by
 from course.checks.split_read.recording import RECORD, Truth, record, unwatched, wrong_output
 
@@ -60,7 +59,17 @@ def probe_far(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {"out": out}
 
 
-def judge_far(challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float) -> Verdict:
+@check(
+    "attend_part",
+    "merge",
+    "finish",
+    draw=draw_far,
+    probe=probe_far,
+    evidence=lambda challenge: {"out": [RECORD] * len(challenge["cases"])},
+)
+def far_apart_scores(
+    challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
+) -> Verdict:
     """Compare what was finished with attention over all keys."""
     for case, got in zip(challenge["cases"], evidence["out"], strict=True):
         levels = case["levels"]
@@ -76,15 +85,3 @@ def judge_far(challenge: Challenge, evidence: Evidence, truth: Truth, tolerance:
         if wrong := wrong_output(got, truth(case), case["dtype"], tolerance, question):
             return failed(f"{where}: finish of the merged parts {wrong}")
     return passed("Scores of hundreds, above 0 and below: no number overflows, none is lost.")
-
-
-far_apart_scores = Check(
-    "far_apart_scores",
-    ("attend_part", "merge", "finish"),
-    draw_far,
-    probe_far,
-    judge_far,
-    evidence=lambda challenge: {"out": [RECORD] * len(challenge["cases"])},
-    truth=Recorded("split_read", "far_apart_scores"),
-    tolerance=TOLERANCE,
-)
