@@ -52,9 +52,8 @@ def judge_chunks(
 ) -> Verdict:
     """Judge as the visible check does; then compare the logits with those of words that each mean
     what they meant in the pass of their chunk."""
-    verdict = visible.every_chunk_size_gives_the_same_logits.verdict(
-        challenge, evidence, truth, tolerance
-    )
+    check = visible.every_chunk_size_gives_the_same_logits
+    verdict = check.verdict(challenge, evidence, truth, tolerance)
     if verdict.score < 1:
         return verdict
     case = challenge["cases"][0]
@@ -95,7 +94,7 @@ def judge_turns(
 ) -> Verdict:
     """Judge as the visible check does; then ask whether each token is the likeliest after the prompt as
     it was meant in turn 0, and after each token as it was meant in the turn in which it was fed."""
-    verdict = streaming.judge_laziness(challenge, evidence)
+    verdict = visible.no_step_before_it_is_asked_for.verdict(challenge, evidence)
     if verdict.score < 1:
         return verdict
     prompt, turns, exchanged = challenge["prompt"], challenge["turns"], evidence["exchanged"]
