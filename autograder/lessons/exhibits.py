@@ -27,6 +27,8 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from pkgutil import iter_modules
 from typing import Any
 
 FAMILIES = {
@@ -181,9 +183,14 @@ def snake_case(name: str) -> str:
     return "".join(parts).lstrip("_")
 
 
+@cache
 def bugs_of(lesson: str) -> list[Bug]:
-    """Return the known wrong answers to a lesson, by its module's name."""
-    return importlib.import_module(f"autograder.lessons.{lesson}.museum").MUSEUM.bugs
+    """Return the known wrong answers to a lesson, by its module's name: those that the museum's file
+    states, or all files of its folder in the order of their names."""
+    museum = importlib.import_module(f"autograder.lessons.{lesson}.museum")
+    for file in iter_modules(getattr(museum, "__path__", [])):
+        importlib.import_module(f"{museum.__name__}.{file.name}")
+    return museum.MUSEUM.bugs
 
 
 def variants_of(lesson: str) -> list[Variant]:

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from autograder.lessons.gqa.museum.collection import MUSEUM
+from autograder.lessons.gqa.museum import MUSEUM
 from course.minigpt import gqa as right
 from course.minigpt.gqa import repeat_kv
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autograder.lessons.gqa.museum.collection import MUSEUM
+from autograder.lessons.gqa.museum import MUSEUM
 from course.minigpt import gqa as right
 
 IF_MASKED = "    if mask is not None:\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autograder.lessons.gqa.museum.collection import MUSEUM
+from autograder.lessons.gqa.museum import MUSEUM
 
 FREE = "max(0, memory_bytes - weight_bytes)"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autograder.lessons.gqa.museum.collection import MUSEUM
+from autograder.lessons.gqa.museum import MUSEUM
 from course.minigpt import gqa as right
 
 bug, patch = MUSEUM.section("mean_pool_kv_heads", check="pooled_heads_are_means")

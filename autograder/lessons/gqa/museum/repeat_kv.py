@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from autograder.lessons.gqa.museum.collection import MUSEUM
+from autograder.lessons.gqa.museum import MUSEUM
 
 bug, patch = MUSEUM.section("repeat_kv", check="heads_stand_in_a_row")
 

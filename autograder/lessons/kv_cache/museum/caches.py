@@ -2,7 +2,7 @@
 
 import torch
 
-from autograder.lessons.kv_cache.museum.collection import MUSEUM
+from autograder.lessons.kv_cache.museum import MUSEUM
 from course.minigpt.kv_cache import KVCache
 from course.model.cache import CacheFull, check_block, check_cache_sizes
 

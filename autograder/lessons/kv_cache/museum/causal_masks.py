@@ -1,6 +1,6 @@
 """Wrong answers to `causal_mask`."""
 
-from autograder.lessons.kv_cache.museum.collection import MUSEUM
+from autograder.lessons.kv_cache.museum import MUSEUM
 
 bug, patch = MUSEUM.section("causal_mask", check="mask_is_rectangular")
 patch(

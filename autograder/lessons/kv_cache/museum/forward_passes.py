@@ -2,7 +2,7 @@
 
 import torch
 
-from autograder.lessons.kv_cache.museum.collection import MUSEUM
+from autograder.lessons.kv_cache.museum import MUSEUM
 from course.minigpt import kv_cache as right
 
 bug, patch = MUSEUM.section("forward_cached", check="every_split_equals_uncached")

@@ -1,6 +1,6 @@
 """Wrong answers to `generate_cached`."""
 
-from autograder.lessons.kv_cache.museum.collection import MUSEUM
+from autograder.lessons.kv_cache.museum import MUSEUM
 from course.minigpt import kv_cache as right
 from course.model.bounds import check_between
 

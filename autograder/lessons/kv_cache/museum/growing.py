@@ -1,6 +1,6 @@
 """Wrong answers to `GrowingKVCache`, and to the count of what it copies."""
 
-from autograder.lessons.kv_cache.museum.collection import MUSEUM
+from autograder.lessons.kv_cache.museum import MUSEUM
 
 KEEP_KEYS = "self.keys[layer] = torch.cat([self.keys[layer], k], dim=2)"
 KEEP_VALUES = "self.values[layer] = torch.cat([self.values[layer], v], dim=2)"

@@ -1,6 +1,6 @@
 """Wrong answers to `attention_layer_cached`."""
 
-from autograder.lessons.kv_cache.museum.collection import MUSEUM
+from autograder.lessons.kv_cache.museum import MUSEUM
 
 bug, patch = MUSEUM.section("attention_layer_cached", check="layer_equals_uncached")
 patch(

@@ -1,13 +1,5 @@
 """Known wrong answers to lesson 01, by what students write."""
 
-from autograder.lessons.mini_gpt.museum import (
-    attention,
-    greedy,
-    heads,
-    layers,
-    refusals,
-    sampling,
-)
-from autograder.lessons.mini_gpt.museum.collection import MUSEUM
+from autograder.lessons.exhibits import Museum
 
-__all__ = ["MUSEUM", "attention", "greedy", "heads", "layers", "refusals", "sampling"]
+MUSEUM = Museum("mini_gpt")

@@ -2,7 +2,7 @@
 
 import torch
 
-from autograder.lessons.mini_gpt.museum.collection import MUSEUM
+from autograder.lessons.mini_gpt.museum import MUSEUM
 
 bug, patch = MUSEUM.section("greedy_next", check="greedy_takes_the_likeliest")
 patch(

@@ -3,7 +3,7 @@
 import torch
 
 from autograder.lessons.exhibits import Edits
-from autograder.lessons.mini_gpt.museum.collection import MUSEUM
+from autograder.lessons.mini_gpt.museum import MUSEUM
 
 CUT = "x.view(B, T, n_heads, width // n_heads)"
 INTERLEAVED = Edits((("x.transpose(1, 2)", "x.permute(0, 2, 3, 1)"),))

@@ -1,6 +1,6 @@
 """Wrong answers to `attention_layer`."""
 
-from autograder.lessons.mini_gpt.museum.collection import MUSEUM
+from autograder.lessons.mini_gpt.museum import MUSEUM
 from course.minigpt import mini_gpt as right
 
 TURN = "q, k = attn.rotate(q, positions), attn.rotate(k, positions)"

@@ -1,7 +1,7 @@
 """Wrong answers to `greedy_next` and `sample_next`: what they refuse, and how."""
 
 from autograder.lessons.exhibits import Edits
-from autograder.lessons.mini_gpt.museum.collection import MUSEUM
+from autograder.lessons.mini_gpt.museum import MUSEUM
 
 REFUSE_SHAPE = (
     "    if logits.dim() != 2:\n"

@@ -2,7 +2,7 @@
 
 import torch
 
-from autograder.lessons.mini_gpt.museum.collection import MUSEUM
+from autograder.lessons.mini_gpt.museum import MUSEUM
 from course.minigpt import mini_gpt as right
 
 N_KEPT = "V if top_k is None else top_k"

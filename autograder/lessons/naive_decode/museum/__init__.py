@@ -1,13 +1,5 @@
 """Known wrong answers to lesson 02, by what students write."""
 
-from autograder.lessons.naive_decode.museum import (
-    counts,
-    generations,
-)
-from autograder.lessons.naive_decode.museum.collection import MUSEUM
+from autograder.lessons.exhibits import Museum
 
-__all__ = [
-    "MUSEUM",
-    "counts",
-    "generations",
-]
+MUSEUM = Museum("naive_decode")

@@ -1,6 +1,6 @@
 """Wrong answers to the three counts."""
 
-from autograder.lessons.naive_decode.museum.collection import MUSEUM
+from autograder.lessons.naive_decode.museum import MUSEUM
 
 bug, _ = MUSEUM.section("kv_rows_naive", check="naive_rows_add_up")
 

@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from autograder.lessons.naive_decode.museum.collection import MUSEUM
+from autograder.lessons.naive_decode.museum import MUSEUM
 from course.minigpt import naive_decode as right
 from course.minigpt.mini_gpt import greedy_next, merge_heads, split_heads
 from course.model.bounds import check_between

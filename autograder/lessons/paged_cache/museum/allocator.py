@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autograder.lessons.paged_cache.museum.collection import MUSEUM
+from autograder.lessons.paged_cache.museum import MUSEUM
 from course.minigpt.paged_cache import BlockAllocator
 
 TAKE = "blocks = [self.free.pop() for _ in range(n)]"

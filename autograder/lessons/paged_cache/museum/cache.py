@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autograder.lessons.paged_cache.museum.collection import MUSEUM
+from autograder.lessons.paged_cache.museum import MUSEUM
 
 SELECT = "storage.index_select(1, table)"
 WRITE = "storage[:, blocks, places] = new"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 
-from autograder.lessons.paged_cache.museum.collection import MUSEUM
+from autograder.lessons.paged_cache.museum import MUSEUM
 from course.minigpt.paged_cache import PagedKVCache
 
 SHARED = """shared = [

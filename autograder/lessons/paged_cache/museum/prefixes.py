@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import zlib
 
-from autograder.lessons.paged_cache.museum.collection import MUSEUM
+from autograder.lessons.paged_cache.museum import MUSEUM
 from course.minigpt.paged_cache import block_keys
 from course.minigpt.roofline import phase_cost
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autograder.lessons.prefill_and_decode.museum.collection import MUSEUM
+from autograder.lessons.prefill_and_decode.museum import MUSEUM
 
 bug, patch = MUSEUM.section("latency_metrics", check="first_token_is_no_gap")
 patch(

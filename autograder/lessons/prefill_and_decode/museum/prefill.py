@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from autograder.lessons.prefill_and_decode.museum.collection import MUSEUM
+from autograder.lessons.prefill_and_decode.museum import MUSEUM
 from course.minigpt.kv_cache import causal_mask, forward_cached
 from course.minigpt.prefill_and_decode import attend_ragged
 from course.model.bounds import check_between

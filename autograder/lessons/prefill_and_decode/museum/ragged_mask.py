@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autograder.lessons.prefill_and_decode.museum.collection import MUSEUM
+from autograder.lessons.prefill_and_decode.museum import MUSEUM
 from course.minigpt import prefill_and_decode as right
 from course.minigpt.kv_cache import causal_mask
 

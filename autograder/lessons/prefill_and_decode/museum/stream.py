@@ -6,7 +6,7 @@ from itertools import chain, islice
 
 import torch
 
-from autograder.lessons.prefill_and_decode.museum.collection import MUSEUM
+from autograder.lessons.prefill_and_decode.museum import MUSEUM
 from course.minigpt import prefill_and_decode as right
 from course.minigpt.kv_cache import KVCache, forward_cached
 from course.minigpt.mini_gpt import greedy_next

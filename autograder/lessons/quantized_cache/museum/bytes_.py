@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autograder.lessons.quantized_cache.museum.collection import MUSEUM
+from autograder.lessons.quantized_cache.museum import MUSEUM
 
 bug, patch = MUSEUM.section("quantized_cache_bytes", check="bytes_match_codes_scales_window")
 

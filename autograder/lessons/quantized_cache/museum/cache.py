@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from autograder.lessons.quantized_cache.museum import MUSEUM
 from autograder.lessons.quantized_cache.museum.cache_lines import (
     DONE,
     KEPT,
@@ -15,7 +16,6 @@ from autograder.lessons.quantized_cache.museum.cache_lines import (
     VALUES,
     VALUES_BY_CHANNEL,
 )
-from autograder.lessons.quantized_cache.museum.collection import MUSEUM
 from course.minigpt.quantized_cache import QuantizedKVCache
 
 bug, patch = MUSEUM.section("QuantizedKVCache", check="groups_and_a_window")

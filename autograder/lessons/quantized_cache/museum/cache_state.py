@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from autograder.lessons.quantized_cache.museum import MUSEUM
 from autograder.lessons.quantized_cache.museum.cache_lines import (
     ALL_BYTES,
     DONE,
@@ -10,7 +11,6 @@ from autograder.lessons.quantized_cache.museum.cache_lines import (
     NOTE,
     RECENT,
 )
-from autograder.lessons.quantized_cache.museum.collection import MUSEUM
 from course.minigpt.quantized_cache import QuantizedKVCache
 from course.model.bounds import check_between
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autograder.lessons.quantized_cache.museum.collection import MUSEUM
+from autograder.lessons.quantized_cache.museum import MUSEUM
 
 BUFFERS = {}
 """What a wrong answer keeps from call to call."""

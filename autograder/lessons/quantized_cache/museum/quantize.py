@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from autograder.lessons.quantized_cache.museum.collection import MUSEUM
+from autograder.lessons.quantized_cache.museum import MUSEUM
 from course.fast.quantized import Quantized, check_quantizable
 from course.minigpt import quantized_cache as right
 

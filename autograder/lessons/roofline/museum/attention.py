@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from autograder.lessons.roofline.museum.collection import MUSEUM
+from autograder.lessons.roofline.museum import MUSEUM
 from course.minigpt import roofline as right
 
 bug, patch = MUSEUM.section("attention_flops", check="attention_is_causal")

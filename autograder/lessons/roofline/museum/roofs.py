@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autograder.lessons.roofline.museum.collection import MUSEUM
+from autograder.lessons.roofline.museum import MUSEUM
 from course.minigpt import roofline as right
 
 # --- attainable ----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import torch
 
-from autograder.lessons.roofline.museum.collection import MUSEUM
+from autograder.lessons.roofline.museum import MUSEUM
 from course.minigpt import roofline as right
 from course.model.bounds import check_between
 

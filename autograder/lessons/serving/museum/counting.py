@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 
-from autograder.lessons.serving.museum.collection import MUSEUM
+from autograder.lessons.serving.museum import MUSEUM
 from course.serving.request import check_lengths, check_seconds
 
 bug, patch = MUSEUM.section("static_steps", check="static_batches_wait")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autograder.lessons.serving.museum.collection import MUSEUM
+from autograder.lessons.serving.museum import MUSEUM
 from course.serving.request import check_room
 
 ORDER = "for request in (*decoding, *under_way, *admitted):"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autograder.lessons.serving.museum.collection import MUSEUM
+from autograder.lessons.serving.museum import MUSEUM
 from course.minigpt.mini_gpt import greedy_next
 from course.minigpt.serving import plan_step
 from course.serving.request import check_new, check_room

@@ -1,6 +1,6 @@
 """Wrong answers to the storage of `WindowedKVCache` and to `windowed_cache_bytes`."""
 
-from autograder.lessons.sliding_window.museum.collection import MUSEUM
+from autograder.lessons.sliding_window.museum import MUSEUM
 
 bug, patch = MUSEUM.section("WindowedKVCache", check="bytes_stay")
 ROOM = "room = min(max_len, n_sinks + window)"

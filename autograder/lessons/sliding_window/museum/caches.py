@@ -2,7 +2,7 @@
 
 import torch
 
-from autograder.lessons.sliding_window.museum.collection import MUSEUM
+from autograder.lessons.sliding_window.museum import MUSEUM
 from course.minigpt.sliding_window import WindowedKVCache, place_of
 from course.model.cache import CacheFull, check_block
 

@@ -1,6 +1,6 @@
 """Wrong answers to `window_mask`."""
 
-from autograder.lessons.sliding_window.museum.collection import MUSEUM
+from autograder.lessons.sliding_window.museum import MUSEUM
 
 bug, patch = MUSEUM.section("window_mask", check="mask_counts_itself")
 patch(

@@ -1,6 +1,6 @@
 """Wrong answers to `place_of`."""
 
-from autograder.lessons.sliding_window.museum.collection import MUSEUM
+from autograder.lessons.sliding_window.museum import MUSEUM
 
 bug, patch = MUSEUM.section("place_of", check="one_place_each")
 patch(

@@ -1,6 +1,6 @@
 """Wrong answers to `WindowedKVCache`: when it is full, and how far back it goes."""
 
-from autograder.lessons.sliding_window.museum.collection import MUSEUM
+from autograder.lessons.sliding_window.museum import MUSEUM
 
 bug, patch = MUSEUM.section("WindowedKVCache", check="refusal_and_return")
 GONE = "if not torch.isin(needed, self.numbers).all():"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from autograder.lessons.split_read.museum.collection import MUSEUM
+from autograder.lessons.split_read.museum import MUSEUM
 from course.given.parts import Part
 from course.minigpt import split_read as right
 from course.minigpt.gqa import grouped_attention

@@ -1,5 +1,0 @@
-"""The collection to which the files of this folder add their wrong answers."""
-
-from autograder.lessons.exhibits import Museum
-
-MUSEUM = Museum("mini_gpt")
