@@ -54,9 +54,7 @@ class Desk:
         self.secret = read_secret(grading / "secret")
         self.grader = digest_of_grader(released, self.secret)
         self.digest = cache(digest_of_submission)
-        self.known = KnownReplies(
-            self.assignment.module, grading / "known-replies" / self.grader[:16]
-        )
+        self.known = KnownReplies(self.assignment.module, grading / "known-replies")
         self._judge_again, self._log = judge_again, log
         results = grading / "results" / self.assignment.module
         self.results = KeptResults(results, self.grader, self.settings)

@@ -1,8 +1,9 @@
 """Keep the result of every submission that was judged, so that its code need not run again.
 
-One JSON file a submission, written whole or not at all. Its name is a digest of all that the result
-depends on: what was handed in, the released lesson, the grader with its secret, and the settings. So
-whatever changes is judged anew, and nothing else is.
+One JSON file per submission, written whole or not at all. Its name is a digest of all that the result
+depends on: what was handed in, the released lesson, the code that judges that lesson, the secret, and
+the settings. So whatever changes is judged anew, and nothing else is: no picture, no other lesson, and
+not the museum, which names mistakes and decides about no point.
 """
 
 from __future__ import annotations
@@ -12,21 +13,27 @@ import json
 import os
 import platform
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import autograder
-import course
+from autograder.judge import grade_one
+from autograder.lessons.assembly import answer_cells
 from autograder.result import Answer, Outcome, Result
 from autograder.sandbox import submission_view
+from autograder.sources import Definition, digest_of, texts_of
 from course.files.writing import write_whole
 
-PACKAGES = tuple(Path(package.__file__).parent for package in (autograder, course))
-APART = {"authoring", "classroom", "report"}
-"""Folders of the judge in which nothing is decided: what they hold may change in the middle of a term."""
+INSIDE = ("autograder.student", "autograder.wire")
+"""What runs around a student's code, whole."""
+BARRIERS = ("command", "seccomp", "memory", "host_view", "library_view", "submission_view", "child")
+BARRIERS += ("launch", "fork_server", "fork_child")
+"""Modules of the sandbox that decide in what a student's code runs."""
+NAMING = ("autograder.diagnosis",)
+"""What only names a mistake: it may change a message and no point."""
 LIBRARIES = ("torch", "numpy", "ipython")
 
 
@@ -111,26 +118,38 @@ def digest_of_submission(notebook: Path) -> str:
 
 
 def digest_of_grader(released: Path, secret: bytes) -> str:
-    """Digest what decides about a submission: the released lesson, this code, what it runs on, and the
-    secret of which challenges are drawn."""
+    """Digest what decides about a submission: the released lesson, the code that judges it, what that
+    runs on, and the secret of which challenges are drawn."""
+    lesson = released.stem
     versions = [f"{name} {version(name)}" for name in LIBRARIES]
     parts = [
         secret,
         released.read_bytes(),
         platform.python_version().encode(),
         *map(str.encode, versions),
+        digest_of_judging(lesson).encode(),
     ]
-    parts += [_digest_of_files(package, APART) for package in PACKAGES]
     return hashlib.sha256(b"\0".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
 
 
-def _digest_of_files(folder: Path, apart: Collection[str] = ()) -> bytes:
-    """Digest the names and contents of files, those of some folders in it apart."""
+def digest_of_judging(lesson: str) -> str:
+    """Digest the code on which the points of a lesson rest: its hidden checks and probes with all that
+    these stand on, the judge, the sandbox, and the reference answers, which follow-through puts in."""
+    probes = f"autograder.lessons.{lesson}.probes"
+    whole = [*INSIDE, *(f"autograder.sandbox.{name}" for name in BARRIERS)]
+    if find_spec(probes):
+        whole.append(probes)
+    texts = [*answer_cells(lesson, {}), *(text for name in whole for text in texts_of(name))]
+    # By name: who looks up what is kept need not wait until the checks are imported, and torch.
+    checks = Definition(f"autograder.lessons.{lesson}.hidden", "CHECKS")
+    return digest_of([grade_one, checks], without=NAMING, texts=texts)
+
+
+def _digest_of_files(folder: Path) -> bytes:
+    """Digest the names and contents of the files in a folder."""
     digest = hashlib.sha256()
     for path in _files_in(folder):
         inside = path.relative_to(folder)
-        if inside.parts[0] in apart:
-            continue
         with path.open("rb") as file:
             inner = hashlib.file_digest(file, "sha256").digest()
         digest.update(hashlib.sha256(os.fsencode(inside)).digest() + inner)

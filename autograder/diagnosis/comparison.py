@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-Reply = Mapping[str, Any]
-"""What a probe came to, as a student's process sends it: "evidence" and the house rules that were
-"broken", or "error" with "kind" and "words"."""
+from autograder.run_record import Reply
 
 TOLERANCE = 1e-4
 """Largest difference of two numbers that are the same: that of the checks for numbers up to 1, and in

@@ -7,17 +7,19 @@ from pathlib import Path
 from statistics import median
 
 from autograder.assignment import Assignment, read_assignment
-from autograder.diagnosis.rounds import LESSONS, Round
+from autograder.diagnosis.catches import Catches, catches_of
 from autograder.follow_through import cells_to_replace
+from autograder.lessons import lesson_folders
 from autograder.lessons.exhibits import KINDS, Bug, bugs_of
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docs" / "grading.md"
+LESSONS = lesson_folders()
 
 
-def with_tables(page: str, rounds: list[Round]) -> str:
+def with_tables(page: str) -> str:
     """Bring the tables of docs/grading.md up to date: each stands between two comments."""
-    for name, table in (("costs", costs_table(rounds)), ("kinds", kinds_table())):
+    for name, table in (("costs", costs_table()), ("kinds", kinds_table())):
         begin, end = f"<!-- {name}: written by `autograder museum` -->", f"<!-- end of {name} -->"
         before, _, rest = page.partition(begin)
         _, found, after = rest.partition(end)
@@ -27,15 +29,14 @@ def with_tables(page: str, rounds: list[Round]) -> str:
     return page
 
 
-def costs_table(rounds: list[Round]) -> str:
+def costs_table() -> str:
     """Write what the single mistakes of the museum cost of 10 points, by lesson."""
     lines = [
         "| lesson | mistakes | without follow-through | with it |",
         "|---|---|---|---|",
     ]
     for lesson, folder in LESSONS.items():
-        played = [one for one in rounds if one.lesson == lesson]
-        costs = [points_lost(lesson, bug, played) for bug in bugs_of(lesson)]
+        costs = [points_lost(lesson, bug) for bug in bugs_of(lesson)]
         without, with_it = zip(*costs, strict=True)
         lines.append(
             f"| {folder} | {len(costs)} | {median(without):g}, {max(without):g} | "
@@ -44,14 +45,23 @@ def costs_table(rounds: list[Round]) -> str:
     return "\n".join(lines)
 
 
-def points_lost(lesson: str, bug: Bug, rounds: list[Round]) -> tuple[float, float]:
+def points_lost(lesson: str, bug: Bug) -> tuple[float, float]:
     """Return the points that a mistake costs at the most, without follow-through and with it."""
-    asked = assignment_of(lesson)
-    caught = {played.check for played in rounds if any(bug is other for other, _ in played.caught)}
-    lost = [question for question in asked.questions if question.check in caught]
-    wrong = {name for name, defined in asked.answers.items() if defined & set(bug.answer)}
-    own = [q for q in lost if not wrong <= cells_to_replace(asked, q, lost, ())]
-    return sum(q.points for q in lost), sum(q.points for q in own)
+    catches = catches_of(lesson)
+    credited = credited_checks(lesson, bug, catches)
+    lost = [q for q in assignment_of(lesson).questions if q.check in catches.get(bug.name, {})]
+    return sum(q.points for q in lost), sum(q.points for q in lost if q.check not in credited)
+
+
+def credited_checks(lesson: str, bug: Bug, catches: Catches) -> set[str]:
+    """Name the checks that catch a bug and that follow-through credits, since the bug stands in another
+    cell than theirs."""
+    assignment = assignment_of(lesson)
+    lost = [
+        question for question in assignment.questions if question.check in catches.get(bug.name, {})
+    ]
+    wrong = {name for name, defined in assignment.answers.items() if defined & set(bug.answer)}
+    return {q.check for q in lost if wrong <= cells_to_replace(assignment, q, lost, ())}
 
 
 @cache

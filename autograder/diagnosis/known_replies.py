@@ -1,26 +1,21 @@
-"""Keep what a bug of a lesson replies to one challenge of each check, the same for everyone.
+"""Look up what the museum's bugs reply: to the challenge that is the same for everyone, and to any other.
 
-Running all bugs of a lesson takes minutes; what they reply is the same until the course or the judge
-changes. So it is found out once, when a bug is first suspected, and kept beside the results.
+Running all bugs of a lesson takes minutes, and what they reply to the same challenge stays the same. So
+that one is asked once, when a bug is first suspected, and kept in a run record beside the results.
 """
 
 from __future__ import annotations
 
-import contextlib
-import threading
-import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
-import numpy as np
-
-from autograder import wire
-from autograder.diagnosis.comparison import TELLING, Reply, same_reply
-from autograder.diagnosis.replies import reply_of
+from autograder.diagnosis.comparison import TELLING, same_reply
 from autograder.lessons import find
+from autograder.lessons.assembly import answer_cells
 from autograder.lessons.exhibits import Bug
+from autograder.lessons.reach import within_reach
+from autograder.run_record import Reply, RunRecord, run
 from course.checks.check import Challenge
-from course.files.writing import write_whole
 
 SEED = 0
 """Of the challenge that everyone gets; who knows it gains nothing, for it gives no points."""
@@ -36,9 +31,7 @@ class KnownReplies:
 
     def __init__(self, lesson: str, folder: Path | None = None) -> None:
         self.lesson = lesson
-        self._folder = folder
-        self._lock = threading.Lock()
-        self._known: dict[tuple[str, str], Reply | None] = {}  # by check and bug
+        self._record = RunRecord(folder)
 
     def challenge(self, check: str) -> Challenge:
         """Draw the challenge of a check that is the same for everyone."""
@@ -50,45 +43,35 @@ class KnownReplies:
         An error's words and numbers count only where they tell something, see `comparison.py`."""
         if specimen is None:
             return list(bugs)
-        return [bug for bug in bugs if _could_be(self._reply(check, bug), specimen)]
-
-    def _reply(self, check: str, bug: Bug) -> Reply | None:
-        """Return what a bug replies; None where the check does not reach it, or nothing can cross."""
-        with self._lock:
-            if (check, bug.name) not in self._known:
-                try:
-                    reply = self._read(check, bug)
-                except (OSError, ValueError, zlib.error):
-                    reply = self._find_out(check, bug)
-                self._known[check, bug.name] = reply
-            return self._known[check, bug.name]
-
-    def _find_out(self, check: str, bug: Bug) -> Reply | None:
-        with np.errstate(all="ignore"):
-            reply = reply_of(self.lesson, check, self.challenge(check), bug)
-        try:
-            frame = wire.encode(reply)
-        except wire.WireError:
-            frame, reply = wire.encode(None), None
-        if self._folder:
-            with contextlib.suppress(OSError):  # then it is found out again
-                write_whole(self._path(check, bug), zlib.compress(frame, level=1))
-        return reply
-
-    def _read(self, check: str, bug: Bug) -> Reply | None:
-        """Read what was kept; OSError, ValueError or zlib.error where that cannot be read."""
-        if not self._folder:
-            raise FileNotFoundError
-        return wire.decode(zlib.decompress(self._path(check, bug).read_bytes()))
-
-    def _path(self, check: str, bug: Bug) -> Path:
-        return self._folder / f"{self.lesson}.{check}.{bug.name}.z"
+        hidden = find(f"{self.lesson}.{check}")
+        return [
+            bug
+            for bug in reached_bugs(self.lesson, check, bugs)
+            if _could_be(self._record.ask(self.lesson, bug.answer, hidden, SEED), specimen)
+        ]
 
 
-def _could_be(known: Reply | None, specimen: object) -> bool:
+def reached_bugs(lesson: str, check: str, bugs: Iterable[Bug]) -> list[Bug]:
+    """List those of the bugs that stand in what a check calls."""
+    reached = within_reach(lesson, find(f"{lesson}.{check}").needs)
+    return [bug for bug in bugs if set(bug.answer) & reached]
+
+
+def wrong_replies(
+    lesson: str, check: str, challenge: Challenge, bugs: Iterable[Bug]
+) -> list[tuple[Bug, Reply]]:
+    """List the bugs whose reply to this challenge is not the reference's, with that reply."""
+    hidden = find(f"{lesson}.{check}")
+    right = run(lesson, answer_cells(lesson, {}), hidden, challenge)
+    replies = [
+        (bug, run(lesson, answer_cells(lesson, bug.answer), hidden, challenge))
+        for bug in reached_bugs(lesson, check, bugs)
+    ]
+    return [(bug, reply) for bug, reply in replies if not same_reply(right, reply, own_words=True)]
+
+
+def _could_be(known: Reply, specimen: object) -> bool:
     """Tell whether a reply could be that of a bug whose own is known."""
-    if known is None:
-        return False
     error = known.get("error")
     if error is None or error["kind"] == TELLING:
         return same_reply(known, specimen)

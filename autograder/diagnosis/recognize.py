@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autograder.diagnosis.comparison import Reply, same_reply
-from autograder.diagnosis.known_replies import KnownReplies
-from autograder.diagnosis.losses import suspects
-from autograder.diagnosis.replies import candidates
+from autograder.diagnosis.catches import suspects
+from autograder.diagnosis.comparison import same_reply
+from autograder.diagnosis.known_replies import KnownReplies, wrong_replies
 from autograder.lessons.exhibits import FAMILIES, Bug
+from autograder.run_record import Reply
 from course.checks.check import Challenge
 
 NOT_BEGUN = ("Missing", "NotImplementedError", "WireError")
@@ -66,7 +66,7 @@ def diagnose(
         with np.errstate(all="ignore"):
             suspected = suspects(known.lesson, check, passed)
             alike = known.agreeing(check, suspected, specimen)
-            return name_mistake(candidates(known.lesson, check, challenge, alike), reply)
+            return name_mistake(wrong_replies(known.lesson, check, challenge, alike), reply)
     except Exception:  # a message without a diagnosis is as good as it was before
         return None
 

@@ -1,7 +1,7 @@
 """Tell what work has to get by what is known of it, without judging it.
 
 Known are the points of each question, that variants are right, which checks a mistake of the museum
-loses (`losses.json`), and the rule of docs/grading.md: a question is credited that was lost for
+loses (`museum.json`), and the rule of docs/grading.md: a question is credited that was lost for
 another cell's mistake alone. That file was written from a few challenges of each check, so of a mistake
 that depends on what is drawn, "always" and never mean: as far as it was tried.
 """
@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from autograder.assignment import Assignment, Question
-from autograder.diagnosis.losses import ALWAYS, losses_of
+from autograder.diagnosis.catches import ALWAYS, catches_of
 from autograder.follow_through import cells_to_replace, own_cells
 from autograder.lasting_state import may_keep_state
 from autograder.lessons import find
@@ -44,7 +44,7 @@ def points_with_bug(asked: Assignment, bug: Bug) -> Points:
     call every question about its cell: the museum asks each in a process of its own, the judge all in
     one.
     """
-    lost = losses_of(asked.module).get(bug.name, {})
+    lost = catches_of(asked.module).get(bug.name, {})
     wrong = {name for name, defined in asked.answers.items() if defined & set(bug.answer)}
     named = bug.check.partition(".")[2]
     cells = answer_cells(asked.module, bug.answer)

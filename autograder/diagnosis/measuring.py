@@ -1,0 +1,167 @@
+"""Measure a lesson's museum: which check catches which bug, and how many bugs a diagnosis recognizes."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tqdm.auto import tqdm
+
+from autograder.diagnosis import comparison, recognize
+from autograder.diagnosis.catches import ALWAYS, SOMETIMES, Catches, suspects
+from autograder.diagnosis.comparison import same_reply
+from autograder.diagnosis.grading_tables import credited_checks
+from autograder.diagnosis.known_replies import reached_bugs
+from autograder.diagnosis.recognize import Diagnosis, name_mistake
+from autograder.lessons import hidden_checks
+from autograder.lessons.assembly import answer_cells
+from autograder.lessons.exhibits import Bug, bugs_of, variants_of
+from autograder.lessons.reach import within_reach
+from autograder.run_record import Reply, RunRecord, decide, run
+from autograder.sources import digest_of, texts_of
+
+SEEDS = (1, 2)
+"""At these, replies are compared for what a diagnosis recognizes."""
+CHALLENGES = 6
+"""Of each check, by which it is told what catches a bug always and what sometimes."""
+KNOWN = "in the lesson's own notebook, at its own check"
+STYLES = "in a notebook whose other functions are in another style"
+OWN = "left out of the museum, at its own check"
+OTHERS = "left out of the museum, at the other checks that catch it"
+
+
+@dataclass(frozen=True)
+class Round:
+    """One check at one seed, tried on every bug of its lesson.
+
+    Attributes:
+        caught: the bugs that lost points, with their replies.
+    """
+
+    lesson: str
+    check: str
+    seed: int
+    caught: list[tuple[Bug, Reply]] = field(repr=False)
+
+    def is_named_by(self, bug: Bug) -> bool:
+        """Tell whether this is the check that must catch that bug."""
+        return bug.check == f"{self.lesson}.{self.check}"
+
+
+def digest_of_museum(lesson: str) -> str:
+    """Digest what the measurements of a lesson's museum rest on."""
+    exhibits = (f"autograder.lessons.{lesson}.{part}" for part in ("museum", "variants"))
+    compared = (__name__, comparison.__name__, recognize.__name__)
+    texts = [text for name in (*exhibits, *compared) for text in texts_of(name)]
+    checks = hidden_checks(lesson).values()
+    return digest_of([*checks, run, decide], texts=[*answer_cells(lesson, {}), *texts])[:16]
+
+
+def measure(lesson: str, record: RunRecord, challenges: int = CHALLENGES) -> dict[str, Any]:
+    """Put every check of a lesson to every bug of it; return what `museum.json` holds.
+
+    Args:
+        challenges: of each check; the first of them, SEEDS, serve recognition as well.
+    """
+    seeds = range(1, challenges + 1)
+    rounds = list(play(lesson, record, seeds))
+    catches = catches_in(lesson, rounds)
+    compared = [played for played in rounds if played.seed in SEEDS]
+    return {
+        "sources": digest_of_museum(lesson),
+        "recognized": recognition(lesson, record, compared, catches),
+        "catches": catches,
+    }
+
+
+def as_text(measured: Mapping[str, Any]) -> str:
+    """Write the measurements of a museum as JSON, each bug on one line."""
+    lines = [f"  {json.dumps(n)}: {json.dumps(c)}" for n, c in measured["catches"].items()]
+    head = json.dumps({name: measured[name] for name in ("sources", "recognized")}, indent=1)
+    return f'{head[:-2]},\n "catches": {{\n' + ",\n".join(lines) + "\n }\n}\n"
+
+
+def play(lesson: str, record: RunRecord, seeds: Iterable[int]) -> Iterator[Round]:
+    """Try every check of a lesson on every bug that it reaches."""
+    checks = hidden_checks(lesson)
+    plans = [(check, seed) for check in checks.values() for seed in seeds]
+    for check, seed in tqdm(plans, desc=lesson, unit="round", disable=None):
+        challenge = check.challenge(seed)
+        right = record.ask(lesson, {}, check, seed)
+        caught = []
+        for bug in reached_bugs(lesson, check.name, bugs_of(lesson)):
+            reply = record.ask(lesson, bug.answer, check, seed)
+            differs = not same_reply(right, reply, own_words=True)
+            if differs and decide(check, challenge, reply).score < 1:
+                caught.append((bug, reply))
+        yield Round(lesson, check.name, seed, caught)
+
+
+def catches_in(lesson: str, rounds: list[Round]) -> Catches:
+    """Count at how many seeds each check caught each bug."""
+    seeds = len({played.seed for played in rounds})
+    times = Counter((bug.name, played.check) for played in rounds for bug, _ in played.caught)
+    return {
+        bug.name: {
+            check: ALWAYS if times[bug.name, check] == seeds else SOMETIMES
+            for check in hidden_checks(lesson)
+            if times[bug.name, check]
+        }
+        for bug in bugs_of(lesson)
+    }
+
+
+def recognition(
+    lesson: str, record: RunRecord, rounds: list[Round], catches: Catches
+) -> dict[str, dict[str, int]]:
+    """Count the outcomes of diagnoses, in each of four cases."""
+    counted: dict[str, Counter[str]] = {name: Counter() for name in (KNOWN, STYLES, OWN, OTHERS)}
+    for played in rounds:
+        for bug, reply in played.caught:
+            named = played.is_named_by(bug)
+            if named:
+                counted[KNOWN][outcome(bug, name_mistake(played.caught, reply))] += 1
+            if played.check in credited_checks(lesson, bug, catches):
+                continue  # what follow-through credits needs no name
+            others = [known for known in _suspected(played, bug, catches) if known[0] is not bug]
+            result = outcome(bug, name_mistake(others, reply))
+            counted[OWN if named else OTHERS]["family" if result == "mistake" else result] += 1
+    # At one seed: there are thousands of these notebooks.
+    for played in (played for played in rounds if played.seed == rounds[0].seed):
+        for bug, reply in _restyled(played, record):
+            counted[STYLES][
+                outcome(bug, name_mistake(_suspected(played, bug, catches), reply))
+            ] += 1
+    return {name: dict(sorted(counter.items())) for name, counter in counted.items()}
+
+
+def outcome(bug: Bug, diagnosis: Diagnosis | None) -> str:
+    """Grade a diagnosis of a known bug: "mistake", "family", "wrong" or "nothing"."""
+    if diagnosis is None:
+        return "nothing"
+    if diagnosis.family != bug.family:
+        return "wrong"
+    return "mistake" if diagnosis.bug == bug.name else "family"
+
+
+def _suspected(played: Round, bug: Bug, catches: Catches) -> list[tuple[Bug, Reply]]:
+    """List what the judge would suspect of a notebook with this bug, which passes every check that never
+    caught it."""
+    passed = set(hidden_checks(played.lesson)) - set(catches[bug.name])
+    names = {bug.name for bug in suspects(played.lesson, played.check, passed, catches)}
+    return [(other, reply) for other, reply in played.caught if other.name in names]
+
+
+def _restyled(played: Round, record: RunRecord) -> Iterator[tuple[Bug, Reply]]:
+    """Combine the bugs that this check must catch with every variant of other functions in reach."""
+    check = hidden_checks(played.lesson)[played.check]
+    reach = within_reach(played.lesson, check.needs)
+    for bug, _ in played.caught:
+        for variant in variants_of(played.lesson) if played.is_named_by(bug) else []:
+            names = set(variant.answer)
+            if names & reach and not names & set(bug.answer):
+                answer = {**variant.answer, **bug.answer}
+                yield bug, record.ask(played.lesson, answer, check, played.seed)
