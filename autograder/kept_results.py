@@ -16,7 +16,6 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from autograder.judge import grade_one
 from autograder.lessons.assembly import answer_cells
 from autograder.result import Answer, Outcome, Result
 from autograder.sandbox import submission_view
-from autograder.sources import Definition, digest_of, texts_of
+from autograder.sources import EVERYTHING, Definition, digest_of, read_module
 from course.files.writing import write_whole
 
 INSIDE = ("autograder.student", "autograder.wire")
@@ -32,8 +31,8 @@ INSIDE = ("autograder.student", "autograder.wire")
 BARRIERS = ("command", "seccomp", "memory", "host_view", "library_view", "submission_view", "child")
 BARRIERS += ("launch", "fork_server", "fork_child")
 """Modules of the sandbox that decide in what a student's code runs."""
-NAMING = ("autograder.diagnosis",)
-"""What only names a mistake: it may change a message and no point."""
+BESIDE = ("autograder.diagnosis", "autograder.sandbox.doctor", "autograder.sandbox.proof")
+"""What only names a mistake, and so may change a message and no point; and what tries the barriers."""
 LIBRARIES = ("torch", "numpy", "ipython")
 
 
@@ -137,12 +136,12 @@ def digest_of_judging(lesson: str) -> str:
     these stand on, the judge, the sandbox, and the reference answers, which follow-through puts in."""
     probes = f"autograder.lessons.{lesson}.probes"
     whole = [*INSIDE, *(f"autograder.sandbox.{name}" for name in BARRIERS)]
-    if find_spec(probes):
+    if read_module(probes):
         whole.append(probes)
-    texts = [*answer_cells(lesson, {}), *(text for name in whole for text in texts_of(name))]
     # By name: who looks up what is kept need not wait until the checks are imported, and torch.
     checks = Definition(f"autograder.lessons.{lesson}.hidden", "CHECKS")
-    return digest_of([grade_one, checks], without=NAMING, texts=texts)
+    starts = [grade_one, checks, *(Definition(name, EVERYTHING) for name in whole)]
+    return digest_of(starts, without=BESIDE, texts=answer_cells(lesson, {}))
 
 
 def _digest_of_files(folder: Path) -> bytes:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import importlib.util
+import sys
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -132,15 +133,10 @@ def text_of(place: Definition) -> str:
 @cache
 def read_module(name: str) -> Module | None:
     """Read a module of the project; None where it is none, or has no source."""
-    if not _is_in(name, PACKAGES):
+    path = _file_of(name) if _is_in(name, PACKAGES) else None
+    if path is None:
         return None
-    try:
-        spec = importlib.util.find_spec(name)
-    except ModuleNotFoundError:
-        return None
-    if spec is None or not spec.origin or not spec.origin.endswith(".py"):
-        return None
-    module = Module(source_of(Path(spec.origin)))
+    module = Module(source_of(path))
     for statement in ast.parse(module.text).body:
         if isinstance(statement, ast.Import | ast.ImportFrom):
             for place, alias in _imports_of(statement):
@@ -153,10 +149,27 @@ def read_module(name: str) -> Module | None:
 
 def texts_of(name: str) -> list[str]:
     """Read a module of the project; of a package, all files beside its own."""
-    module, spec = read_module(name), importlib.util.find_spec(name)
-    folders = spec.submodule_search_locations or []
-    files = [path for folder in folders for path in sorted(Path(folder).rglob("*.py"))]
-    return [module.text, *(source_of(path) for path in files if path.name != "__init__.py")]
+    files = [path for folder in _folders_of(name) for path in sorted(folder.glob("*.py"))]
+    inside = (source_of(path) for path in files if path.name != "__init__.py")
+    return [read_module(name).text, *inside]
+
+
+def _folders_of(name: str) -> list[Path]:
+    """List the folders of a package, without importing it: what is looked up may be large."""
+    if name in sys.modules:
+        return [Path(folder) for folder in getattr(sys.modules[name], "__path__", [])]
+    parent, _, last = name.rpartition(".")
+    if not parent:
+        return list(map(Path, importlib.util.find_spec(name).submodule_search_locations or []))
+    folders = (folder / last for folder in _folders_of(parent))
+    return [folder for folder in folders if folder.is_dir()]
+
+
+def _file_of(name: str) -> Path | None:
+    parent, _, last = name.rpartition(".")
+    places = [folder / f"{last}.py" for folder in _folders_of(parent)] if parent else []
+    places += [folder / "__init__.py" for folder in _folders_of(name)]
+    return next((place for place in places if place.is_file()), None)
 
 
 def source_of(path: Path) -> str:
@@ -200,9 +213,8 @@ def _in_files_of(place: Definition) -> Iterator[Definition]:
     if read_module(f"{place.module}.{place.name}") is not None:
         yield Definition(f"{place.module}.{place.name}", EVERYTHING)
         return
-    spec = importlib.util.find_spec(place.module)
-    for folder in spec.submodule_search_locations or []:
-        for file in sorted(Path(folder).glob("*.py")):
+    for folder in _folders_of(place.module):
+        for file in sorted(folder.glob("*.py")):
             inner = read_module(f"{place.module}.{file.stem}")
             if inner is not None and place.name in inner.statements:
                 yield Definition(f"{place.module}.{file.stem}", place.name)
@@ -307,7 +319,7 @@ def _first_line(statement: ast.stmt) -> int:
 @cache
 def _data_beside(module: str) -> tuple[str, ...]:
     """Return the digests of the files that a package holds beside its code, such as weights."""
-    origin = Path(importlib.util.find_spec(module).origin)
+    origin = _file_of(module)
     if origin.name != "__init__.py":
         return ()
     files = (path for path in sorted(origin.parent.iterdir()) if path.is_file())
