@@ -82,7 +82,7 @@ def hashed(parts: Iterable[str]) -> str:
 
 @cache
 def _digest_of_text(text: str, without: tuple[str, ...]) -> str:
-    return hashed([text, *(_digest_behind(place, without) for place in _imported_by(text))])
+    return hashed([text, *(_digest_behind(place, without) for place in imports_of(text))])
 
 
 @cache
@@ -139,7 +139,7 @@ def read_module(name: str) -> Module | None:
     module = Module(source_of(path))
     for statement in ast.parse(module.text).body:
         if isinstance(statement, ast.Import | ast.ImportFrom):
-            for place, alias in _imports_of(statement):
+            for place, alias in _imported_names(statement):
                 module.imports[alias] = place
         else:
             for defined in _names_defined_by(statement) or [EVERYTHING]:
@@ -195,7 +195,7 @@ def _named_in(statement: ast.AST, name: str, module: Module) -> Iterator[Definit
                 target = _as_module(place)
                 yield Definition(target, EVERYTHING) if target else place
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            yield from (place for place, _ in _imports_of(node))
+            yield from (place for place, _ in _imported_names(node))
 
 
 def _as_module(place: Definition) -> str | None:
@@ -278,17 +278,17 @@ def _is_full(cell: CellType) -> bool:
         return False
 
 
-def _imported_by(text: str) -> list[Definition]:
+def imports_of(text: str) -> list[Definition]:
     """List what a piece of code imports of the project; nothing of one that is no valid Python."""
     try:
         nodes = list(ast.walk(ast.parse(text)))
     except SyntaxError:
         return []
     imports = (node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom))
-    return [place for node in imports for place, _ in _imports_of(node)]
+    return [place for node in imports for place, _ in _imported_names(node)]
 
 
-def _imports_of(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[Definition, str]]:
+def _imported_names(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[Definition, str]]:
     """Yield what a statement imports of the project, and by which name it is known then."""
     for alias in node.names:
         if isinstance(node, ast.ImportFrom):

@@ -4,19 +4,93 @@ import os
 import shutil
 import signal
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
 import pytest
+from selection import Selection, begin_night, part_of, run_record
 
 import autograder.lessons
 import course.checks
+from autograder.run_record import RunRecord
 from lessons import OVERLAY
 
 # nbgrader calls alembic by its bare name, and half-makes a gradebook where that is not found.
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 # Where make runs in the background, a shell may have told it and all it starts to ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser):
+    group = parser.getgroup("selection", "which tests run, see tests/selection.py")
+    for mode in ("touched", "full", "night"):
+        group.addoption(f"--{mode}", dest="mode", action="store_const", const=mode, default="day")
+    group.addoption("--shard", default="1/1", metavar="I/N", help="the I-th of N shares")
+
+
+def pytest_configure(config):
+    options = config.option
+    if options.mode == "night":
+        begin_night()
+    share, of = map(int, options.shard.split("/"))
+    whole = not (options.file_or_dir or options.keyword or options.markexpr)
+    config.selection = Selection(options.mode, (share, of), whole)
+    config.seconds, config.failed = Counter(), set()  # by part
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    items[:], others = config.selection.choose(items)
+    config.hook.pytest_deselected(items=others)
+    for item in items:
+        item.user_properties.append(("part", part_of(item)))
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["left_out"] = config.selection.left_out
+
+
+def pytest_testnodedown(node):
+    node.config.selection.left_out.update(getattr(node, "workeroutput", {}).get("left_out", {}))
+
+
+def pytest_report_from_serializable(config, data):
+    """Where other processes run the tests, note here what they report."""
+    count(config, data["user_properties"], data["duration"], data["outcome"])
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item):
+    result = (yield).get_result()
+    count(item.config, item.user_properties, result.duration, result.outcome)
+
+
+def count(config, properties, seconds, outcome):
+    part = dict(properties)["part"]
+    config.seconds[part] += seconds
+    if outcome == "failed":
+        config.failed.add(part)
+
+
+def pytest_sessionfinish(session, exitstatus):
+    config = session.config
+    if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and not is_worker(config):
+        config.selection.remember(set(config.seconds) - config.failed, config.seconds)
+
+
+def is_worker(config) -> bool:
+    return hasattr(config, "workerinput")
+
+
+@pytest.fixture(scope="session")
+def selection(pytestconfig) -> Selection:
+    """Which tests run, and with which seeds."""
+    return pytestconfig.selection
+
+
+@pytest.fixture(scope="session")
+def record() -> RunRecord:
+    """What the museum replied to the checks."""
+    return run_record()
 
 
 @pytest.fixture
@@ -69,7 +143,9 @@ def no_bubblewrap(tmp_path) -> dict[str, str]:
 
 
 def pytest_terminal_summary(terminalreporter):
-    """What tests measured, also where they ran in other processes (`record_property("margin", …)`)."""
+    """Say which tests were left out, and what tests measured (`record_property("margin", …)`)."""
+    terminalreporter.section("selection")
+    terminalreporter.write_line("\n".join(terminalreporter.config.selection.summary()))
     reports = terminalreporter.getreports("passed")
     margins = [
         value for report in reports for name, value in report.user_properties if name == "margin"

@@ -1,4 +1,4 @@
-"""A known mistake is recognised by its numbers, an unknown one is left without a name; and the
+"""A known mistake is recognized by its numbers, an unknown one is left without a name; and the
 file that shows what the museum is worth says what the code says."""
 
 import numpy as np
@@ -7,128 +7,126 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from submissions import answers, short
 
-from autograder.diagnosis import grading_tables, known_replies, museum_page
+from autograder import run_record
+from autograder.diagnosis import grading_tables, museum_page
+from autograder.diagnosis.catches import ALWAYS, catches_of, measured
 from autograder.diagnosis.comparison import same, same_reply
 from autograder.diagnosis.grading_tables import assignment_of, points_lost, with_tables
-from autograder.diagnosis.known_replies import KnownReplies
-from autograder.diagnosis.losses import ALWAYS, losses_of
-from autograder.diagnosis.museum_page import OTHERS, OWN, STYLES, outcome, recognition
+from autograder.diagnosis.known_replies import SEED, KnownReplies, reached_bugs, wrong_replies
+from autograder.diagnosis.measuring import (
+    KNOWN,
+    OTHERS,
+    OWN,
+    SEEDS,
+    STYLES,
+    digest_of_museum,
+    measure,
+)
+from autograder.diagnosis.museum_page import LESSONS, outcomes
 from autograder.diagnosis.recognize import diagnose, name_mistake
-from autograder.diagnosis.replies import all_replies, candidates
-from autograder.diagnosis.rounds import LESSONS, checks_of, play
 from autograder.follow_through import own_cells
 from autograder.judge import known_in_memory
-from autograder.lessons import find
+from autograder.lessons import find, hidden_checks
 from autograder.lessons.exhibits import FAMILIES, Bug, bugs_of
-
-pytestmark = pytest.mark.slow
+from autograder.run_record import RunRecord
 
 SPLITS = "every_split_equals_uncached"
-BUGS = [
-    pytest.param(bug, id=f"{lesson}-{bug.name}") for lesson in LESSONS for bug in bugs_of(lesson)
-]
-
-
 SILENT = 0.03
 """The part of all bugs, at most, that get no name at their own check: they stop with an exception that
 many mistakes raise, or give the numbers of a bug of another family."""
 
 
-@pytest.fixture(scope="module")
-def rounds():
-    """Every check in front of its museum; about 20 s."""
-    return play()
+# --- what was measured of the museum -------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def seen(rounds):
-    """What was recognised; about 10 s."""
-    return recognition(rounds)
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_what_was_measured_of_a_museum_is_of_these_sources(lesson):
+    known = measured(lesson)
+    assert known["sources"] == digest_of_museum(lesson), "out of date: run `autograder museum`"
+    assert list(known["catches"]) == [bug.name for bug in bugs_of(lesson)]
 
 
-# --- what is recognised --------------------------------------------------------------------------
+@pytest.mark.slow
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_a_museum_measured_again_gives_the_same(lesson, record):
+    """At two of the challenges from which the file was written, which they must not contradict."""
+    again, known = measure(lesson, record, challenges=len(SEEDS)), measured(lesson)
+    assert again["recognized"] == known["recognized"]
+    for bug, caught in known["catches"].items():
+        now = again["catches"][bug]
+        assert set(now) <= set(caught)
+        assert {check for check in caught if caught[check] == ALWAYS} <= set(now)
 
 
-def test_a_bug_that_nobody_knows_gets_its_own_family_or_no_name(seen, capsys):
+def test_the_pages_say_what_was_measured():
+    page = museum_page.FILE.read_text(encoding="utf-8")
+    assert page == museum_page.render(), "out of date: run `autograder museum`"
+    page = grading_tables.FILE.read_text(encoding="utf-8")
+    assert page == with_tables(page), "out of date: run `autograder museum`"
+
+
+def shares(case: str) -> dict[str, float]:
+    """The part of each outcome in one case of what was measured, 0 … 1."""
+    counted = outcomes(case)
+    parts = ("mistake", "family", "wrong", "nothing")
+    return {name: counted[name] / counted.total() for name in parts}
+
+
+def test_a_bug_that_nobody_knows_gets_its_own_family_or_no_name():
     """Leave one out. At its own check a bug is unlike all others, so mostly nothing is said: the more
     so, the more of them tell themselves apart."""
-    own, others = shares(OWN, seen, capsys), shares(OTHERS, seen, capsys)
+    own, others = shares(OWN), shares(OTHERS)
     assert own["wrong"] == others["wrong"] == 0
     assert own["family"] > 0.015
     assert others["family"] > 0.07
 
 
-def test_a_known_bug_is_recognised_whatever_the_style_of_the_rest(seen, capsys):
-    share = shares(STYLES, seen, capsys)
+def test_a_known_bug_is_recognized_whatever_the_style_of_the_rest():
+    share = shares(STYLES)
     assert share["wrong"] == 0
     assert share["mistake"] > 0.85
     assert share["nothing"] < 0.1
 
 
-def shares(case: str, seen, capsys) -> dict[str, float]:
-    """The part of each outcome, 0 … 1; printed."""
-    total = seen[case].total()
-    parts = {name: seen[case][name] / total for name in ("mistake", "family", "wrong", "nothing")}
-    with capsys.disabled():
-        print(f"\n{case} ({total}): {', '.join(f'{n} {part:.1%}' for n, part in parts.items())}")
-    return parts
+def test_a_known_bug_is_taken_for_no_other():
+    share = shares(KNOWN)
+    assert share["wrong"] == 0
+    assert share["nothing"] < SILENT
 
 
-def test_a_known_bug_is_taken_for_no_other(rounds):
-    silent = set()
-    for played in rounds:
-        for bug, reply in played.caught:
-            came = outcome(bug, name_mistake(played.caught, reply))
-            assert came != "wrong", f"{played}: {bug.name}"
-            if came == "nothing" and played.is_named_by(bug):
-                silent.add((played.lesson, bug.name))
-    assert len(silent) < SILENT * len(BUGS)
-
-
-@pytest.mark.parametrize("name", [f"{lesson}.{c}" for lesson in LESSONS for c in checks_of(lesson)])
-def test_every_check_alone_catches_some_bug(rounds, name):
+@pytest.mark.parametrize(
+    "name", [f"{lesson}.{c}" for lesson in LESSONS for c in hidden_checks(lesson)]
+)
+def test_every_check_alone_catches_some_bug(name):
     """Beside the checks that need further functions: those see a mistake in any of theirs."""
     lesson, _, own = name.partition(".")
-    needs = {check: set(find(f"{lesson}.{check}").needs) for check in checks_of(lesson)}
+    needs = {check.name: set(check.needs) for check in hidden_checks(lesson).values()}
     rivals = {check for check in needs if check != own and needs[check] <= needs[own]}
-    caught = {
-        bug.name
-        for played in rounds
-        for bug, _ in played.caught
-        if played.lesson == lesson and played.check in rivals
-    }
-    alone = {bug.name for bug in bugs_of(lesson) if bug.check == name} - caught
-    assert alone
-
-
-def test_the_file_of_the_museum_is_what_the_museum_does(rounds, seen):
-    said = museum_page.FILE.read_text(encoding="utf-8")
-    assert said == museum_page.render(rounds, seen), "out of date: run `autograder museum`"
-
-
-def test_the_tables_about_grading_are_up_to_date(rounds):
-    said = grading_tables.FILE.read_text(encoding="utf-8")
-    assert said == with_tables(said, rounds), "out of date: run `autograder museum`"
+    catches = catches_of(lesson)
+    assert [
+        bug for bug in bugs_of(lesson) if bug.check == name and not rivals & set(catches[bug.name])
+    ]
 
 
 @pytest.mark.parametrize("lesson", LESSONS)
-def test_the_file_of_losses_is_up_to_date(lesson, rounds):
-    """It was written from more challenges than these, which it must not contradict."""
-    said = losses_of(lesson)
-    assert list(said) == [bug.name for bug in bugs_of(lesson)], (
-        "out of date: run `autograder museum`"
-    )
-    for played in (one for one in rounds if one.lesson == lesson):
-        caught = {bug.name for bug, _ in played.caught}
-        assert caught <= {name for name in said if played.check in said[name]}
-        assert {name for name in said if said[name].get(played.check) == ALWAYS} <= caught
+def test_one_mistake_costs_the_points_of_its_function(lesson):
+    """At the most those of every question about the cell that it stands in."""
+    assignment = assignment_of(lesson)
+    for bug in bugs_of(lesson):
+        cells = {name for name, names in assignment.answers.items() if names & set(bug.answer)}
+        own = [q.points for q in assignment.questions if own_cells(assignment, q) & cells]
+        _, lost = points_lost(lesson, bug)
+        assert lost <= sum(own), bug.name
+
+
+# --- what is recognized --------------------------------------------------------------------------
 
 
 def test_no_mistake_is_named_that_would_lose_what_was_passed():
     """The numbers of a mask that hides nothing, or of a layer that does not use it."""
     (bug,) = [bug for bug in bugs_of("kv_cache") if bug.name == "mask_sees_all"]
     challenge = find(f"kv_cache.{SPLITS}").challenge(1)
-    ((_, reply),) = candidates("kv_cache", SPLITS, challenge, [bug])
+    ((_, reply),) = wrong_replies("kv_cache", SPLITS, challenge, [bug])
     asked = (known_in_memory("kv_cache"), SPLITS, challenge, reply, None)
     found = diagnose(*asked)
     assert (found.bug, found.family) == ("", "mask")
@@ -138,27 +136,20 @@ def test_no_mistake_is_named_that_would_lose_what_was_passed():
     assert diagnose(*asked, passed) is None
 
 
-def test_one_mistake_costs_the_points_of_its_function(rounds):
-    """At the most those of every question about the cell that it stands in."""
-    for lesson in LESSONS:
-        played = [one for one in rounds if one.lesson == lesson]
-        asked = assignment_of(lesson)
-        for bug in bugs_of(lesson):
-            cells = {name for name, names in asked.answers.items() if names & set(bug.answer)}
-            own = [q.points for q in asked.questions if own_cells(asked, q) & cells]
-            _, lost = points_lost(lesson, bug, played)
-            assert lost <= sum(own), bug.name
-
-
 # --- what is said --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bug", BUGS)
-def test_a_mistake_is_named_in_words_and_the_answer_is_not(bug):
-    assert bug.mistake == bug.mistake.strip(" .")
-    assert not bug.mistake.startswith(("The ", "A "))
-    assert not set(bug.mistake) & set("()[]{}=`*/")
-    assert len(bug.mistake) < 120
+def test_a_mistake_is_named_in_words_and_the_answer_is_not():
+    wrong = [
+        bug.mistake
+        for lesson in LESSONS
+        for bug in bugs_of(lesson)
+        if bug.mistake != bug.mistake.strip(" .")
+        or bug.mistake.startswith(("The ", "A "))
+        or set(bug.mistake) & set("()[]{}=`*/")
+        or len(bug.mistake) >= 120
+    ]
+    assert wrong == []
 
 
 def test_every_family_has_members():
@@ -253,10 +244,14 @@ def test_a_diagnosis_that_cannot_be_made_is_none(lesson, check, challenge):
     assert diagnose(KnownReplies(lesson), check, challenge, {"evidence": {}}) is None
 
 
-def test_a_part_of_the_evidence_is_not_the_evidence(rounds):
+def test_a_part_of_the_evidence_is_not_the_evidence(record):
     """One entry is changed or left out: no bug gives these numbers any more."""
-    played = next(played for played in rounds if played.check == SPLITS)
-    bug, reply = next((bug, reply) for bug, reply in played.caught if "evidence" in reply)
+    replies = (
+        (bug, record.ask("kv_cache", bug.answer, find(bug.check), 0))
+        for bug in bugs_of("kv_cache")
+        if bug.check == f"kv_cache.{SPLITS}"
+    )
+    bug, reply = next((bug, reply) for bug, reply in replies if "evidence" in reply)
     chunks = [[array.copy() for array in run] for run in reply["evidence"]["logits"]]
     chunks[-1][-1].flat[-1] += 0.1
     for logits in (chunks, reply["evidence"]["logits"][:-1], chunks[:1] * len(chunks)):
@@ -290,22 +285,23 @@ def test_what_counts_as_the_same_evidence(a, b, alike):
 # --- what the museum replies to the challenge that is the same for everyone -----------------------
 
 
-def test_known_replies_are_found_out_once_and_come_back_from_their_files(tmp_path, monkeypatch):
-    check = "flops_of_any_product"
-    bugs = bugs_of("start")
-    _, replies = all_replies("start", check, KnownReplies("start").challenge(check))
+def test_known_replies_are_asked_once_and_come_back_from_their_files(tmp_path, monkeypatch):
+    check, bugs = find("start.flops_of_any_product"), bugs_of("start")
     known = KnownReplies("start", tmp_path)
-    for bug, reply in replies:
-        agreeing = known.agreeing(check, [bug], {"error": None, **reply})
+    reached = reached_bugs("start", check.name, bugs)
+    replies = [RunRecord().ask("start", bug.answer, check, SEED) for bug in reached]
+    for bug, reply in zip(reached, replies, strict=True):
+        agreeing = known.agreeing(check.name, [bug], {"error": None, **reply})
         assert agreeing == [bug] * ("evidence" in reply)
-    assert len(list(tmp_path.iterdir())) == len(replies)  # of each that was suspected, and no other
-    found = [known.agreeing(check, bugs, reply) for _, reply in replies]
-    monkeypatch.setattr(known_replies, "reply_of", None)  # nothing runs again
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) == len(reached)  # of each that was suspected, and no other
+    results = [known.agreeing(check.name, bugs, reply) for reply in replies]
+    monkeypatch.setattr(run_record, "run", None)  # nothing runs again
     again = KnownReplies("start", tmp_path)
-    assert [again.agreeing(check, bugs, reply) for _, reply in replies] == found
-    next(tmp_path.glob(f"*.{bugs[0].name}.z")).write_bytes(b"half a file")
+    assert [again.agreeing(check.name, bugs, reply) for reply in replies] == results
+    files[0].write_bytes(b"half a file")
     with pytest.raises(TypeError):
-        KnownReplies("start", tmp_path).agreeing(check, bugs, {})
+        again.agreeing(check.name, bugs, {})
 
 
 def test_a_disk_without_room_does_not_keep_a_mistake_from_its_name(tmp_path):

@@ -6,7 +6,6 @@ size. Who goes through what came back, instead of what was asked, finds nothing 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,11 +14,9 @@ import pytest
 from submissions import ORDER
 
 from autograder.lessons import find, hidden_checks
-from autograder.lessons.assembly import assemble
-from course.checks.check import Check, Verdict, observe
+from course.checks.check import Check, Verdict
 
 CHECKS = [f"{lesson}.{check}" for lesson in ORDER for check in hidden_checks(lesson)]
-SEED = 5
 NOT_JUDGED = ("evidence['per_call']",)
 """Parts that no point hangs on: they are only told."""
 
@@ -57,11 +54,11 @@ def judge(check: Check, challenge: Any, evidence: Any) -> Verdict | None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CHECKS)
-def test_hollow_evidence_never_passes(name):
+def test_hollow_evidence_never_passes(name, record, selection):
     check, lesson = find(name), name.split(".")[0]
-    challenge = check.challenge(SEED)
-    answer = assemble(lesson, {})
-    evidence, _ = observe(check.probe, answer, check.needs, copy.deepcopy(challenge))
+    (seed,) = selection.seeds(lesson, by_day=1, full=1)
+    challenge = check.challenge(seed)
+    evidence = record.ask(lesson, {}, check, seed)["evidence"]
     assert judge(check, challenge, evidence).score == 1
     passed = [
         place

@@ -35,6 +35,8 @@ from autograder.authoring.mutation import Mutant, mutants_of
 from autograder.authoring.source import Cell, Course
 from autograder.lessons import SOLUTIONS, hidden_checks, lesson_folders
 from autograder.lessons.assembly import run_cells
+from autograder.run_record import FOLDER, Store
+from autograder.sources import digest_of
 from course.measure.machine import one_thread
 
 SEEDS = (1, 2, 3)
@@ -45,6 +47,8 @@ MEMORY = 8 * 2**30
 """Bytes that one mutant may hold."""
 WAITING = 20
 """Seconds on a clock for each second of processor time: a mutant that waits for ever ends, too."""
+ALIVE, DEAD = b"alive", b"dead"
+"""What a store keeps of a mutant."""
 SURVIVED = 86
 """Exit code of a process whose mutant passed; any other end is the mutant's death."""
 
@@ -57,23 +61,33 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if unknown := sorted(set(options.lesson) - set(lesson_folders())):
         parser.error(f"no lesson {unknown[0]!r}; there are {', '.join(lesson_folders())}")
-    with one_thread():  # a forked process does not have this one's threads
-        reports = [judge(name, options.jobs) for name in options.lesson or lesson_folders()]
+    store, lessons = Store(FOLDER), options.lesson or lesson_folders()
+    reports = [judge(name, store, options.jobs) for name in lessons]
     return int(any(reports))
 
 
-def judge(lesson: str, jobs: int = 1) -> list[str]:
-    """Judge every mutant of a lesson, and print what became of them.
+def judge(lesson: str, store: Store, jobs: int = 1) -> list[str]:
+    """Judge every mutant of a lesson that was not judged before, and print what became of all.
+
+    Args:
+        store: keeps what became of each, by the sources on which that rests.
 
     Returns:
         A line for each survivor without an entry, and for each entry without a survivor.
     """
-    mutants, seconds = mutants_of_lesson(lesson), seconds_for(lesson)
+    mutants = mutants_of_lesson(lesson)
+    checks = digest_of([*hidden_checks(lesson).values(), passes])
+    keys = {mutant: digest_of([checks, *SEEDS], texts=mutants[mutant]) for mutant in mutants}
 
     def survives(mutant: Mutant) -> bool:
         return passes(lesson, mutants[mutant], mutant.function.partition(".")[0])
 
-    alive = survivors(list(mutants), survives, seconds, jobs, lesson)
+    if left := [mutant for mutant in mutants if store.get(keys[mutant]) is None]:
+        with one_thread():  # a forked process does not have this one's threads
+            survived = set(survivors(left, survives, seconds_for(lesson), jobs, lesson))
+        for mutant in left:
+            store.put(keys[mutant], ALIVE if mutant in survived else DEAD)
+    alive = [mutant for mutant in mutants if store.get(keys[mutant]) == ALIVE]
     lines = open_ends(map(str, alive), read_entries(entries_file(lesson)))
     print(f"{lesson}: {len(mutants)} mutants, {len(alive)} survive", *lines, sep="\n  ")
     return lines

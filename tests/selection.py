@@ -1,0 +1,269 @@
+"""Choose which tests run, and how hard a lesson is tried.
+
+    make test     by day: what is quick; of what is slow, lesson 03 and lessons that changed since they
+                  were last proven. What was green here before, on the very same sources, is left out.
+    make touched  what is slow and stands on sources that changed since they were last proven.
+    make night    everything, with seeds drawn from the date, and without memory of earlier runs.
+    pytest --full -k kv_cache     everything of what is named, at the same seeds each time.
+
+A lesson is one part of the tests, and so is every file of tests for what belongs to no lesson. A part is
+*proven* when all of it was green at full strength: `tests/proven.json`, which is committed, holds the
+digest of the sources on which it was. What was green by day on this machine stands in `build/green.json`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import os
+import platform
+import tempfile
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autograder.lessons import lesson_folders
+from autograder.lessons.assembly import answer_cells
+from autograder.run_record import FOLDER, RunRecord, decide, run
+from autograder.sources import (
+    EVERYTHING,
+    Definition,
+    digest_of,
+    hashed,
+    imports_of,
+    read_module,
+    texts_of,
+)
+from course.files.writing import write_whole
+
+ROOT = Path(__file__).resolve().parents[1]
+PROVEN, GREEN = ROOT / "tests" / "proven.json", ROOT / "build" / "green.json"
+NIGHT = "SECOND_TOKEN_NIGHT"
+"""Set by `make night` for its processes: the date of the seeds, and the folder of the run record."""
+DIGESTS = "SECOND_TOKEN_DIGESTS"
+SAMPLE = "kv_cache"
+"""The lesson of which by day everything that is marked `sampled` runs."""
+MOST_CHANGED = 3
+"""Lessons that are tried at full strength by day. Where more changed, a shared part did: by night."""
+PICTURES = ("course/plots", "course/widgets")
+"""A change here voids only what names them: a picture decides about no result."""
+LEFT_OUT = {".git", ".venv", "build", "grading", "recorded", "__pycache__", ".ruff_cache"}
+LEFT_OUT |= {".pytest_cache", ".hypothesis", ".import_linter_cache", "second_token.egg-info"}
+
+
+class Selection:
+    """Which tests run in one session. Every process of a session comes to the same one.
+
+    Args:
+        mode: "day", "touched", "full" or "night".
+        shard: (i, n): the i-th of n shares of the parts, from 1.
+        whole: whether all tests were collected, so that what is green may be remembered.
+    """
+
+    def __init__(self, mode: str, shard: tuple[int, int], whole: bool) -> None:
+        self.mode, self.shard, self.whole = mode, shard, whole
+        self.proven, self.green = _read(PROVEN), _read(GREEN)
+        self.digests = digests_of_lessons()
+        self.changed = [name for name, now in self.digests.items() if self.proven.get(name) != now]
+        self.left_out: dict[str, int] = {}
+
+    def is_full(self, lesson: str) -> bool:
+        """Tell whether a lesson is tried at full strength: at many seeds, and with slow tests."""
+        if self.mode == "day":
+            return lesson in self.changed and len(self.changed) <= MOST_CHANGED
+        return self.mode in ("full", "night") or lesson in self.changed
+
+    def seeds(self, lesson: str, by_day: int, full: int) -> list[int]:
+        """Return the seeds with which a lesson's checks are tried."""
+        first = int(night()[0]) * 1000 if night() else 0
+        return [first + number for number in range(full if self.is_full(lesson) else by_day)]
+
+    def choose(self, items: list[Any]) -> tuple[list[Any], list[Any]]:
+        """Split the collected tests into those that run, longest part first, and the others."""
+        chosen, others = [], []
+        by_part = defaultdict(list)
+        for item in items:
+            by_part[part_of(item)].append(item)
+        for number, part in enumerate(sorted(by_part)):
+            wanted = [item for item in by_part[part] if self._is_wanted(item, part)]
+            if number % self.shard[1] != self.shard[0] - 1:
+                wanted = []
+            elif self.whole and self.mode == "day" and self._was_green(part):
+                self.left_out[part], wanted = len(wanted), []
+            kept = set(map(id, wanted))
+            chosen += wanted
+            others += [item for item in by_part[part] if id(item) not in kept]
+        seconds = _read(PROVEN).get("seconds", {})
+        chosen.sort(key=lambda item: -seconds.get(part_of(item), 0))
+        for item in chosen:
+            item.add_marker(pytest.mark.xdist_group(part_of(item)))
+        return chosen, others
+
+    def _is_wanted(self, item: Any, part: str) -> bool:
+        slow = any(item.get_closest_marker(name) for name in ("slow", "sampled"))
+        if self.mode in ("full", "night"):
+            return True
+        if self.mode == "day":
+            sampled = part == SAMPLE and item.get_closest_marker("sampled")
+            return not slow or bool(sampled) or (part in lesson_folders() and self.is_full(part))
+        if part in lesson_folders():
+            return part in self.changed
+        return slow and self.proven.get(part) != digest_of_file(part)
+
+    def _was_green(self, part: str) -> bool:
+        return part in self.green and self.green[part] == self._digest_by_day(part)
+
+    def _digest_by_day(self, part: str) -> str:
+        """Digest what a part's tests, as they are chosen by day, rest on."""
+        if part in self.digests:
+            return hashed([digest_of_tree(), self.digests[part], str(self.is_full(part))])[:16]
+        return hashed([digest_of_tree(), digest_of_pictures(part)])[:16]
+
+    def remember(self, green: Collection[str], seconds: Mapping[str, float]) -> None:
+        """Write which parts were green, and at night how many seconds each took."""
+        if not self.whole or not green:
+            return
+        if self.mode == "day":
+            known = {**self.green, **{part: self._digest_by_day(part) for part in green}}
+            write_whole(GREEN, json.dumps(known, indent=1).encode())
+        proven = dict(self.proven)
+        for part in green:
+            if part in self.digests:
+                if self.is_full(part):
+                    proven[part] = self.digests[part]
+            elif self.mode != "day":
+                proven[part] = digest_of_file(part)
+        if self.mode == "night":
+            rounded = {part: round(s) for part, s in sorted(seconds.items()) if s >= 1}
+            proven["seconds"] = {**proven.get("seconds", {}), **rounded}
+        if proven != self.proven:
+            write_whole(PROVEN, (json.dumps(proven, indent=1, sort_keys=True) + "\n").encode())
+
+    def summary(self) -> list[str]:
+        """Say what was left out, and why."""
+        lines = []
+        if self.left_out:
+            lines.append(
+                f"left out: {sum(self.left_out.values())} tests in {len(self.left_out)} parts, which "
+                f"were green before on these very sources ({GREEN.relative_to(ROOT)} remembers)"
+            )
+        if self.mode == "day" and len(self.changed) > MOST_CHANGED:
+            lines.append(
+                f"{len(self.changed)} lessons changed since they were last proven, more than "
+                f"{MOST_CHANGED}: none was tried at full strength. `make night` does."
+            )
+        elif self.mode == "day" and self.changed:
+            lines.append(f"tried at full strength: {', '.join(self.changed)}")
+        if night():
+            lines.append(f"seeds of {night()[0]}")
+        return lines
+
+
+def night() -> tuple[str, Path] | None:
+    """Return the date whose seeds are drawn, and the folder of the run record; None by day."""
+    date, _, folder = os.environ.get(NIGHT, "").partition(":")
+    return (date, Path(folder)) if date else None
+
+
+def begin_night() -> None:
+    """Draw seeds from the date, and keep replies in a new folder, for this process and its workers."""
+    date = os.environ.get("SEEDS_FROM") or f"{datetime.date.today():%Y%m%d}"
+    os.environ.setdefault(NIGHT, f"{date}:{tempfile.mkdtemp(prefix='second-token-night-')}")
+
+
+@cache
+def run_record() -> RunRecord:
+    """Open the record of what the museum replied: by night one of this night alone."""
+    return RunRecord(night()[1] if night() else FOLDER)
+
+
+def part_of(item: Any) -> str:
+    """Name the part that a test belongs to: a lesson's module, or the file of the test."""
+    folders = {folder: module for module, folder in lesson_folders().items()}
+    values = getattr(item, "callspec", None) and item.callspec.params.values()
+    for value in values or ():
+        value = getattr(value, "folder", value)
+        if isinstance(value, str) and value in folders:
+            return folders[value]
+        if isinstance(value, str) and value.partition(".")[0] in lesson_folders():
+            return value.partition(".")[0]
+    return item.path.stem
+
+
+@cache
+def digests_of_lessons() -> dict[str, str]:
+    """Digest every lesson, once for this process and its workers."""
+    if DIGESTS not in os.environ:
+        digests = {lesson: digest_of_lesson(lesson) for lesson in lesson_folders()}
+        os.environ[DIGESTS] = json.dumps(digests)
+    return json.loads(os.environ[DIGESTS])
+
+
+def digest_of_lesson(lesson: str) -> str:
+    """Digest what the tests of a lesson are about: its text, checks, museum and right styles."""
+    package, checks = f"autograder.lessons.{lesson}", f"course.checks.{lesson}"
+    texts = [text for part in ("museum", "variants") for text in texts_of(f"{package}.{part}")]
+    files = [
+        ROOT / "solutions" / lesson_folders()[lesson] / f"{lesson}.py",
+        ROOT / "autograder" / "lessons" / lesson / "equivalent.toml",
+        ROOT / "course" / "checks" / "recorded" / f"{lesson}.json",
+    ]
+    texts += [file.read_text(encoding="utf-8") for file in files if file.exists()]
+    starts = [
+        Definition(f"{package}.hidden", "CHECKS"),
+        Definition(checks, EVERYTHING),
+        run,
+        decide,
+    ]
+    visible = texts_of(checks)
+    return digest_of(starts, texts=[*answer_cells(lesson, {}), *texts, *visible])[:16]
+
+
+@cache
+def digest_of_file(stem: str) -> str:
+    """Digest a file of tests, and the modules of the project that it imports itself."""
+    text = (ROOT / "tests" / f"{stem}.py").read_text(encoding="utf-8")
+    imported = {place.module for place in imports_of(text)}
+    imported |= {f"{place.module}.{place.name}" for place in imports_of(text)}
+    known = [texts_of(name)[0] for name in sorted(imported) if read_module(name)]
+    return hashed([text, *known])[:16]
+
+
+@cache
+def digest_of_tree() -> str:
+    """Digest every file of the project but pictures, and the versions of what it runs on."""
+    digest = hashlib.sha256()
+    for folder, names, files in os.walk(ROOT):
+        names[:] = sorted(set(names) - LEFT_OUT)
+        inside = os.path.relpath(folder, ROOT)
+        if inside.startswith(PICTURES):
+            continue
+        for name in sorted(files):
+            if (inside, name) != ("tests", PROVEN.name):
+                data = Path(folder, name).read_bytes()
+                digest.update(f"{inside}/{name}".encode() + hashlib.sha256(data).digest())
+    versions = [platform.python_version(), *map(version, ("torch", "numpy", "nbgrader"))]
+    return hashed([digest.hexdigest(), *versions])
+
+
+@cache
+def digest_of_pictures(stem: str) -> str:
+    """Digest all pictures and widgets for a file of tests that names them, directly or not."""
+    text = (ROOT / "tests" / f"{stem}.py").read_text(encoding="utf-8")
+    if not any(word in text for word in ("plots", "widgets", "built", "build", "book", "browser")):
+        return ""
+    files = (path for folder in PICTURES for path in sorted((ROOT / folder).rglob("*.py")))
+    return hashed(path.read_text(encoding="utf-8") for path in files)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
