@@ -1,8 +1,9 @@
 # Second Token. Two commands are enough: `make lab` and `make test`; each sets up what it needs.
 #   make lab                    open the lessons in JupyterLab
 #   make lab ARGS=--no-browser  the same on a machine without a browser: open the printed address
-#   make test                   every test, from the linter to the notebooks
-#   make quick                  the quick ones, in three minutes
+#   make test                   every day: the linter, what is quick, and in full what changed (tests/selection.py)
+#   make night                  before a release: every test, with the date's seeds; SHARD=2/4: a quarter of them
+#   make touched                what `make night` would try of all that changed since it was last proven
 #   make build                  rebuild the notebooks and modules whose lesson text changed
 #   make grade                  grade a simulated class and open the report: LESSON=… STUDENTS=… SEED=…
 #   make book                   write the course as a static site into build/book, or ARGS=--self-study
@@ -18,10 +19,11 @@ BENCH ?= $(BENCHMARKS)
 LESSON ?= 03-kv-cache
 STUDENTS ?= 24
 SEED ?= 1
+SHARD ?= 1/1
 # nbgrader calls its helpers by bare name, so they must be on PATH.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: lab test quick build grade book bench format
+.PHONY: lab test night touched lint build grade book bench format
 .DELETE_ON_ERROR:
 
 # JupyterLab refuses to run as root unless told to; in a container there is often no one else.
@@ -29,13 +31,20 @@ lab: $(VENV)/installed-lab
 	jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) --ServerApp.root_dir="$(CURDIR)" \
 	  --LabApp.default_url=/lab/tree/lessons/00-start/start.ipynb $(ARGS)
 
-# One process a core, each with one thread: the tests are many and small.
-test: $(VENV)/installed-all
-	ruff format --check . && ruff check . && lint-imports
-	OMP_NUM_THREADS=1 python -m pytest --numprocesses auto --dist loadscope $(ARGS)
+# One process per core, each with one thread: the tests are many and small. The longest part comes first.
+PYTEST := OMP_NUM_THREADS=1 python -m pytest --numprocesses auto --dist loadgroup --no-loadscope-reorder
 
-quick:
-	$(MAKE) test ARGS='-m "not slow" $(ARGS)'
+test: lint
+	$(PYTEST) $(ARGS)
+
+night: lint
+	$(PYTEST) --night --shard $(SHARD) $(ARGS)
+
+touched: $(VENV)/installed-all
+	$(PYTEST) --touched $(ARGS)
+
+lint: $(VENV)/installed-all
+	ruff format --check . && ruff check . && lint-imports
 
 build: $(VENV)/installed-all
 	python -m autograder build $(ARGS)

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from changing import change
 from confined import needs_bubblewrap
 from nbgrader_course import CourseFolder
 from submissions import solved, submission
@@ -14,6 +15,7 @@ from autograder.kept_results import (
     Kept,
     KeptResults,
     digest_of_grader,
+    digest_of_judging,
     digest_of_submission,
 )
 from autograder.result import Answer, Outcome, Result
@@ -21,6 +23,7 @@ from course.files.writing import write_whole
 from lessons import COURSE, ROOT
 
 LESSON = COURSE.read("00-start")
+__all__ = ["change"]
 ANSWERS = (
     Answer("one", Outcome.SCORE, 0.5, 2, "half \ud83d", "a_bug", "mask", True),
     Answer("two", Outcome.STUDENT_FAULT, 0.0, 8, "it hung"),
@@ -175,3 +178,40 @@ def test_a_changed_file_is_graded_whatever_its_time(course):
     assert "bob/00-start: handed in anew" in done.stderr
     assert "ann: SCORE" not in done.stderr
     assert sum(course.points("bob").values()) == POINTS
+
+
+JUDGED_ANEW = {
+    "a hidden check of that lesson": (
+        "autograder/lessons/start/hidden.py",
+        "def flops(",
+        {"start"},
+    ),
+    "a visible check of that lesson": ("course/checks/start.py", "def draw_", {"start"}),
+    "a probe of another lesson": ("autograder/lessons/kv_cache/probes.py", "def ", {"kv_cache"}),
+    "the cells that follow-through puts in": ("autograder/follow_through.py", "SLOW = 5", "all"),
+    "the judge": ("autograder/judge.py", "def grade_one(", "all"),
+    "the program around a student's code": ("autograder/student.py", "def run_cell(", "all"),
+    "a barrier": ("autograder/sandbox/seccomp.py", "def ", "all"),
+    "the house rules": ("course/checks/recorder.py", "LARGEST = 10**7", "all"),
+    "the model": ("course/model/rotary.py", "def rotary_table(", {"kv_cache"}),
+    "a museum, which names mistakes": ("autograder/lessons/start/museum.py", "def ", set()),
+    "how mistakes are recognized": ("autograder/diagnosis/recognize.py", "def diagnose(", set()),
+    "a picture": ("course/plots/style.py", "def ", set()),
+    "a widget": ("course/widgets/gqa.py", "def ", set()),
+    "publishing": ("autograder/publishing/publish.py", "def main(", set()),
+    "a class's report": ("autograder/classroom/reporting/report.py", "def main(", set()),
+    "authoring": ("autograder/authoring/build.py", "def main(", set()),
+    "a comment between functions": ("autograder/judge.py", "\n\n\ndef ", set()),
+}
+
+
+@pytest.mark.parametrize(("file", "old", "anew"), JUDGED_ANEW.values(), ids=JUDGED_ANEW)
+def test_a_result_rests_on_its_own_lesson_and_on_what_judges_it(change, file, old, anew):
+    before = {lesson: digest_of_judging(lesson) for lesson in ("start", "kv_cache")}
+    new = (
+        old.replace("\n\n\n", "\n\n# A comment.\n\n") if "\n\n\n" in old else old.replace(" ", "  ")
+    )
+    change(file, old, new)
+    after = {lesson: digest_of_judging(lesson) for lesson in before}
+    expected = set(before) if anew == "all" else anew
+    assert {lesson for lesson in before if after[lesson] != before[lesson]} == expected

@@ -1,0 +1,41 @@
+"""Change a file of the project for the digests of `autograder.sources`, and nowhere else."""
+
+from pathlib import Path
+
+import pytest
+
+from autograder import run_record, sources
+from lessons import ROOT
+
+CACHES = (
+    sources.read_module,
+    sources._digest_of_text,
+    sources._digest_behind,
+    sources._data_beside,
+    run_record.digest_of_questions,
+)
+
+
+@pytest.fixture
+def change(monkeypatch):
+    """`change(file, old, new)`: digests see a file of the project with some text exchanged."""
+    read = sources.source_of
+
+    def changed(file: str, old: str, new: str) -> None:
+        assert old in read(ROOT / file), f"{file} does not hold {old!r}"
+
+        def source_of(path: Path) -> str:
+            text = read(path)
+            return text.replace(old, new) if path == ROOT / file else text
+
+        monkeypatch.setattr(sources, "source_of", source_of)
+        forget()
+
+    yield changed
+    monkeypatch.undo()
+    forget()
+
+
+def forget() -> None:
+    for function in CACHES:
+        function.cache_clear()
