@@ -106,15 +106,15 @@ class Selection:
         return chosen, others
 
     def _is_wanted(self, item: Any, part: str) -> bool:
-        slow = any(item.get_closest_marker(name) for name in ("slow", "sampled"))
         if self.mode in ("full", "night"):
             return True
         if self.mode == "day":
-            sampled = part == SAMPLE and item.get_closest_marker("sampled")
-            return not slow or bool(sampled) or (part in lesson_folders() and self.is_full(part))
-        if part in lesson_folders():
+            if item.get_closest_marker("sampled") and part not in set(self.digests) - {SAMPLE}:
+                return True
+            return not is_slow(item) or (part in self.digests and self.is_full(part))
+        if part in self.digests:
             return part in self.changed
-        return slow and self.proven.get(part) != digest_of_file(part)
+        return is_slow(item) and self.proven.get(part) != digest_of_file(part)
 
     def _was_green(self, part: str) -> bool:
         return part in self.green and self.green[part] == self._digest_by_day(part)
@@ -183,8 +183,15 @@ def run_record() -> RunRecord:
     return RunRecord(night()[1] if night() else FOLDER)
 
 
+def is_slow(item: Any) -> bool:
+    return any(item.get_closest_marker(name) for name in ("slow", "sampled"))
+
+
 def part_of(item: Any) -> str:
-    """Name the part that a test belongs to: a lesson's module, or the file of the test."""
+    """Name the part that a test belongs to: the module of a lesson, for what is slow or tried at several
+    seeds; otherwise the file of the test, whose fixtures it shares."""
+    if not is_slow(item) and "selection" not in item.fixturenames:
+        return item.path.stem
     folders = {folder: module for module, folder in lesson_folders().items()}
     values = getattr(item, "callspec", None) and item.callspec.params.values()
     for value in values or ():

@@ -21,7 +21,7 @@ from lessons import COURSE, FOLDERS, ROOT
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
 pytestmark = [
     pytest.mark.skipif(not CHROMIUM, reason="needs chromium: apt-get install chromium"),
-    pytest.mark.slow,
+    pytest.mark.sampled,
 ]
 
 QUIET = [

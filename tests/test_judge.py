@@ -42,7 +42,7 @@ def of_flops_and_bytes(result) -> list[tuple[Outcome, float]]:
 # --- right and untouched -------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.sampled
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_the_solved_notebook_gets_every_point(desks, folder):
     desk = desks(folder)
@@ -52,7 +52,7 @@ def test_the_solved_notebook_gets_every_point(desks, folder):
     assert [a.check for a in result.answers] == [q.check for q in desk.assignment.questions]
 
 
-@pytest.mark.slow
+@pytest.mark.sampled
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_the_untouched_notebook_gets_none(desks, folder):
     desk = desks(folder)

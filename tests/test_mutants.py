@@ -1,6 +1,6 @@
 """Mutants are made, judged and explained: on tiny functions here, on every lesson in the slow test.
 
-pytest tests/test_mutants.py -m slow -k start
+pytest tests/test_mutants.py --full -k start
 """
 
 import time

@@ -19,7 +19,7 @@ from autograder.authoring.source import POINTS, Cell, Lesson
 from autograder.lessons import find
 from lessons import COURSE, FOLDERS, ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.sampled
 
 STUDENTS = ("ada", "ben", "cleo")
 

@@ -25,7 +25,7 @@ from lessons import COURSE, ROOT
 
 LESSON = COURSE.read("00-start")
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.sampled,
     needs_bubblewrap,
     pytest.mark.skipif(not CHROMIUM, reason="needs chromium: apt-get install chromium"),
 ]

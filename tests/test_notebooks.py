@@ -12,7 +12,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from lessons import COURSE, FOLDERS, ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.sampled
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
