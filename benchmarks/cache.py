@@ -39,10 +39,7 @@ from course.measure.limits import Machine, measure_machine
 from course.measure.machine import one_thread
 
 BEYOND_CACHES = 2**28  # bytes of keys and values as numbers, over all layers
-CONTEXT = {
-    "cpu": 8192,
-    "cuda": 262_144,
-}  # tokens; ratios of shorter contexts are held against no bar
+CONTEXT = {"cpu": 8192, "cuda": 262_144}  # with fewer tokens, no bar is held
 TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 3e-2}  # of numbers around 1
 
 
@@ -163,9 +160,7 @@ class Way:
     shape: Shape
     bytes: int
     times: int = 1  # how often a round goes through all layers
-    expected: Tensor | None = (
-        None  # of the first layer; None: of others' caches, nor are bytes known
-    )
+    expected: Tensor | None = None  # of the first layer; None: others' caches, of unknown bytes
 
     def __call__(self) -> None:
         for _ in range(self.times):
@@ -185,17 +180,17 @@ def cpu_ways(shape: Shape, layers: int | None) -> dict[str, Way]:
         for name, attend in {**PLAIN, "repeat_interleave": repeated_attention}.items()
     }
     scratch = make_scratch(q, small[8][0].keys)
-    for bits, caches in small.items():
-        tiled = partial(
-            tiled_attention, q, scratch=scratch, **({"unpack": unpack} if bits == 4 else {})
-        )
+    for bits, unpacked in ((8, {}), (4, {"unpack": unpack})):
         steps = {
-            "dequantize everything": lambda cache: matmul_attention(q, *cache.numbers()),
-            "tiled": lambda cache, tiled=tiled: tiled(cache.keys, cache.values, cache.window),
+            "dequantize everything": lambda c: matmul_attention(q, *c.numbers()),
+            "tiled": lambda c, more=unpacked: tiled_attention(
+                q, c.keys, c.values, c.window, scratch=scratch, **more
+            ),
         }
+        size = small[bits][0].nbytes()
         for name, step in steps.items():
-            each = [partial(step, cache) for cache in caches]
-            ways[f"int{bits}, {name}"] = Way(each, shape, caches[0].nbytes(), 1, expected[bits])
+            each = [partial(step, cache) for cache in small[bits]]
+            ways[f"int{bits}, {name}"] = Way(each, shape, size, expected=expected[bits])
     many = replace(shape, G=shape.H)
     size = (2, 1, many.G, many.context, many.D)
     full = [tuple(torch.randn(size)) for _ in range(layers or many.layers)]
@@ -222,9 +217,8 @@ def cuda_ways(shape: Shape, layers: int | None, device: torch.device) -> dict[st
             for name, attend in PLAIN.items():
                 ways[f"bf16, {name}"] = way_of(partial(attend, q), large, shape, exact, 10)
         steps = [partial(triton_attention, q, c.keys, c.values, c.window) for c in caches]
-        ways[f"int{bits}, Triton"] = Way(
-            steps, shape, caches[0].nbytes(), 10, reference(q, caches[0])
-        )
+        size, expected = caches[0].nbytes(), reference(q, caches[0])
+        ways[f"int{bits}, Triton"] = Way(steps, shape, size, 10, expected)
     return ways
 
 
@@ -293,17 +287,15 @@ def check_ways(ways: dict[str, Way]) -> dict[str, float]:
     return differences
 
 
-def at_best(way: Way, machine: Machine) -> float:
-    """Compute the seconds that the machine's two limits allow for one step. A cache that is dequantized
-    as a whole is counted as if it were not."""
-    by_bytes = way.bytes / machine.bytes_per_second
-    return max(by_bytes, way.shape.flops / machine.flops_per_second)
-
-
 def row_of(way: Way, samples: harness.Samples, machine: Machine) -> dict[str, float]:
-    limits = {"bytes": way.bytes, "at_best_seconds": at_best(way, machine)}
+    """Put the seconds of a step beside what the machine's two limits allow. A cache that is dequantized
+    as a whole is counted as if it were not."""
     row = harness.row_of(samples, way.times * len(way.steps)) | {"layers": len(way.steps)}
-    return row if way.expected is None else row | limits
+    if way.expected is None:
+        return row
+    by_bytes = way.bytes / machine.bytes_per_second
+    seconds = max(by_bytes, way.shape.flops / machine.flops_per_second)
+    return row | {"bytes": way.bytes, "at_best_seconds": seconds}
 
 
 def bars_of(rows: dict[str, dict[str, Any]], heads: int) -> list[dict[str, Any]]:
@@ -369,9 +361,8 @@ def main(arguments: list[str] | None = None) -> int:
         ways |= theirs
         samples = harness.measure(ways, device_of(device), parsed.rounds)
     rows = {name: row_of(way, samples[name], machine) for name, way in ways.items()}
-    harness.print_rows(
-        "measured: one step in one layer", rows, "      at best          bytes", limits_in
-    )
+    head = "      at best          bytes"
+    harness.print_rows("measured: one step in one layer", rows, head, limits_in)
     for name, why in missing.items():
         print(f"  {name:46} not measured: {why}")
     result |= {
@@ -387,8 +378,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def limits_in(row: dict[str, Any]) -> str:
     """Write what the machine's limits allow, where the bytes of a step are known."""
-    known = "bytes" in row
-    return f"{row['at_best_seconds'] * 1e3:9.3f} ms {row['bytes']:14,}" if known else ""
+    if "bytes" not in row:
+        return ""
+    return f"{row['at_best_seconds'] * 1e3:9.3f} ms {row['bytes']:14,}"
 
 
 if __name__ == "__main__":

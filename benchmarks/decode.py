@@ -142,17 +142,24 @@ def print_table(title: str, table: dict[str, dict[str, float]], n_new: int) -> N
     )
 
 
-def bars_of(name: str, table: dict[str, dict[str, float]]) -> list[dict]:
-    """Hold lesson 03's code and fast decode against the faster of `transformers`' two caches."""
-    peer = min(table[each]["seconds"] for each in PEERS)
-    return [
-        bar(f"{name}: {what} over transformers' generate", peer / table[way]["seconds"], bars[name])
-        for way, (what, bars) in BARS.items()
-    ]
+def bars_of(texts: dict[str, dict], lengths: dict[int, dict]) -> list[dict]:
+    """Hold lesson 03's code and fast decode against the faster of `transformers`' two caches, for texts
+    of one row; and a cache against none, for texts that grow."""
+    bars = []
+    for name, tables in texts.items():
+        table = next(iter(tables.values()))  # of one row
+        peer = min(table[way]["seconds"] for way in PEERS)
+        for way, (what, minimums) in BARS.items():
+            what = f"{name}: {what} over transformers' generate"
+            bars.append(bar(what, peer / table[way]["seconds"], minimums[name]))
+    for length, table in lengths.items():
+        value = table["naive"]["seconds"] / table["preallocated"]["seconds"]
+        bars.append(bar(f"d128: cached over naive at {length} tokens", value, LENGTHS[int(length)]))
+    return bars
 
 
-def measure_texts(size: Size, rounds: int, machine: Machine) -> tuple[dict, list[dict]]:
-    """Measure the texts of one model: tables by batch, and what is held against a bar."""
+def measure_texts(size: Size, rounds: int, machine: Machine) -> dict[int, dict]:
+    """Measure the texts of one model: a table for each number of rows, one row first."""
     model = build_random(size, torch.device("cpu"))
     theirs = harness.as_transformers(size, model, torch.device("cpu"))
     batches, n_new = (BATCHES, NEW) if size.parameters < SLOW else (BATCHES[:1], NEW // 4)
@@ -164,30 +171,25 @@ def measure_texts(size: Size, rounds: int, machine: Machine) -> tuple[dict, list
         ways = ways_of(size, model, theirs, batch, PROMPT + n_new)
         tables[batch] = table_of(ways, prompt, n_new, rounds)
         print_table(f"{size.name}, {PROMPT} + {n_new} tokens, {batch} row(s)", tables[batch], n_new)
-    return tables, bars_of(size.name, tables[1])
+    return tables
 
 
-def measure_lengths(size: Size, lengths: list[int], rounds: int) -> tuple[dict, list[dict]]:
-    """Measure texts that grow, with a cache and without."""
+def measure_lengths(lengths: list[int], rounds: int) -> dict[int, dict]:
+    """Measure texts that grow at d = 128, with a cache and without: a table for each length."""
+    size = SIZES["d128"]
     model = build_random(size, torch.device("cpu"))
-    tables, bars = {}, []
-    prompt = torch.randint(size.config.vocab_size, (1, PROMPT))
+    prompt, tables = torch.randint(size.config.vocab_size, (1, PROMPT)), {}
     for length in lengths:
         every = ways_of(size, model, None, 1, length)
         ways = {name: every[name] for name in ("naive", "cat", "preallocated", "fast decode")}
-        tables[length] = table = table_of(ways, prompt, length - PROMPT, rounds)
-        print_table(f"{size.name}, until the text has {length} tokens", table, length - PROMPT)
-        value = table["naive"]["seconds"] / table["preallocated"]["seconds"]
-        what = f"{size.name}: cached over naive at {length} tokens"
-        bars.append(bar(what, value, LENGTHS[length]))
-    return tables, bars
+        tables[length] = table_of(ways, prompt, length - PROMPT, rounds)
+        print_table(f"d128, until the text has {length} tokens", tables[length], length - PROMPT)
+    return tables
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = harness.parser_of(__doc__, 4, "d = 64, short texts, two rounds")
-    parser.epilog = (
-        "Short rounds are repeated up to three times as often, growing texts half as often."
-    )
+    parser.epilog = "Short rounds are repeated up to 3 times as often, growing texts half as often."
     names = {"choices": SIZES, "default": list(SIZES), "metavar": "SIZE"}
     parser.add_argument("--sizes", nargs="+", help=f"of {', '.join(SIZES)}; left out, all", **names)
     parsed = parser.parse_args(arguments)
@@ -201,18 +203,15 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 @torch.no_grad()
 def main(arguments: list[str] | None = None) -> int:
     parsed, device = parse(arguments), torch.device("cpu")
-    result = harness.begin("decode", arguments, device) | {"texts": {}}
+    result = harness.begin("decode", arguments, device)
     torch.manual_seed(0)
     with one_thread():
         machine = measure_machine(device, torch.float32)
         harness.print_ceiling(machine)
-        bars = []
-        for name in parsed.sizes:
-            result["texts"][name], more = measure_texts(SIZES[name], parsed.rounds, machine)
-            bars += more
-        growing = measure_lengths(SIZES["d128"], parsed.lengths, max(2, parsed.rounds // 2))
-        result["lengths"], more = growing
-    result |= {"bars": bars + more, "machine": harness.limits_of(machine)}
+        texts = {name: measure_texts(SIZES[name], parsed.rounds, machine) for name in parsed.sizes}
+        lengths = measure_lengths(parsed.lengths, max(2, parsed.rounds // 2))
+    result |= {"texts": texts, "lengths": lengths, "bars": bars_of(texts, lengths)}
+    result["machine"] = harness.limits_of(machine)
     harness.tell(result, parsed.out)
     return 0
 

@@ -72,6 +72,15 @@ def ways_of(
     }
 
 
+def bars_of(table: dict[str, dict[str, float]]) -> list[dict]:
+    """Hold the engine against ways to serve one by one."""
+    engine = table["engine"]["seconds"]
+    return [
+        bar(f"engine over {name}", table[name]["seconds"] / engine, minimum)
+        for name, minimum in BARS.items()
+    ]
+
+
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = harness.parser_of(__doc__, 7, "answers of 20 tokens, two rounds")
     parser.add_argument("--new", type=int, default=100, help="tokens of each answer (100)")
@@ -99,11 +108,7 @@ def main(arguments: list[str] | None = None) -> int:
     title = f"{CONVERSATIONS} conversations, {SHARED} + {OWN} + {parsed.new} tokens"
     rate = CONVERSATIONS * parsed.new
     harness.print_rows(title, table, "  tokens/s", lambda row: f"{rate / row['seconds']:9,.0f}")
-    bars = [
-        bar(f"engine over {name}", table[name]["seconds"] / table["engine"]["seconds"], minimum)
-        for name, minimum in BARS.items()
-    ]
-    harness.tell(result | {"table": table, "bars": bars}, parsed.out)
+    harness.tell(result | {"table": table, "bars": bars_of(table)}, parsed.out)
     return 0
 
 
