@@ -328,15 +328,16 @@ def ratio(
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = harness.parser_of(__doc__, 7, "a short context, few layers and rounds")
-    harness.add_device(parser)
+    parser.add_argument("--device", type=harness.device, default="cpu", help=harness.DEVICES)
     contexts = f"left out, {CONTEXT['cpu']} on a CPU, {CONTEXT['cuda']} on a GPU"
-    parser.add_argument("--context", type=int, metavar="TOKENS", help=contexts)
-    parser.add_argument("--layers", type=int, help="left out, more than a processor's cache holds")
+    parser.add_argument("--context", type=harness.at_least(128), metavar="TOKENS", help=contexts)
+    parser.add_argument(
+        "--layers", type=harness.at_least(1), help="left out, more than a processor's cache holds"
+    )
     parsed = parser.parse_args(arguments)
     if parsed.quick:
         parsed.context, parsed.layers, parsed.rounds = 1024, 4, 2
     parsed.context = parsed.context or CONTEXT[parsed.device.type]
-    harness.check_minimums(parser, parsed, context=128, rounds=1, layers=1)
     return parsed
 
 

@@ -193,7 +193,6 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     names = {"choices": SIZES, "default": list(SIZES), "metavar": "SIZE"}
     parser.add_argument("--sizes", nargs="+", help=f"of {', '.join(SIZES)}; left out, all", **names)
     parsed = parser.parse_args(arguments)
-    harness.check_minimums(parser, parsed, rounds=1)
     if parsed.quick:
         parsed.sizes, parsed.rounds = ["d64"], 2
     parsed.lengths = sorted(LENGTHS)[: 2 if parsed.quick else None]

@@ -18,7 +18,7 @@ from typing import Any
 
 import harness
 import torch
-from harness import bar, generate_theirs
+from harness import at_least, bar, generate_theirs
 from torch import Tensor
 
 from course.engine import Engine
@@ -42,7 +42,7 @@ Texts = list[list[int]]
 def draw_prompts() -> list[list[int]]:
     """Beginnings of stories, (8, 120)."""
     stories = [encode(story.text)[0].tolist() for story in held_out(CONVERSATIONS + 1)]
-    return [stories[-1][:SHARED] + own[:OWN] for own in stories[:-1]]
+    return [stories[-1][:SHARED] + story[:OWN] for story in stories[:-1]]
 
 
 def ways_of(
@@ -83,9 +83,8 @@ def bars_of(table: dict[str, dict[str, float]]) -> list[dict]:
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = harness.parser_of(__doc__, 7, "answers of 20 tokens, two rounds")
-    parser.add_argument("--new", type=int, default=100, help="tokens of each answer (100)")
+    parser.add_argument("--new", type=at_least(1), default=100, help="tokens of each answer (100)")
     parsed = parser.parse_args(arguments)
-    harness.check_minimums(parser, parsed, new=1, rounds=1)
     if parsed.quick:
         parsed.new, parsed.rounds = 20, 2
     return parsed

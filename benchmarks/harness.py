@@ -39,33 +39,33 @@ WAITED = 1.1  # a call that took so many times its CPU seconds had to share its 
 def parser_of(doc: str, rounds: int, quick: str) -> argparse.ArgumentParser:
     """Make a parser of what every benchmark takes; `quick` says what is left out then."""
     parser = argparse.ArgumentParser(description=doc.split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=rounds, help="how often each way is measured")
+    repeated = "how often each way is measured"
+    parser.add_argument("--rounds", type=at_least(1), default=rounds, help=repeated)
     parser.add_argument("--quick", action="store_true", help=quick)
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the JSON there as well")
     return parser
 
 
-def add_device(parser: argparse.ArgumentParser) -> None:
-    """Let a parser take --device, which becomes a `torch.device` that is present."""
+def at_least(minimum: int) -> Callable[[str], int]:
+    """Make the type of an argument that is a whole number from `minimum` on."""
 
-    def device(name: str) -> torch.device:
-        try:
-            return check_device(name)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from error
+    def number(text: str) -> int:
+        if int(text) < minimum:
+            raise argparse.ArgumentTypeError(f"must be at least {minimum}, got {text}")
+        return int(text)
 
-    names = '"cpu" (one thread), "cuda", "cuda:1"'
-    parser.add_argument("--device", type=device, default="cpu", help=names)
+    return number
 
 
-def check_minimums(
-    parser: argparse.ArgumentParser, arguments: argparse.Namespace, **minimums: int
-) -> None:
-    """Refuse an argument below its minimum, by name; one that was left out is None."""
-    for name, minimum in minimums.items():
-        value = getattr(arguments, name)
-        if value is not None and value < minimum:
-            parser.error(f"--{name} must be at least {minimum}, got {value}")
+def device(name: str) -> torch.device:
+    """Choose a device that is present; the type of --device."""
+    try:
+        return check_device(name)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+DEVICES = '"cpu" (one thread), "cuda", "cuda:1"'
 
 
 # --- measuring -----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""How near prefill and decode come to the limits of the machine, and whether the roofline said so.
+"""How near prefill and decode come to the limits of the machine, and whether the roofline predicts it.
 
     python benchmarks/roofline.py                                  this CPU, one thread
     python benchmarks/roofline.py --device cuda --size 1.3B 6.7B   a GPU, two models
@@ -112,7 +112,7 @@ def measure_size(
     clock, on_cpu = device_of(device), device.type == "cpu"
     model = build_random(size, device)
     decoder = FastDecoder(model, batch=1, max_len=1, compile=compile)
-    # Short phases run several times a round: on a GPU a launch and a wait take time of their own, and
+    # Short phases run several times a round: on a GPU a launch and a wait take time, and
     # on a CPU the caches have first to recover from what was measured before.
     once = on_cpu and size.weight_bytes >= MIN_BYTES
     times = dict.fromkeys(cases_of(size, on_cpu), 1 if once else 10)
@@ -234,7 +234,7 @@ def print_points(cases: list[Case], points: list[dict[str, Any]]) -> None:
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = harness.parser_of(__doc__, 7, 'the size "tiny", in two rounds')
-    harness.add_device(parser)
+    parser.add_argument("--device", type=harness.device, default="cpu", help=harness.DEVICES)
     names = f"of {', '.join(SIZES)}; left out, what suits the device"
     parser.add_argument("--size", nargs="+", choices=SIZES, metavar="SIZE", help=names)
     parser.add_argument("--compile", action="store_true", help="let torch.compile join operations")
@@ -244,7 +244,6 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parsed = parser.parse_args(arguments)
     if parsed.quick:
         parsed.size, parsed.rounds = ["tiny"], 2
-    harness.check_minimums(parser, parsed, rounds=1)
     try:
         names = parsed.size or [choose_size(parsed.device).name]
     except (ValueError, MemoryError) as error:

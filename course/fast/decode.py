@@ -181,8 +181,8 @@ def _layer(
 def _record(step: Callable[[], Tensor]) -> Callable[[], Tensor]:
     """Record the operations of a step in a CUDA graph: a call that replays them all at once.
 
-    They run a few times first, on a stream of their own, so that what libraries set up at their
-    first use (and what is compiled) stays out of the recording.
+    They run a few times first, on another stream, so that what libraries set up at their first use
+    (and what is compiled) stays out of the recording.
     """
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())

@@ -1,4 +1,4 @@
-"""Compute a layer of `course.model` in fewer operations, for whoever brings an attention of their own.
+"""Compute a layer of `course.model` in fewer operations, with attention left to the caller.
 
     fast = FastWeights(model)
     x, cos_sin = fast.embedded(tokens, positions)

@@ -4,8 +4,8 @@
 
 On a GPU hundreds of programs run at once, and none of them can wait for another. So the context is
 cut into parts, each read by one program from end to end, and a second kernel joins their results,
-as one block after another is joined on a CPU (Dao et al. 2023, Flash-Decoding). Scales and zeros are
-moved to the other factor as they are there; codes become numbers in registers only.
+as one block after another is joined on a CPU (Dao et al. 2023, Flash-Decoding). Scales and zeros
+are moved to the other factor, as on a CPU; codes become numbers in registers only.
 
 Products take float16 on the tensor cores if q has 16 bits, where codes are exact, and float32
 otherwise. Tolerance beside attention over the dequantized cache, of numbers around 1: 1e-5 in
