@@ -328,7 +328,7 @@ def ratio(
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = harness.parser_of(__doc__, 7, "a short context, few layers and rounds")
-    parser.add_argument("--device", type=harness.device, default="cpu", help=harness.DEVICES)
+    parser.add_argument("--device", type=harness.device_named, default="cpu", help=harness.DEVICES)
     contexts = f"left out, {CONTEXT['cpu']} on a CPU, {CONTEXT['cuda']} on a GPU"
     parser.add_argument("--context", type=harness.at_least(128), metavar="TOKENS", help=contexts)
     parser.add_argument(

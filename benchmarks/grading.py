@@ -25,8 +25,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from math import prod
 from pathlib import Path
-from statistics import geometric_mean
 
 import harness
 import nbformat
@@ -130,6 +130,10 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     if len(parsed.lessons) != len(names):
         parser.error(f"--lessons {' '.join(names)}: there are {', '.join(folders)}")
     return parsed
+
+
+def geometric_mean(ratios: Sequence[float]) -> float:
+    return prod(ratios) ** (1 / len(ratios))
 
 
 def measure(folder: str, parsed: argparse.Namespace) -> Row:

@@ -57,7 +57,7 @@ def at_least(minimum: int) -> Callable[[str], int]:
     return number
 
 
-def device(name: str) -> torch.device:
+def device_named(name: str) -> torch.device:
     """Choose a device that is present; the type of --device."""
     try:
         return check_device(name)

@@ -234,7 +234,7 @@ def print_points(cases: list[Case], points: list[dict[str, Any]]) -> None:
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = harness.parser_of(__doc__, 7, 'the size "tiny", in two rounds')
-    parser.add_argument("--device", type=harness.device, default="cpu", help=harness.DEVICES)
+    parser.add_argument("--device", type=harness.device_named, default="cpu", help=harness.DEVICES)
     names = f"of {', '.join(SIZES)}; left out, what suits the device"
     parser.add_argument("--size", nargs="+", choices=SIZES, metavar="SIZE", help=names)
     parser.add_argument("--compile", action="store_true", help="let torch.compile join operations")

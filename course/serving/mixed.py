@@ -1,4 +1,4 @@
-"""Replace `forward_cached` where requests take turns: one pass over pieces of many of them.
+"""Replace `forward_cached` where requests share a pass: pieces of many of them go through at once.
 
     slots = Slots(model, max_running=8, max_len=256)
     logits = forward_mixed(model, [(a, 1), (b, 1), (c, 60)], slots)      # (3, V)
