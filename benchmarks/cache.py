@@ -18,30 +18,28 @@ come first, the last line is JSON.
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import statistics
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 
+import harness
 import torch
 import torch.nn.functional as F
-from harness import Samples, bar, heading, measure, print_bars, tell
 from torch import Tensor
 
 from course.fast.quantized import Quantized
 from course.fast.storage import Window
 from course.fast.tiled_read import make_scratch, tiled_attention
 from course.fast.triton import triton_attention
-from course.measure.devices import check_device, device_of
+from course.measure.devices import device_of
 from course.measure.limits import Machine, measure_machine
 from course.measure.machine import one_thread
 
 BEYOND_CACHES = 2**28  # bytes of keys and values as numbers, over all layers
-CPU_CONTEXT, GPU_CONTEXT = 8192, 262_144  # from these on, bars are held up
+CONTEXT = {"cpu": 8192, "cuda": 262_144}  # with fewer tokens, no bar is held
 TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 3e-2}  # of numbers around 1
 
 
@@ -65,6 +63,11 @@ class Shape:
     def layer_bytes(self) -> int:
         """Keys and values of one layer, as numbers."""
         return 2 * self.context * self.G * self.D * self.dtype.itemsize
+
+    @property
+    def layers(self) -> int:
+        """So many layers that no cache of the processor holds them."""
+        return -(-BEYOND_CACHES // self.layer_bytes)
 
     @property
     def flops(self) -> int:
@@ -157,7 +160,7 @@ class Way:
     shape: Shape
     bytes: int
     times: int = 1  # how often a round goes through all layers
-    wanted: Tensor | None = None  # of the first layer; None: a cache of others, whose bytes differ
+    expected: Tensor | None = None  # of the first layer; None: others' caches, of unknown bytes
 
     def __call__(self) -> None:
         for _ in range(self.times):
@@ -166,78 +169,67 @@ class Way:
 
 
 def cpu_ways(shape: Shape, layers: int | None) -> dict[str, Way]:
-    device = torch.device("cpu")
-    q = torch.randn(1, shape.H, 1, shape.D)
-    ways: dict[str, Way] = {}
-
-    def number_of_layers(shape: Shape) -> int:
-        return layers or -(-BEYOND_CACHES // shape.layer_bytes)
-
-    def add(name: str, step: Callable, caches: list, wanted: Tensor, way_shape: Shape = shape):
-        of_layers = [lambda cache=cache: step(cache) for cache in caches]
-        size = caches[0].nbytes() if isinstance(caches[0], Cache) else way_shape.layer_bytes
-        ways[name] = Way(of_layers, way_shape, size, wanted=wanted)
-
+    device, q = torch.device("cpu"), torch.randn(1, shape.H, 1, shape.D)
     small = {
-        bits: [Cache(shape, bits, device) for _ in range(number_of_layers(shape))]
-        for bits in (8, 4)
+        bits: [Cache(shape, bits, device) for _ in range(layers or shape.layers)] for bits in (8, 4)
     }
     large = [cache.numbers() for cache in small[8]]
-    wanted = {bits: reference(q, caches[0]) for bits, caches in small.items()}
-    for name, attend in PLAIN.items():
-        add(f"fp32, {name}", lambda kv, attend=attend: attend(q, *kv), large, wanted[8])
-    add("fp32, repeat_interleave", lambda kv: repeated_attention(q, *kv), large, wanted[8])
+    expected = {bits: reference(q, caches[0]) for bits, caches in small.items()}
+    ways = {
+        f"fp32, {name}": way_of(partial(attend, q), large, shape, expected[8])
+        for name, attend in {**PLAIN, "repeat_interleave": repeated_attention}.items()
+    }
     scratch = make_scratch(q, small[8][0].keys)
-    for bits, caches in small.items():
-        unpacked = {} if bits == 8 else {"unpack": unpack}
-
-        def tiled(cache: Cache, unpacked: dict = unpacked) -> Tensor:
-            return tiled_attention(
-                q, cache.keys, cache.values, cache.window, scratch=scratch, **unpacked
-            )
-
-        everything = f"int{bits}, dequantize everything"
-        add(everything, lambda c: matmul_attention(q, *c.numbers()), caches, wanted[bits])
-        add(f"int{bits}, tiled", tiled, caches, wanted[bits])
+    for bits, unpacked in ((8, {}), (4, {"unpack": unpack})):
+        steps = {
+            "dequantize everything": lambda c: matmul_attention(q, *c.numbers()),
+            "tiled": lambda c, more=unpacked: tiled_attention(
+                q, c.keys, c.values, c.window, scratch=scratch, **more
+            ),
+        }
+        size = small[bits][0].nbytes()
+        for name, step in steps.items():
+            each = [partial(step, cache) for cache in small[bits]]
+            ways[f"int{bits}, {name}"] = Way(each, shape, size, expected=expected[bits])
     many = replace(shape, G=shape.H)
-    full = [
-        tuple(torch.randn(2, 1, many.G, many.context, many.D))
-        for _ in range(number_of_layers(many))
-    ]
-    wanted_full = matmul_attention(q.double(), *(part.double() for part in full[0])).float()
-    add(f"fp32, {many.G} KV heads", lambda kv: matmul_attention(q, *kv), full, wanted_full, many)
+    size = (2, 1, many.G, many.context, many.D)
+    full = [tuple(torch.randn(size)) for _ in range(layers or many.layers)]
+    exact = matmul_attention(q.double(), *(part.double() for part in full[0])).float()
+    ways[f"fp32, {many.G} KV heads"] = way_of(partial(matmul_attention, q), full, many, exact)
     return ways
+
+
+def way_of(
+    attend: Callable, rows: list[Window], shape: Shape, expected: Tensor, times: int = 1
+) -> Way:
+    """Attend to keys and values that are numbers, those of each layer in `rows`."""
+    return Way([partial(attend, *kv) for kv in rows], shape, shape.layer_bytes, times, expected)
 
 
 def cuda_ways(shape: Shape, layers: int | None, device: torch.device) -> dict[str, Way]:
     q = torch.randn(1, shape.H, 1, shape.D, device=device).to(shape.dtype)
-    n = layers or -(-BEYOND_CACHES // shape.layer_bytes)
     ways: dict[str, Way] = {}
     for bits in (8, 4):
-        caches = [Cache(shape, bits, device) for _ in range(n)]
-        wanted = reference(q, caches[0])
+        caches = [Cache(shape, bits, device) for _ in range(layers or shape.layers)]
         if bits == 8:
             large = [cache.numbers() for cache in caches]
+            exact = matmul_attention(q.float(), *(part.float() for part in large[0]))
             for name, attend in PLAIN.items():
-                steps = [lambda kv=kv, attend=attend: attend(q, *kv) for kv in large]
-                exact = matmul_attention(q.float(), *(part.float() for part in large[0]))
-                ways[f"bf16, {name}"] = Way(steps, shape, shape.layer_bytes, 10, exact)
-        steps = [
-            lambda cache=cache: triton_attention(q, cache.keys, cache.values, cache.window)
-            for cache in caches
-        ]
-        ways[f"int{bits}, Triton"] = Way(steps, shape, caches[0].nbytes(), 10, wanted)
+                ways[f"bf16, {name}"] = way_of(partial(attend, q), large, shape, exact, 10)
+        steps = [partial(triton_attention, q, c.keys, c.values, c.window) for c in caches]
+        size, expected = caches[0].nbytes(), reference(q, caches[0])
+        ways[f"int{bits}, Triton"] = Way(steps, shape, size, 10, expected)
     return ways
 
 
 def reference(q: Tensor, cache: Cache) -> Tensor:
-    """What attention over a cache must give, in float64 on a CPU and float32 on a GPU."""
+    """Compute what attention over a cache must give, in float64 on a CPU and float32 on a GPU."""
     exact = torch.float64 if q.device.type == "cpu" else torch.float32
     return matmul_attention(q.to(exact), *cache.numbers(exact)).float()
 
 
 def transformers_ways(shape: Shape, layers: int) -> tuple[dict[str, Way], dict[str, str]]:
-    """`transformers` caches with the same attention, and why some of them are not there."""
+    """Try `transformers`' caches with the same attention: ways, and why some of them are missing."""
     try:
         from transformers import DynamicCache, LlamaConfig, QuantizedCache
     except ImportError as error:
@@ -272,158 +264,124 @@ def transformers_ways(shape: Shape, layers: int) -> tuple[dict[str, Way], dict[s
         except Exception as error:  # whatever a backend that is not made for this machine raises
             missing[name] = f"{type(error).__name__}: {error}".split("\n")[0]
             continue
-        steps = [lambda layer=layer, step=step: step(layer) for layer in range(layers)]
+        steps = [partial(step, layer) for layer in range(layers)]
         ways[f"transformers {name}"] = Way(steps, shape, 0)
     return ways, missing
 
 
-# --- measuring and telling ------------------------------------------------------------------------
+# --- measuring and results -------------------------------------------------------------------------
 
 
 def check_ways(ways: dict[str, Way]) -> dict[str, float]:
-    """Largest difference of each way to what it must give, in its first layer."""
-    found = {}
+    """Measure the largest difference of each way to what it must give, in its first layer.
+
+    Raises:
+        AssertionError: it is too large.
+    """
+    differences = {}
     for name, way in ways.items():
-        if way.wanted is not None:
-            found[name] = (way.steps[0]().float() - way.wanted).abs().max().item()
-            if not found[name] <= TOLERANCES[way.shape.dtype]:
-                raise AssertionError(f"{name} is off by {found[name]:.2g}: not worth a clock")
-    return found
+        if way.expected is not None:
+            differences[name] = (way.steps[0]().float() - way.expected).abs().max().item()
+            if not differences[name] <= TOLERANCES[way.shape.dtype]:
+                raise AssertionError(f"{name} is off by {differences[name]:.2g}: not worth a clock")
+    return differences
 
 
-def at_best(way: Way, machine: Machine) -> float:
-    """Seconds that the machine needs at least for one step, by its two limits. A cache that is
-    dequantized as a whole is counted as if it were not."""
+def row_of(way: Way, samples: harness.Samples, machine: Machine) -> dict[str, float]:
+    """Put the seconds of a step beside what the machine's two limits allow. A cache that is dequantized
+    as a whole is counted as if it were not."""
+    row = harness.row_of(samples, way.times * len(way.steps)) | {"layers": len(way.steps)}
+    if way.expected is None:
+        return row
     by_bytes = way.bytes / machine.bytes_per_second
-    return max(by_bytes, way.shape.flops / machine.flops_per_second)
-
-
-def row_of(way: Way, samples: Samples, machine: Machine) -> dict[str, float]:
-    steps = way.times * len(way.steps)
-    least = {"bytes": way.bytes, "at_best_seconds": at_best(way, machine)}
-    return {
-        "seconds": min(samples.wall) / steps,
-        "median_seconds": statistics.median(samples.wall) / steps,
-        "median_cpu_seconds": statistics.median(samples.cpu) / steps,
-        "layers": len(way.steps),
-        **({} if way.wanted is None else least),
-    }
+    seconds = max(by_bytes, way.shape.flops / machine.flops_per_second)
+    return row | {"bytes": way.bytes, "at_best_seconds": seconds}
 
 
 def bars_of(rows: dict[str, dict[str, Any]], heads: int) -> list[dict[str, Any]]:
-    """What is promised, as ratios of shortest times, with those of median times beside them. Of
-    several ways to attend without codes the fastest counts."""
+    """Hold ratios of shortest times against bars, with those of median times beside them. Of several
+    ways to attend without codes the fastest counts."""
     if "int8, Triton" in rows:
         plain = [f"bf16, {name}" for name in PLAIN]
-        return [ratio("bf16 beside int8 in Triton", rows, plain, ["int8, Triton"], least=1.5)]
+        return [ratio("bf16 beside int8 in Triton", rows, plain, ["int8, Triton"], minimum=1.5)]
     plain, tiled = [f"fp32, {name}" for name in PLAIN], ["int8, tiled"]
     everything, many = ["int8, dequantize everything"], [f"fp32, {heads} KV heads"]
     few, repeated = ["fp32, matmul"], ["fp32, repeat_interleave"]
     return [
-        ratio("int8 tiled beside fp32", rows, tiled, plain, most=1.15),
-        ratio("int8 dequantize everything beside tiled", rows, everything, tiled, least=1.3),
-        ratio(f"{heads} KV heads beside fewer", rows, many, few, least=1.2),
-        ratio("repeat_interleave beside grouped", rows, repeated, few, least=2.0),
+        ratio("int8 tiled beside fp32", rows, tiled, plain, maximum=1.15),
+        ratio("int8 dequantize everything beside tiled", rows, everything, tiled, minimum=1.3),
+        ratio(f"{heads} KV heads beside fewer", rows, many, few, minimum=1.2),
+        ratio("repeat_interleave beside grouped", rows, repeated, few, minimum=2.0),
     ]
 
 
 def ratio(
-    what: str, rows: dict[str, dict[str, Any]], over: list[str], under: list[str], **wanted: float
+    what: str, rows: dict[str, dict[str, Any]], over: list[str], under: list[str], **limit: float
 ) -> dict[str, Any]:
-    """The fastest of some ways over the fastest of others, against a bar."""
+    """Hold the fastest of some ways over the fastest of others against a bar."""
     value, by_median = (
         min(rows[name][kind] for name in over) / min(rows[name][kind] for name in under)
         for kind in ("seconds", "median_seconds")
     )
-    return bar(what, value, **wanted) | {"by_median": by_median}
-
-
-def print_ceiling(machine: Machine, ways: dict[str, Way]) -> None:
-    print(f"\nThe ceiling: {machine.name}")
-    print(
-        f"  {machine.flops_per_second / 1e12:.3g} TFLOP/s, {machine.bytes_per_second / 1e9:.4g} GB/s"
-    )
-    print(f"  {'one step in one layer':46} {'bytes':>14} {'at best':>12}")
-    for name, way in ways.items():
-        print(f"  {name:46} {way.bytes:14,} {at_best(way, machine) * 1e3:9.3f} ms")
-    print(flush=True)
-
-
-def print_rows(rows: dict[str, dict[str, Any]]) -> None:
-    print(f"\n  {'measured':46} {'shortest':>12} {'median':>12}")
-    for name, row in rows.items():
-        print(f"  {name:46} {row['seconds'] * 1e3:9.3f} ms {row['median_seconds'] * 1e3:9.3f} ms")
+    return harness.bar(what, value, **limit) | {"by_median": by_median}
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--device", default="cpu", help='"cpu" (one thread), "cuda", "cuda:1"')
-    parser.add_argument("--context", type=int, metavar="TOKENS",
-                        help=f"left out, {CPU_CONTEXT} on a CPU, {GPU_CONTEXT} on a GPU")  # fmt: skip
-    parser.add_argument("--layers", type=int, help="left out, more than a processor's cache holds")
-    parser.add_argument("--rounds", type=int, default=7, help="how often each way is measured")
+    parser = harness.parser_of(__doc__, 7, "a short context, few layers and rounds")
+    parser.add_argument("--device", type=harness.device_named, default="cpu", help=harness.DEVICES)
+    contexts = f"left out, {CONTEXT['cpu']} on a CPU, {CONTEXT['cuda']} on a GPU"
+    parser.add_argument("--context", type=harness.at_least(128), metavar="TOKENS", help=contexts)
     parser.add_argument(
-        "--quick", action="store_true", help="a short context, few layers and rounds"
+        "--layers", type=harness.at_least(1), help="left out, more than a processor's cache holds"
     )
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the JSON there as well")
-    asked = parser.parse_args(arguments)
-    try:
-        asked.device = check_device(asked.device)
-    except ValueError as error:
-        parser.error(str(error))
-    if asked.quick:
-        asked.context, asked.layers, asked.rounds = 1024, 4, 2
-    on_cpu = asked.device.type == "cpu"
-    asked.context = asked.context or (CPU_CONTEXT if on_cpu else GPU_CONTEXT)
-    least = {"context": 128, "rounds": 1, "layers": 1}
-    for name, value in least.items():
-        if getattr(asked, name) is not None and getattr(asked, name) < value:
-            parser.error(f"--{name} must be at least {value}, got {getattr(asked, name)}")
-    return asked
+    parsed = parser.parse_args(arguments)
+    if parsed.quick:
+        parsed.context, parsed.layers, parsed.rounds = 1024, 4, 2
+    parsed.context = parsed.context or CONTEXT[parsed.device.type]
+    return parsed
 
 
 @torch.no_grad()
 def main(arguments: list[str] | None = None) -> int:
-    asked = parse(arguments)
-    device, on_cpu = asked.device, asked.device.type == "cpu"
-    shape = Shape(asked.context)
+    parsed = parse(arguments)
+    device, on_cpu = parsed.device, parsed.device.type == "cpu"
+    shape = Shape(parsed.context)
     if not on_cpu:
         shape = replace(shape, H=32, G=8, dtype=torch.bfloat16)
     sizes = asdict(shape) | {"dtype": str(shape.dtype).removeprefix("torch.")}
-    result: dict[str, Any] = {
-        **heading("cache", arguments, device),
-        "shape": sizes,
-        "rounds": asked.rounds,
-    }
-    print(json.dumps(result, indent=1))
+    result = harness.begin("cache", arguments, device, shape=sizes, rounds=parsed.rounds)
     torch.manual_seed(0)
+    theirs, missing = {}, {}
     with one_thread():  # on a GPU this changes nothing
         machine = measure_machine(device, shape.dtype)
-        ways = cpu_ways(shape, asked.layers) if on_cpu else cuda_ways(shape, asked.layers, device)
-        theirs, missing = {}, {}
+        ways = cpu_ways(shape, parsed.layers) if on_cpu else cuda_ways(shape, parsed.layers, device)
         if on_cpu:
             theirs, missing = transformers_ways(shape, len(ways["fp32, matmul"].steps))
-        print_ceiling(machine, ways)
+        harness.print_ceiling(machine)
         differences = check_ways(ways)
         ways |= theirs
-        samples = measure(ways, device_of(device), asked.rounds)
+        samples = harness.measure(ways, device_of(device), parsed.rounds)
     rows = {name: row_of(way, samples[name], machine) for name, way in ways.items()}
-    print_rows(rows)
+    head = "      at best          bytes"
+    harness.print_rows("measured: one step in one layer", rows, head, limits_in)
     for name, why in missing.items():
         print(f"  {name:46} not measured: {why}")
-    held = asked.context >= (CPU_CONTEXT if on_cpu else GPU_CONTEXT)
-    bars = bars_of(rows, shape.H) if held else []
-    print("\nBars" if held else "\nNo bars: the context is too short to hold ratios against them")
-    print_bars(bars)
     result |= {
-        "machine": asdict(machine) | {"balance": machine.balance},
+        "machine": harness.limits_of(machine),
         "steps": rows,
         "differences": differences,
-        "bars": bars,
+        "bars": bars_of(rows, shape.H) if parsed.context >= CONTEXT[device.type] else [],
         "not_measured": missing,
     }
-    tell(result, asked.out)
+    harness.tell(result, parsed.out)
     return 0
+
+
+def limits_in(row: dict[str, Any]) -> str:
+    """Write what the machine's limits allow, where the bytes of a step are known."""
+    if "bytes" not in row:
+        return ""
+    return f"{row['at_best_seconds'] * 1e3:9.3f} ms {row['bytes']:14,}"
 
 
 if __name__ == "__main__":

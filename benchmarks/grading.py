@@ -22,15 +22,16 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from math import prod
 from pathlib import Path
 
+import harness
 import nbformat
 import torch
-from harness import bar, heading, print_bars, tell
+from harness import bar
 from tqdm import tqdm
 
 from autograder.lessons import lesson_folders
@@ -39,12 +40,12 @@ from autograder.lessons.exhibits import Bug, bugs_of
 
 ROOT = Path(__file__).resolve().parents[1]
 STOCK = "\ndel c.Autograde\n"
-"""Put behind the course's configuration: takes its own steps out again."""
+"""Put behind the course's configuration: takes the course's steps out again."""
 STOCK_CLASS = 2
 """Submissions of the larger class that stock nbgrader gets: it takes longest."""
 BARS = {1: 15.0, 2: 22.0}
 """How many times as fast as stock nbgrader, by jobs, as a geometric mean of the lessons `HELD`."""
-LEAST = 8.0
+MINIMUM = 8.0
 """How many times as fast in each of them, with one job."""
 HELD = tuple(f"{number:02d}" for number in range(1, 8))
 JOBS = tuple(BARS)
@@ -56,14 +57,14 @@ INTERVAL = 0.1
 @dataclass
 class Row:
     """One lesson: seconds a submission, each by the number of jobs, and what else a class takes. What
-    was not asked for is empty."""
+    was not measured is empty."""
 
     lesson: str
     stock: float
     solved: dict[int, float]
     wrong: dict[int, float]
     empty: dict[int, float]
-    """The floor: of a notebook in which no cell is left."""
+    """Of a notebook in which no cell is left: the minimum."""
     before_the_first: dict[int, float]
     memory: dict[int, float]
     """Megabytes at the most, of all processes together."""
@@ -74,29 +75,24 @@ class Row:
         return self.stock / self.solved[jobs]
 
 
-def main() -> None:
-    arguments = read_arguments()
-    result = heading("grading", None, torch.device("cpu"))
-    print(json.dumps(result, indent=1))
-    print(
-        "seconds a submission   stock   by jobs: seconds, times as fast; wrong/solved, empty, memory"
-    )
+def main(arguments: list[str] | None = None) -> int:
+    parsed = parse(arguments)
+    result = harness.begin("grading", arguments, torch.device("cpu"))
+    head = "seconds a submission   stock   by jobs: seconds, times as fast; wrong/solved, empty, memory"
+    print(head)
     rows = []
-    for folder in tqdm(arguments.lessons, unit="lesson", file=sys.stderr):
-        rows.append(measure(folder, arguments))
+    for folder in tqdm(parsed.lessons, unit="lesson", file=sys.stderr):
+        rows.append(measure(folder, parsed))
         print(line_of(rows[-1]), flush=True)
-    means = {n: geometric_mean([row.ratio(n) for row in rows]) for n in arguments.jobs}
-    print(
-        "geometric mean: " + ", ".join(f"{mean:.1f}x with {n} job(s)" for n, mean in means.items())
-    )
-    bars = bars_of(rows)
-    print_bars(bars)
-    rows_told = [asdict(row) for row in rows]
-    tell(result | {"rows": rows_told, "geometric_means": means, "bars": bars}, arguments.out)
+    means = {n: geometric_mean([row.ratio(n) for row in rows]) for n in parsed.jobs}
+    print("geometric mean:", ", ".join(f"{m:.1f}x with {n} job(s)" for n, m in means.items()))
+    result |= {"rows": [asdict(row) for row in rows], "geometric_means": means}
+    harness.tell(result | {"bars": bars_of(rows)}, parsed.out)
+    return 0
 
 
 def line_of(row: Row) -> str:
-    """What is printed of one lesson."""
+    """Write one lesson's line."""
     parts = [f"{row.lesson:<21} {row.stock:5.1f} s"]
     parts += [f"{row.solved[jobs]:5.2f} s {row.ratio(jobs):4.0f}x" for jobs in row.solved]
     parts += [f"{row.wrong[jobs] / row.solved[jobs]:5.2f}" for jobs in row.wrong]
@@ -107,102 +103,87 @@ def line_of(row: Row) -> str:
 def bars_of(rows: Sequence[Row]) -> list[dict]:
     """Hold each lesson that has a bar against it; and their means, where all of them were measured."""
     held = [row for row in rows if row.lesson.startswith(HELD)]
-    bars = [
-        bar(f"{row.lesson}: grading beside stock nbgrader, 1 job", row.ratio(1), LEAST)
-        for row in held
-    ]
-    if len(held) == len(HELD):
-        what = "grading beside stock nbgrader, mean of lessons 01 to 07"
-        means = {jobs: geometric_mean([row.ratio(jobs) for row in held]) for jobs in BARS}
-        bars += [bar(f"{what}, {jobs} job(s)", means[jobs], least) for jobs, least in BARS.items()]
+    what = "grading beside stock nbgrader"
+    bars = [bar(f"{row.lesson}: {what}, 1 job", row.ratio(1), MINIMUM) for row in held]
+    for jobs, minimum in BARS.items() if len(held) == len(HELD) else ():
+        mean = geometric_mean([row.ratio(jobs) for row in held])
+        bars.append(bar(f"{what}, mean of lessons 01 to 07, {jobs} job(s)", mean, minimum))
     return bars
 
 
-def read_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    quick = "lesson 00, four solved submissions, one job, one round"
+    parser = harness.parser_of(__doc__, 2, quick)
+    names = "such as 03 or 03-kv-cache, or all; if not 02"
+    parser.add_argument("--lessons", nargs="+", default=["02"], help=names)
+    parser.add_argument(
+        "--submissions", type=harness.at_least(2), default=8, help="files in the larger class"
+    )
+    parsed = parser.parse_args(arguments)
+    parsed.jobs, parsed.kinds = JOBS, KINDS
+    if parsed.quick:
+        parsed.lessons, parsed.submissions, parsed.rounds = ["00"], 4, 1
+        parsed.jobs, parsed.kinds = JOBS[:1], KINDS[:1]
     folders = sorted(lesson_folders().values())
-    parser.add_argument(
-        "--lessons", nargs="+", default=["02"], help="such as 03 or 03-kv-cache, or all; if not 02"
-    )
-    parser.add_argument("--submissions", type=int, default=8, help="files in the larger class")
-    parser.add_argument("--rounds", type=int, default=2, help="how often; the shortest counts")
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="lesson 00, four solved submissions, one job, one round",
-    )
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the JSON there as well")
-    arguments = parser.parse_args()
-    arguments.jobs, arguments.kinds = JOBS, KINDS
-    if arguments.quick:
-        arguments.lessons, arguments.submissions, arguments.rounds = ["00"], 4, 1
-        arguments.jobs, arguments.kinds = JOBS[:1], KINDS[:1]
-    for name, least in (("submissions", 2), ("rounds", 1)):
-        if getattr(arguments, name) < least:
-            parser.error(f"--{name} must be at least {least}, got {getattr(arguments, name)}")
-    wanted = folders[1:] if arguments.lessons == ["all"] else arguments.lessons
-    arguments.lessons = [f for f in folders if f in wanted or f.partition("-")[0] in wanted]
-    if len(arguments.lessons) != len(wanted):
-        parser.error(f"--lessons {' '.join(wanted)}: there are {', '.join(folders)}")
-    return arguments
+    names = folders[1:] if parsed.lessons == ["all"] else parsed.lessons
+    parsed.lessons = [f for f in folders if f in names or f.partition("-")[0] in names]
+    if len(parsed.lessons) != len(names):
+        parser.error(f"--lessons {' '.join(names)}: there are {', '.join(folders)}")
+    return parsed
 
 
-def geometric_mean(values: Sequence[float]) -> float:
-    return prod(values) ** (1 / len(values))
+def geometric_mean(ratios: Sequence[float]) -> float:
+    return prod(ratios) ** (1 / len(ratios))
 
 
-def measure(folder: str, arguments: argparse.Namespace) -> Row:
+def measure(folder: str, parsed: argparse.Namespace) -> Row:
     """Measure one lesson."""
-    n = arguments.submissions
+    n = parsed.submissions
     with tempfile.TemporaryDirectory(prefix="benchmark-") as name:
         place = Path(name)
         classes = lay_out_classes(place, folder, n)
-        if "wrong" in arguments.kinds:
-            grade(classes["wrong"], folder, jobs=2)  # finds out what the known mistakes reply
+        if "wrong" in parsed.kinds:
+            grade(classes["wrong"], folder, jobs=2)  # records what the known mistakes reply
         times: dict[tuple[str, int], float] = {}
-        memory, parts = dict.fromkeys(arguments.jobs, 0.0), {}
-        for _ in range(arguments.rounds):
+        memory, parts = dict.fromkeys(parsed.jobs, 0.0), {}
+        for _ in range(parsed.rounds):
             for kind in ("stock-1", "stock"):
                 run = partial(nbgrader, classes[kind], "autograde", folder, "--force")
                 note(times, (kind, 1), run)
-            for jobs in arguments.jobs:
-                for kind in ("solved-1", *arguments.kinds):
+            for jobs in parsed.jobs:
+                for kind in ("solved-1", *parsed.kinds):
                     peak = note(times, (kind, jobs), partial(grade, classes[kind], folder, jobs))
                     memory[jobs] = max(memory[jobs], peak)
                     if (kind, jobs) == ("solved", 1):
                         parts = mean_parts(classes[kind])
         right = ("stock-1", "stock", "solved-1", "solved")
         confirm_full_points([classes[kind] for kind in right], folder)
-    first = {jobs: before_the_first(times, jobs, n) for jobs in arguments.jobs}
-    each: dict[str, dict[int, float]] = {kind: {} for kind in KINDS}
-    for kind in arguments.kinds:
-        each[kind] = {jobs: (times[kind, jobs] - first[jobs]) / n for jobs in arguments.jobs}
+    first, each = {}, {kind: {} for kind in KINDS}
+    for jobs in parsed.jobs:
+        one, all_n = times["solved-1", jobs], times["solved", jobs]
+        first[jobs] = one - (all_n - one) / (n - 1)  # seconds of a run without a submission
+        for kind in parsed.kinds:
+            each[kind][jobs] = (times[kind, jobs] - first[jobs]) / n
     stock = (times["stock", 1] - times["stock-1", 1]) / (STOCK_CLASS - 1)
     return Row(folder, stock, **each, before_the_first=first, memory=memory, parts=parts)
 
 
-def before_the_first(times: Mapping[tuple[str, int], float], jobs: int, n: int) -> float:
-    """Seconds that a run takes with no submission, from those of a class of one and of n."""
-    return times["solved-1", jobs] - (times["solved", jobs] - times["solved-1", jobs]) / (n - 1)
-
-
 def lay_out_classes(place: Path, folder: str, n: int) -> dict[str, Path]:
-    """A course folder for every class that is graded, by its kind."""
-    module = next(name for name, found in lesson_folders().items() if found == folder)
-    bugs = bugs_of(module)
+    """Lay out a course folder for every class that is graded, by its kind."""
+    module = next(name for name, other in lesson_folders().items() if other == folder)
     solved, empty = notebook_with(folder, module, {}), notebook_with(folder, module, {})
     empty.cells = []
     classes = {
         "solved-1": [solved],
         "solved": [solved] * n,
-        "wrong": [notebook_with(folder, module, bug.answer) for bug in spread(bugs, n)],
+        "wrong": [notebook_with(folder, module, bug.answer) for bug in spread(bugs_of(module), n)],
         "empty": [empty] * n,
     }
     release(place / "released", folder)
-    found = {kind: lay_out(place / kind, folder, books) for kind, books in classes.items()}
+    places = {kind: lay_out(place / kind, folder, books) for kind, books in classes.items()}
     for kind, k in (("stock-1", 1), ("stock", STOCK_CLASS)):
-        found[kind] = lay_out(place / kind, folder, [solved] * k, STOCK)
-    return found
+        places[kind] = lay_out(place / kind, folder, [solved] * k, STOCK)
+    return places
 
 
 def release(place: Path, folder: str) -> None:
@@ -218,9 +199,9 @@ def spread(bugs: Sequence[Bug], n: int) -> list[Bug]:
 
 
 def mean_parts(place: Path) -> dict[str, float]:
-    """The seconds of each part of judging, from the results that were kept."""
-    kept = [json.loads(p.read_text()) for p in (place / "grading" / "results").rglob("*.json")]
-    seconds = [found["result"]["seconds"] for found in kept]
+    """Average the seconds of each part of judging over the results that were kept."""
+    files = (place / "grading" / "results").rglob("*.json")
+    seconds = [json.loads(file.read_text())["result"]["seconds"] for file in files]
     return {part: sum(s[part] for s in seconds) / len(seconds) for part in seconds[0]}
 
 
@@ -235,7 +216,7 @@ def note(
 
 
 def notebook_with(folder: str, module: str, answer: dict) -> nbformat.NotebookNode:
-    """The lesson as students get it with all answers written into it, one of them perhaps wrong."""
+    """Write all answers, one of them perhaps wrong, into the lesson as students get it."""
     written = by_grade_id(module, answer)
     notebook = nbformat.read(ROOT / "lessons" / folder / f"{module}.ipynb", as_version=4)
     for cell in notebook.cells:
@@ -246,7 +227,7 @@ def notebook_with(folder: str, module: str, answer: dict) -> nbformat.NotebookNo
 def lay_out(
     place: Path, folder: str, notebooks: Sequence[nbformat.NotebookNode], more: str = ""
 ) -> Path:
-    """A copy of the course folder `released`, with a class in it and `more` in its configuration."""
+    """Copy the course folder `released`, with a class in it and `more` in its configuration."""
     shutil.copytree(place.parent / "released", place)
     with (place / "nbgrader_config.py").open("a", encoding="utf-8") as config:
         config.write(more)
@@ -264,13 +245,13 @@ def nbgrader(place: Path, *arguments: str) -> float:
 
 
 def grade(place: Path, folder: str, jobs: int) -> float:
-    """Judge a class and write its gradebook as if nothing were kept; megabytes at the most."""
+    """Judge a class and write its gradebook as if nothing were kept; return the peak of megabytes."""
     options = ["--judge-again", "--force", "--jobs", str(jobs)]
     return run(place, [sys.executable, "-m", "autograder", "grade", folder, *options])
 
 
 def run(place: Path, command: Sequence[str]) -> float:
-    """Run a command; return the megabytes of all its processes together, at the most."""
+    """Run a command; return the peak of the megabytes of all its processes together."""
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     process = subprocess.Popen(
         command,
@@ -283,9 +264,9 @@ def run(place: Path, command: Sequence[str]) -> float:
     peaks = [0.0]
     watch = threading.Thread(target=watch_memory, args=(process.pid, peaks), daemon=True)
     watch.start()
-    said, _ = process.communicate()
+    text, _ = process.communicate()
     if process.returncode:
-        raise SystemExit(f"{' '.join(command)} failed:\n{said[-3000:]}")
+        raise SystemExit(f"{' '.join(command)} failed:\n{text[-3000:]}")
     return max(peaks)
 
 
@@ -295,9 +276,8 @@ def watch_memory(root: int, peaks: list[float]) -> None:
         parents = {}
         for status in Path("/proc").glob("[0-9]*/stat"):
             try:
-                parents[int(status.parent.name)] = int(
-                    status.read_text().rpartition(")")[2].split()[1]
-                )
+                parent = status.read_text().rpartition(")")[2].split()[1]
+                parents[int(status.parent.name)] = int(parent)
             except OSError:  # it has ended
                 continue
         family, more = {root}, {root}
@@ -309,7 +289,7 @@ def watch_memory(root: int, peaks: list[float]) -> None:
 
 
 def megabytes(process: int) -> float:
-    """The memory of one process; pages that several share are divided among them."""
+    """Read the memory of one process; pages that several share are divided among them."""
     try:
         lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
     except OSError:  # it has ended
@@ -318,15 +298,16 @@ def megabytes(process: int) -> float:
 
 
 def confirm_full_points(places: Sequence[Path], folder: str) -> None:
-    """A comparison of two ways that grade differently would mean nothing."""
+    """Stop unless all solved submissions got full points: else two ways that grade differently would
+    be compared."""
     from nbgrader.api import Gradebook
 
     for place in places:
         with Gradebook(f"sqlite:///{place / 'grading' / 'gradebook.db'}") as gradebook:
-            scores = {found.score for found in gradebook.assignment_submissions(folder)}
+            scores = {one.score for one in gradebook.assignment_submissions(folder)}
         if scores != {10.0}:
             raise SystemExit(f"{place.name}: solved submissions were graded {sorted(scores)}")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,11 +1,12 @@
-"""What every benchmark does: take turns, describe the machine, hold ratios against bars, tell it in JSON.
+"""Do what every benchmark does: read arguments, let ways take turns, print tables, bars and JSON.
 
 All ways of one run take turns, round after round, in one thread, so that a noisy minute falls on all of
-them. The shortest time of each tells what the machine can do, the median what it did.
+them. The shortest time of each says what the machine can do, the median what it did.
 """
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import json
 import math
@@ -15,7 +16,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,51 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from course.measure.devices import CpuDevice, Device
+from course.measure.devices import CpuDevice, Device, check_device
+from course.measure.limits import Machine
 from course.measure.machine import card
 from course.model import MiniGPT
 from course.published.sizes import Size
 
-WAITED = 1.1  # times its CPU seconds, and a call did not have its core to itself
+WAITED = 1.1  # a call that took so many times its CPU seconds had to share its core
+
+
+# --- arguments -----------------------------------------------------------------------------------
+
+
+def parser_of(doc: str, rounds: int, quick: str) -> argparse.ArgumentParser:
+    """Make a parser of what every benchmark takes; `quick` says what is left out then."""
+    parser = argparse.ArgumentParser(description=doc.split("\n")[0])
+    repeated = "how often each way is measured"
+    parser.add_argument("--rounds", type=at_least(1), default=rounds, help=repeated)
+    parser.add_argument("--quick", action="store_true", help=quick)
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the JSON there as well")
+    return parser
+
+
+def at_least(minimum: int) -> Callable[[str], int]:
+    """Make the type of an argument that is a whole number from `minimum` on."""
+
+    def number(text: str) -> int:
+        if int(text) < minimum:
+            raise argparse.ArgumentTypeError(f"must be at least {minimum}, got {text}")
+        return int(text)
+
+    return number
+
+
+def device_named(name: str) -> torch.device:
+    """Choose a device that is present; the type of --device."""
+    try:
+        return check_device(name)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+DEVICES = '"cpu" (one thread), "cuda", "cuda:1"'
+
+
+# --- measuring -----------------------------------------------------------------------------------
 
 
 @dataclass
@@ -45,8 +85,8 @@ def measure(
     """Let calls take turns, `rounds` times, after one turn that does not count unless they are warm:
     Samples by key.
 
-    Where a call never had its core to itself, there are up to twice as many rounds more: then even
-    its shortest time tells how busy the machine was.
+    Where a call never had a core to itself, even its shortest time says how busy the machine was: then
+    there are up to three times as many rounds.
     """
     samples = {key: Samples([], []) for key in calls}
     with tqdm(total=rounds, desc="rounds", file=sys.stdout, mininterval=1.0) as bar:
@@ -65,48 +105,36 @@ def measure(
     return samples
 
 
-def row_of(samples: Samples) -> dict[str, float]:
-    """What is told of the rounds of one way."""
+def row_of(samples: Samples, times: int = 1) -> dict[str, float]:
+    """Compute seconds of one way, which went through its work `times` times a round."""
     return {
-        "seconds": min(samples.wall),
-        "median_seconds": statistics.median(samples.wall),
-        "median_cpu_seconds": statistics.median(samples.cpu),
+        "seconds": min(samples.wall) / times,
+        "median_seconds": statistics.median(samples.wall) / times,
+        "median_cpu_seconds": statistics.median(samples.cpu) / times,
     }
 
 
 def disturbed(samples: dict[Any, Samples], device: Device) -> bool:
-    """Whether the clock on the wall ran on while something else had the core. On a GPU the wall is
-    all there is."""
+    """Say whether the clock ran on while something else had the core. On a GPU nothing tells."""
     return isinstance(device, CpuDevice) and any(
-        min(found.wall) > WAITED * min(found.cpu) for found in samples.values()
+        min(each.wall) > WAITED * min(each.cpu) for each in samples.values()
     )
 
 
-def environment(device: torch.device) -> dict[str, Any]:
-    """The machine that this ran on."""
-    here = card()
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-    cuda = {"CUDA": torch.version.cuda} if device.type == "cuda" else {}
-    processor = torch.cuda.get_device_name(device) if device.type == "cuda" else here.cpu
-    return {
-        "device": processor,
-        "cores": here.cores,
-        "memory": here.memory,
-        "load": load,
-        "versions": {**here.versions, **cuda},
-    }
+def check_equal(ways: dict[str, Callable], *arguments: Any, but: tuple[str, ...] = ()) -> None:
+    """Check that all ways write one text, as tensors or lists; those named in `but` may write another.
+
+    Raises:
+        AssertionError: another way differs from the first.
+    """
+    texts = {name: way(*arguments) for name, way in ways.items() if name not in but}
+    first, *others = map(torch.as_tensor, texts.values())
+    for name, text in zip(list(texts)[1:], others, strict=True):
+        if not torch.equal(text, first):
+            raise AssertionError(f"{name} writes another text: not worth a clock")
 
 
-def bar(what: str, value: float, least: float = 0.0, most: float = math.inf) -> dict[str, Any]:
-    """Hold what was measured against a bar: the least that it has to be, or the most that it may be."""
-    wanted = f"at least {least:g}" if least else f"at most {most:g}"
-    return {"what": what, "value": value, "bar": wanted, "met": least <= value <= most}
-
-
-def print_bars(bars: list[dict[str, Any]]) -> None:
-    for found in bars:
-        met = "met" if found["met"] else "MISSED"
-        print(f"  {found['what']}: {found['value']:.2f}, {found['bar']}: {met}")
+# --- beside transformers ---------------------------------------------------------------------------
 
 
 def as_transformers(size: Size, model: MiniGPT, device: torch.device) -> torch.nn.Module:
@@ -154,16 +182,70 @@ def generate_theirs(model: Any, cache: str, prompt: Tensor, n_new: int) -> Tenso
     )
 
 
-def heading(name: str, arguments: list[str] | None, device: torch.device) -> dict[str, Any]:
-    """What a result begins with: which benchmark, when, how and where."""
-    asked = shlex.join(sys.argv[1:] if arguments is None else arguments)
-    command = f"python benchmarks/{name}.py {asked}"
-    today = datetime.date.today().isoformat()
-    return {"benchmark": name, "date": today, "command": command.strip(), **environment(device)}
+# --- results -------------------------------------------------------------------------------------
+
+
+def begin(name: str, arguments: list[str] | None, device: torch.device, **more: Any) -> dict:
+    """Print what a result begins with: which benchmark, when, how and where; return it."""
+    command = shlex.join(sys.argv[1:] if arguments is None else arguments)
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    here, versions, processor = card(), {}, None
+    if device.type == "cuda":
+        versions, processor = {"CUDA": torch.version.cuda}, torch.cuda.get_device_name(device)
+    result = {
+        "benchmark": name,
+        "date": datetime.date.today().isoformat(),
+        "command": f"python benchmarks/{name}.py {command}".strip(),
+        "device": processor or here.cpu,
+        "cores": here.cores,
+        "memory": here.memory,
+        "load": load,
+        "versions": {**here.versions, **versions},
+        **more,
+    }
+    print(json.dumps(result, indent=1), flush=True)
+    return result
+
+
+def bar(what: str, value: float, minimum: float = 0.0, maximum: float = math.inf) -> dict[str, Any]:
+    """Hold what was measured against a bar: a minimum or a maximum."""
+    limit = f"at least {minimum:g}" if minimum else f"at most {maximum:g}"
+    return {"what": what, "value": value, "bar": limit, "met": minimum <= value <= maximum}
+
+
+def limits_of(machine: Machine) -> dict[str, Any]:
+    """Return the limits of a machine as plain values, for JSON."""
+    return asdict(machine) | {"balance": machine.balance}
+
+
+def print_ceiling(machine: Machine) -> None:
+    """Print what the machine allows."""
+    print(
+        f"\nThe ceiling: {machine.name}\n  {machine.flops_per_second / 1e12:.3g} TFLOP/s, "
+        f"{machine.bytes_per_second / 1e9:.4g} GB/s, balance {machine.balance:.3g} FLOP/byte"
+    )
+
+
+def print_rows(
+    title: str,
+    rows: dict[str, dict[str, Any]],
+    head: str = "",
+    more: Callable[[dict[str, Any]], str] = lambda row: "",
+) -> None:
+    """Print seconds of each way, and `more` of its row under `head`."""
+    print(f"\n{title}\n  {'':46} {'shortest':>12} {'median':>12} {head}")
+    for name, row in rows.items():
+        times = (f"{row[kind] * 1e3:9.3f} ms" for kind in ("seconds", "median_seconds"))
+        print(f"  {name:46}", *times, more(row), flush=True)
 
 
 def tell(result: dict[str, Any], out: Path | None) -> None:
-    """Print a result as one line of JSON, the last one, and write it to a file where one is named."""
+    """Print the bars of a result, and the result as one line of JSON, the last one; write it to a file
+    where one is named."""
+    print("\nBars" if result["bars"] else "\nNo bars: none is set for what was measured")
+    for each in result["bars"]:
+        met = "met" if each["met"] else "MISSED"
+        print(f"  {each['what']}: {each['value']:.2f}, {each['bar']}: {met}")
     if out:
         out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(result))

@@ -1,4 +1,4 @@
-"""How near prefill and decode come to the limits of the machine, and whether the roofline said so.
+"""How near prefill and decode come to the limits of the machine, and whether the roofline predicts it.
 
     python benchmarks/roofline.py                                  this CPU, one thread
     python benchmarks/roofline.py --device cuda --size 1.3B 6.7B   a GPU, two models
@@ -18,21 +18,21 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
-import statistics
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import harness
 import torch
-from harness import Samples, as_transformers, bar, disturbed, heading, measure, print_bars, tell
+from harness import bar
 
 from course.fast.decode import FastDecoder
 from course.measure import recorded
 from course.measure.costs import Cost
-from course.measure.devices import check_device, device_of
+from course.measure.devices import device_of
 from course.measure.limits import Machine, limit_work, measure_machine
 from course.measure.machine import one_thread
 from course.minigpt.roofline import attainable, bound_by, phase_cost
@@ -40,11 +40,8 @@ from course.model import MiniGPT
 from course.published.sizes import SIZES, Size, build_random, check_bytes, choose_size
 
 REACHED = 0.45  # of a roof, to say that it held a phase up
-LEAST_BYTES = 200e6  # of weights on a CPU: with fewer, a cache may hold a good part of them
-CPU_BARS = (
-    0.45,
-    0.65,
-)  # decode of the bandwidth, prefill of 256 tokens and more of the matmul rate
+MIN_BYTES = 200e6  # of weights on a CPU: with fewer, a cache may hold a good part of them
+CPU_BARS = (0.45, 0.65)  # decode of the bandwidth, prefill from 256 tokens on of the matmul rate
 GPU_BARS = {"1.3B": (0.60, 0.55), "6.7B": (0.75, 0.65)}  # the same on an H200, prefill from 1024 on
 TIMES_TRANSFORMERS, SMALL_ENOUGH = 4.0, 1.5e9  # the bar of the ratio, up to this many parameters
 
@@ -94,16 +91,16 @@ def call_of(case: Case, decoder: FastDecoder, times: int) -> Callable[[], object
     """A call that goes through a phase `times` times, with a decoder whose weights are shared."""
     device = decoder.embed.device
     tokens = torch.randint(case.size.config.vocab_size, (case.batch, case.n_new), device=device)
-    own = decoder.resized(case.batch, case.n_past + case.n_new)
+    decoder = decoder.resized(case.batch, case.n_past + case.n_new)
     if case.phase == "prefill":
-        return lambda: [own.prefill(tokens) for _ in range(times)]
-    own.keys.normal_()  # as if there were a text; how long a step takes does not depend on it
-    own.values.normal_()
+        return lambda: [decoder.prefill(tokens) for _ in range(times)]
+    decoder.keys.normal_()  # any text will do; how long a step takes does not depend on it
+    decoder.values.normal_()
 
     def decode() -> None:
         for _ in range(times):
-            own.length = case.n_past
-            own.step(tokens)
+            decoder.length = case.n_past
+            decoder.step(tokens)
 
     return decode
 
@@ -115,19 +112,20 @@ def measure_size(
     clock, on_cpu = device_of(device), device.type == "cpu"
     model = build_random(size, device)
     decoder = FastDecoder(model, batch=1, max_len=1, compile=compile)
-    # Short phases go through several times a round: on a GPU it takes its time to ask for one and
-    # to wait for it, and on a CPU the caches have first to recover from what was measured before.
-    once = on_cpu and size.weight_bytes >= LEAST_BYTES
+    # Short phases run several times a round: on a GPU a launch and a wait take time, and
+    # on a CPU the caches have first to recover from what was measured before.
+    once = on_cpu and size.weight_bytes >= MIN_BYTES
     times = dict.fromkeys(cases_of(size, on_cpu), 1 if once else 10)
     calls = {case: call_of(case, decoder, n) for case, n in times.items()}
     work = limit_work(device, size.dtype)
-    samples = measure({**calls, "multiply": work.multiply, "move": work.move}, clock, rounds)
+    calls |= {"multiply": work.multiply, "move": work.move}
+    samples = harness.measure(calls, clock, rounds)
     limits = replace(
         ceiling,
         flops_per_second=max(ceiling.flops_per_second, work.flops / min(samples["multiply"].wall)),
         bytes_per_second=max(ceiling.bytes_per_second, work.bytes / min(samples["move"].wall)),
     )
-    if disturbed(samples, clock):
+    if harness.disturbed(samples, clock):
         print(
             "\nSomething else ran on these cores all the time, so that the shares below are too low."
             "\nRun this again on a quiet machine."
@@ -137,12 +135,12 @@ def measure_size(
 
 
 def point_of(
-    case: Case, samples: Samples, times: int, limits: Machine, on_cpu: bool
+    case: Case, samples: harness.Samples, times: int, limits: Machine, on_cpu: bool
 ) -> dict[str, Any]:
-    """A phase as it was measured, beside what was predicted."""
-    cost, seconds = case.cost, min(samples.wall) / times
-    of_bandwidth = cost.bytes / seconds / limits.bytes_per_second
-    of_matmul = cost.flops / seconds / limits.flops_per_second
+    """Put a phase as it was measured beside what was predicted."""
+    cost, row = case.cost, harness.row_of(samples, times)
+    of_bandwidth = cost.bytes / row["seconds"] / limits.bytes_per_second
+    of_matmul = cost.flops / row["seconds"] / limits.flops_per_second
     nearer = "memory" if of_bandwidth > of_matmul else "compute"
     few = on_cpu and 2 <= case.batch * case.n_new <= 16
     return {
@@ -153,9 +151,7 @@ def point_of(
         "n_past": case.n_past,
         "flops": cost.flops,
         "bytes": cost.bytes,
-        "seconds": seconds,
-        "median_seconds": statistics.median(samples.wall) / times,
-        "median_cpu_seconds": statistics.median(samples.cpu) / times,
+        **row,
         "predicted_seconds": cost.flops / attainable(cost.intensity, limits),
         "of_bandwidth": of_bandwidth,
         "of_matmul_rate": of_matmul,
@@ -168,21 +164,16 @@ def point_of(
 def beside_transformers(
     size: Size, model: MiniGPT, device: torch.device, rounds: int, n_new: int = 64
 ) -> dict[str, Any]:
-    """Tokens per second of the fast decode and of `transformers`' generate with the same weights."""
-    theirs = as_transformers(size, model, device)
+    """Compare tokens per second of fast decode and of `transformers`' generate with the same weights."""
+    theirs = harness.as_transformers(size, model, device)
     prompt = torch.randint(size.config.vocab_size, (1, 64), device=device)
     decoder = FastDecoder(model, batch=1, max_len=64 + n_new)
     calls = {
         "fast": lambda: decoder.generate(prompt, n_new),
-        "transformers": lambda: theirs.generate(
-            prompt,
-            attention_mask=torch.ones_like(prompt),
-            max_new_tokens=n_new,
-            do_sample=False,
-        ),
+        "transformers": partial(harness.generate_theirs, theirs, "dynamic", prompt, n_new),
     }
-    samples = measure(calls, device_of(device), rounds)
-    rates = {name: n_new / min(found.wall) for name, found in samples.items()}
+    samples = harness.measure(calls, device_of(device), rounds)
+    rates = {name: n_new / min(each.wall) for name, each in samples.items()}
     same = (calls["fast"]() == calls["transformers"]()).sum() - 64
     return {
         "size": size.name,
@@ -192,23 +183,23 @@ def beside_transformers(
     }
 
 
-# --- telling -------------------------------------------------------------------------------------
+# --- results -------------------------------------------------------------------------------------
 
 
 def bars_of(size: Size, points: list[dict[str, Any]], on_cpu: bool) -> list[dict[str, Any]]:
-    """What is promised for a model of this size, and what was measured."""
-    if (on_cpu and size.weight_bytes < LEAST_BYTES) or (not on_cpu and size.name not in GPU_BARS):
+    """Hold a model of this size against its bars; a small one has none."""
+    if (on_cpu and size.weight_bytes < MIN_BYTES) or (not on_cpu and size.name not in GPU_BARS):
         return []
     decode_bar, prefill_bar = CPU_BARS if on_cpu else GPU_BARS[size.name]
-    least_tokens = 256 if on_cpu else 1024
+    n = 256 if on_cpu else 1024
     decodes = [p["of_bandwidth"] for p in points if p["phase"] == "decode" and p["batch"] == 1]
-    prefills = [p["of_matmul_rate"] for p in points if p["n_new"] >= least_tokens]
+    prefills = [p["of_matmul_rate"] for p in points if p["n_new"] >= n]
     clear = [p for p in points if not p["apart"]]
     right = sum(p["predicted_bound"] == p["measured_bound"] for p in clear)
     return [
         bar(f"{size.name}: decode of one row, of the bandwidth", min(decodes), decode_bar),
         bar(
-            f"{size.name}: prefill of {least_tokens} tokens and more, of the matmul rate",
+            f"{size.name}: prefill of {n} tokens and more, of the matmul rate",
             min(prefills),
             prefill_bar,
         ),
@@ -216,20 +207,14 @@ def bars_of(size: Size, points: list[dict[str, Any]], on_cpu: bool) -> list[dict
     ]
 
 
-def print_ceiling(machine: Machine, cases: list[Case]) -> None:
-    print(f"\nThe ceiling: {machine.name}")
-    print(
-        f"  {machine.flops_per_second / 1e12:.3g} TFLOP/s, {machine.bytes_per_second / 1e9:.4g} "
-        f"GB/s, balance {machine.balance:.3g} FLOP/byte"
-    )
+def print_predictions(machine: Machine, cases: list[Case]) -> None:
+    harness.print_ceiling(machine)
     print(f"  {'predicted':26} {'FLOP/byte':>10} {'at best':>12}   bound by")
     for case in cases:
         cost = case.cost
         seconds = cost.flops / attainable(cost.intensity, machine)
-        print(
-            f"  {case.name:26} {cost.intensity:10.2f} {seconds * 1e3:9.2f} ms   "
-            f"{bound_by(cost, machine)}"
-        )
+        bound = bound_by(cost, machine)
+        print(f"  {case.name:26} {cost.intensity:10.2f} {seconds * 1e3:9.2f} ms   {bound}")
 
 
 def print_points(cases: list[Case], points: list[dict[str, Any]]) -> None:
@@ -248,85 +233,74 @@ def print_points(cases: list[Case], points: list[dict[str, Any]]) -> None:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--device", default="cpu", help='"cpu" (one thread), "cuda", "cuda:1"')
-    parser.add_argument("--size", nargs="+", choices=SIZES, metavar="SIZE",
-                        help=f"of {', '.join(SIZES)}; left out, what suits the device")  # fmt: skip
-    parser.add_argument("--rounds", type=int, default=7, help="how often each phase is measured")
+    parser = harness.parser_of(__doc__, 7, 'the size "tiny", in two rounds')
+    parser.add_argument("--device", type=harness.device_named, default="cpu", help=harness.DEVICES)
+    names = f"of {', '.join(SIZES)}; left out, what suits the device"
+    parser.add_argument("--size", nargs="+", choices=SIZES, metavar="SIZE", help=names)
     parser.add_argument("--compile", action="store_true", help="let torch.compile join operations")
-    parser.add_argument("--transformers", action="store_true",
-                        help="compare with transformers on a CPU as well; it is on a GPU up to "
-                        "1.5 billion parameters")  # fmt: skip
-    parser.add_argument("--quick", action="store_true", help='the size "tiny", in two rounds')
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the JSON there as well")
+    beside = "compare with transformers on a CPU as well; on a GPU up to 1.5 billion parameters are"
+    parser.add_argument("--transformers", action="store_true", help=beside)
     parser.add_argument("--record", type=Path, metavar="DIR", help="keep the run for readers")
-    asked = parser.parse_args(arguments)
+    parsed = parser.parse_args(arguments)
+    if parsed.quick:
+        parsed.size, parsed.rounds = ["tiny"], 2
     try:
-        asked.device = check_device(asked.device)
-        if asked.quick:
-            asked.size, asked.rounds = ["tiny"], 2
-        asked.size = [SIZES[name] for name in asked.size or [choose_size(asked.device).name]]
-        if len({size.dtype for size in asked.size}) > 1:
-            raise ValueError("models of one run must have one dtype")
-        if asked.rounds < 1:
-            raise ValueError(f"--rounds must be at least 1, got {asked.rounds}")
+        names = parsed.size or [choose_size(parsed.device).name]
     except (ValueError, MemoryError) as error:
         parser.error(str(error))
-    return asked
+    parsed.size = [SIZES[name] for name in names]
+    if len({size.dtype for size in parsed.size}) > 1:
+        parser.error("models of one run must have one dtype")
+    return parsed
 
 
 def main(arguments: list[str] | None = None) -> int:
-    asked = parse(arguments)
-    device, on_cpu = asked.device, asked.device.type == "cpu"
-    dtype = asked.size[0].dtype
-    result: dict[str, Any] = {
-        **heading("roofline", arguments, device),
-        "dtype": str(dtype).removeprefix("torch."),
-        "points": [],
-        "bars": [],
-        "transformers": [],
-    }
-    print(json.dumps({key: value for key, value in result.items() if value}, indent=1))
+    parsed = parse(arguments)
+    device, on_cpu = parsed.device, parsed.device.type == "cpu"
+    dtype = parsed.size[0].dtype
+    name = str(dtype).removeprefix("torch.")
+    result = harness.begin("roofline", arguments, device, dtype=name)
+    result |= {"points": [], "bars": [], "transformers": []}
     with one_thread():  # on a GPU this changes nothing
         limits = measure_machine(device, dtype)
-        for size in asked.size:
+        for size in parsed.size:
             cases = cases_of(size, on_cpu)
-            print_ceiling(limits, cases)
+            print_predictions(limits, cases)
             print(check_bytes(f'The model "{size.name}"', room(size, cases), device), flush=True)
-            limits, points, model = measure_size(size, device, asked.rounds, asked.compile, limits)
+            limits, points, model = measure_size(
+                size, device, parsed.rounds, parsed.compile, limits
+            )
             print_points(cases, points)
-            bars = bars_of(size, points, on_cpu)
-            if asked.transformers or (not on_cpu and size.parameters <= SMALL_ENOUGH):
-                beside = beside_transformers(size, model, device, asked.rounds)
+            result["points"] += points
+            result["bars"] += bars_of(size, points, on_cpu)
+            if parsed.transformers or (not on_cpu and size.parameters <= SMALL_ENOUGH):
+                beside = beside_transformers(size, model, device, parsed.rounds)
                 result["transformers"].append(beside)
                 what = f"{size.name}: times the speed of transformers"
-                bars += [] if on_cpu else [bar(what, beside["ratio"], TIMES_TRANSFORMERS)]
+                result["bars"] += [] if on_cpu else [bar(what, beside["ratio"], TIMES_TRANSFORMERS)]
                 print(f"\n  beside transformers: {beside}")
-            print_bars(bars)
-            result["points"] += points
-            result["bars"] += bars
             del model
             gc.collect()  # make room for the next
-    result["machine"] = asdict(limits) | {"balance": limits.balance}
-    if asked.record:
-        print(f"recorded in {recorded.write(recording_of(result, limits), asked.record)}")
-    tell(result, asked.out)
+    result["machine"] = harness.limits_of(limits)
+    if parsed.record:
+        print(f"recorded in {recorded.write(recording_of(result, limits), parsed.record)}")
+    harness.tell(result, parsed.out)
     return 0
 
 
 def room(size: Size, cases: list[Case]) -> int:
-    """Bytes for one model and the caches of all cases, which are there side by side."""
+    """Count the bytes of one model and of the caches of all cases, which are in memory together."""
     weights = 2 * size.weight_bytes
     each = (size.bytes_needed(c.batch, c.n_past + c.n_new, c.n_new) - weights for c in cases)
     return weights + sum(each)
 
 
 def recording_of(result: dict[str, Any], limits: Machine) -> recorded.Recording:
-    """Keep of a run what readers get."""
-    kept = [field.name for field in fields(recorded.Point)]
-    points = [recorded.Point(*(point[name] for name in kept)) for point in result["points"]]
-    told = {name: result[name] for name in ("device", "dtype", "date", "command", "versions")}
-    return recorded.Recording(**told, machine=limits, points=tuple(points))
+    """Choose what readers get of a run."""
+    names = [field.name for field in fields(recorded.Point)]
+    points = tuple(recorded.Point(*(point[name] for name in names)) for point in result["points"])
+    about = {name: result[name] for name in ("device", "dtype", "date", "command", "versions")}
+    return recorded.Recording(**about, machine=limits, points=points)
 
 
 if __name__ == "__main__":

@@ -73,7 +73,12 @@ def compile() -> list[str]:
     from triton.compiler import ASTSource
 
     triton_decode._kernels()
-    pointers = {"found": "*fp32", "most_found": "*fp32", "total_found": "*fp32", "shrink": "fp32"}
+    pointers = {
+        "part_out": "*fp32",
+        "part_maximum": "*fp32",
+        "part_total": "*fp32",
+        "shrink": "fp32",
+    }
     done = []
     for capability in (80, 90):
         for bits in (8, 4):

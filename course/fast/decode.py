@@ -1,7 +1,10 @@
-"""A decode step that waits for memory and for nothing else, in one page.
+"""Decode greedily at the speed of memory: replaces `forward_cached` where one batch is decoded fast.
 
     decoder = FastDecoder(model, batch=1, max_len=1024)
-    text = decoder.generate(prompt, n_new=100)      # the tokens of generate_cached, sooner
+    text = decoder.generate(prompt, n_new=100)      # the tokens of `generate_cached`
+
+Use it for a prompt and then one token a row at a time. Several tokens after cached ones, a cache of
+another kind, or rows of different lengths need `forward_cached` or `course.serving`.
 
 `forward_cached` launches hundreds of small operations a token. A GPU could do them all while the
 weights arrive from its memory; it waits for Python instead, which needs a few millionths of a second
@@ -13,7 +16,7 @@ to launch each. Three changes end this waiting:
 2. **Fewer operations**, see `course.fast.layer`. `compile=True` lets `torch.compile` join more.
 3. **A CUDA graph.** On a GPU the list is recorded once and then launched as a whole.
 
-On a CPU there is no queue and so nothing to record; there 1 and 2 remain, and a layout in which one
+On a CPU nothing is queued and so nothing can be recorded; 1 and 2 remain, and a layout in which one
 row times a matrix reads memory straight ahead. The idea is that of gpt-fast (PyTorch, 2023).
 """
 
@@ -33,12 +36,14 @@ from course.model.cache import CacheFull, check_cache_sizes
 
 
 class FastDecoder:
-    """Greedy decoding of a fixed number of rows with a cache of a fixed size.
+    """Replace `forward_cached` and its cache, to decode a fixed number of rows greedily and fast.
+
+    Use it for prompts of one length; the cache has a fixed size.
 
     Args:
         model: its weights as they are now, partly copied; the model stays as it is.
         batch: B, rows decoded together.
-        max_len: tokens that the cache holds. Every step reads all these places, so ask for no more
+        max_len: tokens that the cache holds. Every step reads all these places, so choose no more
             than you need.
         compile: let `torch.compile` join operations, which takes a minute and needs a C++ compiler
             (on a GPU: Triton).
@@ -64,7 +69,8 @@ class FastDecoder:
         return other
 
     def _make_room(self, batch: int, max_len: int) -> None:
-        """Allocate all that a step reads and writes besides the weights, at addresses that stay."""
+        """Allocate all that a step reads and writes besides the weights; a CUDA graph needs fixed
+        addresses."""
         check_cache_sizes(self.config, batch, max_len)
         self.batch, self.max_len, self.length = batch, max_len, 0
         L, G, D = self.config.n_layers, self.config.n_kv_heads, self.config.head_dim
@@ -74,10 +80,10 @@ class FastDecoder:
         self.places = torch.arange(max_len, device=device)
         self.token = torch.zeros(batch, 1, dtype=torch.int64, device=device)
         self.position = torch.zeros(1, dtype=torch.int64, device=device)
-        self._replay = self._decode
+        self._run_step = self._decode
         if device.type == "cuda":
             with torch.cuda.device(device):
-                self._replay = _record(self._decode)
+                self._run_step = _record(self._decode)
 
     def __len__(self) -> int:
         """Tokens held."""
@@ -88,7 +94,7 @@ class FastDecoder:
         self.length = 0
 
     def prefill(self, prompt: Tensor) -> Tensor:
-        """Forget what was there and read a prompt (B, P) int64: logits of what follows, (B, V).
+        """Empty the cache and read a prompt (B, P) int64: logits of what follows, (B, V).
 
         Raises:
             ValueError: a prompt that the model cannot take, or of another number of rows.
@@ -106,7 +112,7 @@ class FastDecoder:
         return logits
 
     def step(self, tokens: Tensor) -> Tensor:
-        """Read one token more of each row, (B,) int64: logits of what follows, (B, V).
+        """Read the next token of each row, (B,) int64: logits of what follows, (B, V).
 
         Raises:
             CacheFull: no place is left; nothing was changed.
@@ -116,7 +122,7 @@ class FastDecoder:
         self.token.copy_(tokens.view(self.batch, 1))
         self.position.fill_(self.length)
         self.length += 1
-        return self._replay().clone()  # the next replay writes to the same memory
+        return self._run_step().clone()  # the next step writes to the same memory
 
     def generate(self, prompt: Tensor, n_new: int) -> Tensor:
         """Continue a prompt (B, P) greedily: (B, P + n_new) int64.
@@ -125,7 +131,7 @@ class FastDecoder:
             ValueError: a prompt that the model cannot take, or no n_new of at least 1 that fits.
         """
         check_between("n_new", n_new, 1, self.max_len - prompt.shape[-1] + 1)
-        with torch.inference_mode():  # keeps no books for gradients
+        with torch.inference_mode():  # records nothing for gradients
             chosen = [self.prefill(prompt).argmax(dim=-1)]  # (B,)
             while len(chosen) < n_new:
                 chosen.append(self.step(chosen[-1]).argmax(dim=-1))
@@ -141,10 +147,10 @@ class FastDecoder:
     @torch.no_grad()
     def _forward(self, tokens: Tensor, positions: Tensor, hidden: Tensor | None) -> Tensor:
         """Logits after the last of tokens (B, T) at positions (T,): (B, V)."""
-        x, turns = self.weights.embedded(tokens, positions)  # (B, T, C), (2, T, D)
+        x, cos_sin = self.weights.embedded(tokens, positions)  # (B, T, C), (2, T, D)
         layer = _layer if hidden is None else self._layer  # prompts differ in length: not compiled
         for weights, keys, values in zip(self.weights.layers, self.keys, self.values, strict=True):
-            x = layer(x, weights, keys, values, positions, turns, hidden)
+            x = layer(x, weights, keys, values, positions, cos_sin, hidden)
         return self.weights.logits(x[:, -1])
 
 
@@ -154,29 +160,29 @@ def _layer(
     keys: Tensor,
     values: Tensor,
     positions: Tensor,
-    turns: Tensor,
+    cos_sin: Tensor,
     hidden: Tensor | None,
 ) -> Tensor:
-    """One layer for new tokens x (B, T, C); keys and values (B, G, max_len, D) are extended."""
+    """Run one layer on new tokens x (B, T, C); keys and values (B, G, max_len, D) are extended."""
     B, G = keys.shape[:2]
-    q, k, v = heads_of(x, weights, turns)
+    q, k, v = heads_of(x, weights, cos_sin)
     H, D = q.shape[1], q.shape[3]
     keys.index_copy_(2, positions, k)
     values.index_copy_(2, positions, v)
     if hidden is None:  # a prompt, which starts at position 0: the new tokens see one another
-        read = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=G < H)
+        heads = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=G < H)
     else:  # one new token, which sees all that is not hidden
         q = q.reshape(B, G, H // G, D)  # T = 1, so the R query heads of a KV head become its rows
         scores = torch.add(hidden, q @ keys.mT, alpha=D**-0.5)  # (B, G, R, max_len)
-        read = (scores.softmax(dim=-1) @ values).view(B, H, 1, D)
-    return after_attention(x, read, weights)
+        heads = (scores.softmax(dim=-1) @ values).view(B, H, 1, D)
+    return after_attention(x, heads, weights)
 
 
 def _record(step: Callable[[], Tensor]) -> Callable[[], Tensor]:
     """Record the operations of a step in a CUDA graph: a call that replays them all at once.
 
-    They run a few times first, on a stream of their own, so that what libraries set up at their
-    first use (and what is compiled) stays out of the recording.
+    They run a few times first, on another stream, so that what libraries set up at their first use
+    (and what is compiled) stays out of the recording.
     """
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())

@@ -1,14 +1,16 @@
-"""A layer's weights laid side by side, and its work around attention in fewer operations.
+"""Compute a layer of `course.model` in fewer operations, with attention left to the caller.
 
     fast = FastWeights(model)
-    x, turns = fast.embedded(tokens, positions)
+    x, cos_sin = fast.embedded(tokens, positions)
     for layer in fast.layers:
-        q, k, v = heads_of(x, layer, turns)
-        x = after_attention(x, read, layer)          # read: what q found in the keys, however they lie
+        q, k, v = heads_of(x, layer, cos_sin)
+        heads = …                                    # attention: keys and values are the caller's
+        x = after_attention(x, heads, layer)
     logits = fast.logits(x[:, -1])
 
-Matrices that read the same numbers are multiplied once: wq, wk, wv, and the two halves of SwiGLU. What an
-RMSNorm needs beside its input is computed once, and so are a pass's cosines and sines.
+* Matrices that read the same numbers are multiplied as one: wq, wk and wv; gate and up of SwiGLU.
+* The constants of each RMSNorm are computed once, and `normed` is four operations instead of 24.
+* Cosines and sines are looked up once a pass, not twice a layer.
 """
 
 from __future__ import annotations
@@ -25,12 +27,12 @@ from course.model.layers import Block, RMSNorm
 
 
 class Norm(NamedTuple):
-    """An RMSNorm's weight, and what need not be computed again at every step."""
+    """An RMSNorm's weight and eps, and the constants that `normed` makes of them."""
 
     weight: Tensor  # (C,)
     eps: float
     scaled: Tensor  # (C,): √C · weight
-    least: Tensor  # (): √(C · eps)
+    minimum: Tensor  # (): √(C · eps)
 
 
 class Layer(NamedTuple):
@@ -50,59 +52,68 @@ class FastWeights:
     """The weights of a model as they are now, partly copied; the model stays as it is.
 
     Attributes:
-        embed: (V, C); turns: cosines and sines, (2, max_seq_len, D); layers: one `Layer` each.
+        embed: (V, C).
+        cos_sin: cosines and sines of every position, (2, max_seq_len, D).
+        layers: one `Layer` each.
     """
 
     @torch.no_grad()
     def __init__(self, model: MiniGPT) -> None:
-        self.embed, self.norm = model.embed.weight, _norm_of(model.norm)
+        self.embed, self.norm = model.embed.weight, norm_of(model.norm)
         self.head = _laid_out(model.lm_head.weight)
         self.layers = [_layer_of(block) for block in model.blocks]
         table = model.blocks[0].attn.rotary_table
-        self.turns = table.to(self.embed.dtype)
+        self.cos_sin = table.to(self.embed.dtype)
 
     def embedded(self, tokens: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Look up tokens (B, T) and their positions, (T,) or (B, T): x (B, T, C), and the cosines and
-        sines that turn their heads, (2, T, D) or (2, B, 1, T, D)."""
-        turns = self.turns[:, positions]
-        return F.embedding(tokens, self.embed), turns if positions.dim() == 1 else turns[:, :, None]
+        """Look up tokens (B, T) and their positions, (T,) or (B, T).
+
+        Returns:
+            x (B, T, C), and the cosines and sines of the positions, (2, T, D) or (2, B, 1, T, D).
+        """
+        cos_sin = self.cos_sin[:, positions]
+        if positions.dim() == 2:
+            cos_sin = cos_sin[:, :, None]  # (2, B, 1, T, D), for every head
+        return F.embedding(tokens, self.embed), cos_sin
 
     def logits(self, x: Tensor) -> Tensor:
-        """Logits (B, V) of the last layer's numbers (B, C)."""
+        """Compute logits (B, V) of what the last layer gave, (B, C)."""
         return F.linear(normed(x, self.norm), self.head)
 
 
-def heads_of(x: Tensor, layer: Layer, turns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries (B, H, T, D), keys and values (B, G, T, D) of x (B, T, C), turned by their positions."""
+def heads_of(x: Tensor, layer: Layer, cos_sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Compute rotated queries (B, H, T, D), rotated keys and values (B, G, T, D) each, of x (B, T, C)."""
     (B, T, _), H, G = x.shape, layer.n_heads, layer.n_kv_heads
     heads = F.linear(normed(x, layer.attn_norm), layer.qkv)  # (B, T, (H + 2 G) * D)
     heads = heads.view(B, T, H + 2 * G, -1).transpose(1, 2)  # (B, H + 2 G, T, D)
-    turned, v = heads[:, : H + G], heads[:, H + G :]  # queries and keys are turned alike
-    turned = turned * turns[0] + turned.roll(turned.shape[-1] // 2, dims=-1) * turns[1]
-    return turned[:, :H], turned[:, H:], v
+    qk, v = heads[:, : H + G], heads[:, H + G :]
+    qk = qk * cos_sin[0] + qk.roll(qk.shape[-1] // 2, dims=-1) * cos_sin[1]  # as `rotate` does
+    return qk[:, :H], qk[:, H:], v
 
 
-def after_attention(x: Tensor, read: Tensor, layer: Layer) -> Tensor:
-    """The rest of a layer: x (B, T, C) and what attention read, (B, H, T, D), to (B, T, C)."""
+def after_attention(x: Tensor, heads: Tensor, layer: Layer) -> Tensor:
+    """Compute the rest of a layer: x (B, T, C) and attention's output (B, H, T, D) to (B, T, C)."""
     B, T, _ = x.shape
-    x = x + F.linear(read.transpose(1, 2).reshape(B, T, -1), layer.out)
+    x = x + F.linear(heads.transpose(1, 2).reshape(B, T, -1), layer.out)
     gate, up = F.linear(normed(x, layer.mlp_norm), layer.gate_up).chunk(2, dim=-1)
     return x + F.linear(F.silu(gate) * up, layer.down)
 
 
 def normed(x: Tensor, norm: Norm) -> Tensor:
-    """weight · x / √(mean(x²) + eps). On a CPU PyTorch makes a dozen operations of it; these are four,
-    for the same √C · weight · x / √(|x|² + C · eps)."""
+    """Compute RMSNorm: weight · x / √(mean(x²) + eps) = √C · weight · x / √(|x|² + C · eps).
+
+    `F.rms_norm` has no kernel on a CPU: the profiler counts 24 operations there, and four here.
+    """
     if x.device.type != "cpu" or x.dtype != torch.float32:
         return F.rms_norm(x, norm.weight.shape, norm.weight, norm.eps)
     length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-    return x / torch.hypot(length, norm.least) * norm.scaled
+    return x / torch.hypot(length, norm.minimum) * norm.scaled
 
 
-def _norm_of(norm: RMSNorm) -> Norm:
+def norm_of(norm: RMSNorm) -> Norm:
     C, weight = len(norm.weight), norm.weight
-    least = torch.tensor(math.sqrt(C * norm.eps), dtype=weight.dtype, device=weight.device)
-    return Norm(weight, norm.eps, math.sqrt(C) * weight, least)
+    minimum = torch.tensor(math.sqrt(C * norm.eps), dtype=weight.dtype, device=weight.device)
+    return Norm(weight, norm.eps, math.sqrt(C) * weight, minimum)
 
 
 def _layer_of(block: Block) -> Layer:
@@ -110,10 +121,10 @@ def _layer_of(block: Block) -> Layer:
     return Layer(
         n_heads=attn.n_heads,
         n_kv_heads=attn.n_kv_heads,
-        attn_norm=_norm_of(block.attn_norm),
+        attn_norm=norm_of(block.attn_norm),
         qkv=_laid_out(torch.cat([attn.wq.weight, attn.wk.weight, attn.wv.weight])),
         out=_laid_out(attn.wo.weight),
-        mlp_norm=_norm_of(block.mlp_norm),
+        mlp_norm=norm_of(block.mlp_norm),
         gate_up=_laid_out(torch.cat([mlp.gate.weight, mlp.up.weight])),
         down=_laid_out(mlp.down.weight),
     )

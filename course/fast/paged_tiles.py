@@ -21,12 +21,17 @@ from course.given.parts import Part
 from course.model.bounds import check_between
 
 TOKENS = 512
-"""Of a tile: at D = 128 and G = 8, 4 MiB of float32 for its keys and values."""
+"""Tokens of a tile: at D = 128 and G = 8, 4 MiB of float32 for its keys and values."""
 
 
 def make_scratch(keys: Tensor, tokens: int = TOKENS) -> Tensor:
-    """Allocate room for blocks (n_blocks, G, size, D) of `tokens` tokens, or for one if that is more: as
-    they lie in the pool, and once more for keys and for values, by head."""
+    """Allocate room for the blocks of a tile, three times: as they lie in the pool, keys by head, and
+    values by head.
+
+    Args:
+        keys: of the pool, (n_blocks, G, size, D).
+        tokens: of a tile; at least one block is allocated.
+    """
     _, G, size, D = keys.shape
     return keys.new_empty(3, max(1, tokens // size), G, size, D)
 
@@ -40,7 +45,7 @@ def tiles(
         keys, values: (n_blocks, G, size, D).
         table: numbers of the blocks that hold the tokens, in their order.
         length: tokens; the last block need not be full.
-        scratch: from `make_scratch`. What is yielded lies there, until the next is asked for.
+        scratch: from `make_scratch`; a yielded pair lies in it until the next one is taken.
 
     Raises:
         ValueError: the table is too short for so many tokens.

@@ -1,7 +1,6 @@
-"""Quantized numbers, the bytes of their cache, and the checks of what goes into either.
+"""Define quantized numbers and the bytes of their cache, and check what goes into either.
 
-Lesson 07 asks for the arithmetic; this file holds the forms that it fills, `storage.py` the groups
-that its cache stores.
+The arithmetic is built in lesson 07; `storage.py` stores the groups of its cache.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ BITS = (2, 4, 8)
 
 
 class Quantized(NamedTuple):
-    """Numbers as small codes. A code stands for `zero + scale * code`.
+    """Hold numbers as small codes. A code stands for `zero + scale * code`.
 
     Attributes:
         codes: uint8, 0 … 2**bits - 1, in the shape of the numbers. In memory several codes may share a
             byte: the last dimension is then narrower.
         scale: the step between neighbouring codes, above 0; one for each vector along `dim`, which has
             size 1 here.
-        zero: what code 0 stands for; as many as steps.
+        zero: what code 0 stands for, in the shape of `scale`.
         bits: of a code: 2, 4 or 8.
     """
 
@@ -37,7 +36,7 @@ class Quantized(NamedTuple):
 
 
 class CacheBytes(NamedTuple):
-    """Bytes of a quantized cache by what they are for."""
+    """Count the bytes of a quantized cache by their purpose."""
 
     codes: int
     scales: int
@@ -56,7 +55,7 @@ def check_bits(bits: int) -> None:
 
 
 def check_finite(name: str, x: Tensor) -> None:
-    """Raise a ValueError if a number is NaN or infinite: no step fits a vector with such a one."""
+    """Raise a ValueError if a number is NaN or infinite: no scale fits a vector that has one."""
     if not torch.isfinite(x).all():
         raise ValueError(f"{name} hold NaN or infinity, which no code can stand for")
 

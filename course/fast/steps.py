@@ -29,7 +29,7 @@ def step(runner: MiniGPT | FastDecoder, batch: int = 1, n_new: int = 1, n_past: 
 
     Args:
         runner: a model goes through lesson 03's layer. A `FastDecoder` takes a whole prompt, or one
-            token, and lends its weights; it is left as it is.
+            token, and shares its weights; it is left as it is.
         batch: B, rows.
         n_new, n_past: T and P, tokens of each row.
 
@@ -55,8 +55,8 @@ def step(runner: MiniGPT | FastDecoder, batch: int = 1, n_new: int = 1, n_past: 
 
 @torch.no_grad()
 def forward_last(model: MiniGPT, tokens: Tensor, cache: KVCacheLike) -> Tensor:
-    """Run lesson 03's forward pass, with logits of the last position alone: (B, T) -> (B, V). Of a
-    prompt nobody needs the others."""
+    """Run lesson 03's forward pass with logits of the last position only, (B, T) -> (B, V): the others
+    of a prompt are not needed."""
     past, T = len(cache), tokens.shape[1]
     positions = torch.arange(past, past + T, device=tokens.device)
     x = model.embed(tokens)  # (B, T, C)
@@ -84,10 +84,10 @@ def _plain(model: MiniGPT, tokens: Tensor, n_past: int) -> Step:
     return call
 
 
-def _fast(lender: FastDecoder, tokens: Tensor, n_past: int) -> Step:
+def _fast(runner: FastDecoder, tokens: Tensor, n_past: int) -> Step:
     B, T = tokens.shape
     with torch.no_grad():
-        decoder = lender.resized(B, n_past + T)  # no place more: every step reads all of them
+        decoder = runner.resized(B, n_past + T)  # no more places: every step reads all of them
     if T > 1:
         return torch.no_grad()(lambda: decoder.prefill(tokens))
     decoder.keys.normal_()
@@ -102,15 +102,15 @@ def _fast(lender: FastDecoder, tokens: Tensor, n_past: int) -> Step:
 
 
 class Operations(NamedTuple):
-    """How many operations of torch were asked for: views, which describe the same memory anew, and
-    kernels, which compute or copy."""
+    """Count operations of torch: views, which describe the same memory in another way, and kernels,
+    which compute or copy."""
 
     views: int
     kernels: int
 
 
 class _Counter(TorchDispatchMode):
-    """Count every operation that torch launches; to ask for a view takes time, too."""
+    """Count every operation that torch launches; a view takes time, too."""
 
     def __init__(self) -> None:
         super().__init__()

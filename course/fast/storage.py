@@ -1,4 +1,4 @@
-"""How a quantized cache is stored, in groups of tokens, and the shapes of one layer of it."""
+"""Store a quantized cache in groups of tokens, and check the shapes of one layer of it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def check_attention_shapes(
 
 
 class GroupStore:
-    """The storage of quantized keys, or of values, of all layers, in groups of tokens; allocated once.
+    """Store quantized keys, or values, of all layers in groups of tokens; allocated once.
 
     Args:
         config, batch: sizes.
@@ -84,17 +84,17 @@ class GroupStore:
         self.scale[:, :, :, to], self.zero[:, :, :, to] = groups.scale, groups.zero
 
     def read(self, layer: int, n: int) -> Quantized:
-        """The first n groups of one layer: codes (B, G, n, group, D)."""
+        """Return the first n groups of one layer: codes (B, G, n, group, D)."""
         codes = self._unpacked(self.codes[layer, :, :, :n])
         scale, zero = self.scale[layer, :, :, :n], self.zero[layer, :, :, :n]
         return Quantized(codes, scale, zero, self.bits)
 
     def nbytes(self) -> int:
-        """Bytes of codes, scales and zeros."""
+        """Count the bytes of codes, scales and zeros."""
         return self.codes.nbytes + self.scale.nbytes + self.zero.nbytes
 
     def _packed(self, codes: Tensor) -> Tensor:
-        """Codes (…, D) as stored bytes (…, D * bits / 8)."""
+        """Pack codes (…, D) into bytes (…, D * bits / 8)."""
         if not codes.numel():
             return codes[..., : codes.shape[-1] * self.bits // 8]
         if self.bits == 2:  # two codes of 2 bits are one of 4: the left half and the right half
@@ -103,7 +103,7 @@ class GroupStore:
         return codes if self.bits == 8 else self._pack(codes)
 
     def _unpacked(self, stored: Tensor) -> Tensor:
-        """Stored bytes (…, D * bits / 8) as codes (…, D)."""
+        """Unpack bytes (…, D * bits / 8) into codes (…, D)."""
         if not stored.numel():
             return stored.new_empty(*stored.shape[:-1], stored.shape[-1] * 8 // self.bits)
         codes = stored if self.bits == 8 else self._unpack(stored)

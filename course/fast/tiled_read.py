@@ -1,17 +1,17 @@
-"""Attention of one new token over a quantized cache that is never dequantized as a whole.
+"""Attend with one new token to a quantized cache that is never dequantized as a whole.
 
     out = tiled_attention(q, keys, values, window)      # what dequantizing everything gives
 
 A step that first turns all codes back into numbers writes the large cache after all, waits for fresh
 memory, and reads what it wrote. Here a block of codes is spread out to floats in a scratch that stays
 in the processor's cache, is used, and is overwritten by the next, so little but codes is read from
-memory. Steps and zeros need no pass of their own over the block, for they can change sides:
+memory. Scales and zeros need no pass over the block, for they can be moved to the other factor:
 
-    q · (zero + scale * code) = q · zero + (q * scale) · code               keys: a step per channel
-    w @ (zero + scale * code) = w @ zero + (w * scale) @ code               values: a step per token
+    q · (zero + scale * code) = q · zero + (q * scale) · code               keys: a scale per channel
+    w @ (zero + scale * code) = w @ zero + (w * scale) @ code               values: a scale per token
 
 The softmax needs the largest score and the sum of all weights, and both are known only at the end.
-So both are updated from block to block: when one brings a larger score, everything so far is scaled
+So both are updated from block to block: when one has a larger score, everything so far is scaled
 down to it (Milakov and Gimelshein 2018; Dao et al. 2022). Beside attention in one go only rounding
 differs: by less than 1e-5 in float32, of numbers around 1.
 """
@@ -39,7 +39,7 @@ def tiled_attention(
     unpack: Callable[[Tensor], Tensor] = lambda codes: codes,
     scratch: Tensor | None = None,
 ) -> Tensor:
-    """Attention of the newest token, whose own key and value are already held.
+    """Attend with the newest token, whose key and value are already in the cache.
 
     Args:
         q: (B, H, 1, D); head h reads KV head h // (H // G), and no key is copied for it.
@@ -63,16 +63,16 @@ def tiled_attention(
     if (*scratch.shape[:2], *scratch.shape[3:]) != (B, G, keys.codes.shape[3], D):
         raise ValueError(f"this scratch {tuple(scratch.shape)} was made for a cache of other sizes")
 
-    most = q.new_full((B, G, H // G, 1), -math.inf)  # the largest score so far
-    total = torch.zeros_like(most)  # the sum of all weights so far
+    maximum = q.new_full((B, G, H // G, 1), -math.inf)  # the largest score so far
+    total = torch.zeros_like(maximum)  # the sum of all weights so far
     out = torch.zeros_like(q)  # values so far, by their weights
     for scores, weigh in _blocks(q, keys, values, window, unpack, scratch):
-        higher = torch.maximum(most, scores.amax(-1, keepdim=True))
-        fade = (most - higher).exp_()  # what the past is worth beside the new maximum
-        weights = (scores - higher).exp_()  # (B, G, R, tokens)
+        new_maximum = torch.maximum(maximum, scores.amax(-1, keepdim=True))
+        fade = (maximum - new_maximum).exp_()  # scales down what was summed before
+        weights = (scores - new_maximum).exp_()  # (B, G, R, tokens)
         total = total * fade + weights.sum(-1, keepdim=True)
         out = out * fade + weigh(weights)
-        most = higher
+        maximum = new_maximum
     return (out / total).view(B, H, 1, D)
 
 
@@ -92,8 +92,8 @@ def _blocks(
     scratch: Tensor,
 ) -> Iterator[tuple[Tensor, Callable[[Tensor], Tensor]]]:
     """Yield for each block its scores (B, G, R, tokens), and a function from weights to the sum of its
-    values by these weights. Keys and values take turns in the scratch, so call it before you ask for
-    the next block."""
+    values by these weights. Values overwrite keys in the scratch, and the next block's keys them: call
+    the function before you take the next block."""
     at_once = scratch.shape[2]
 
     def block(groups: Quantized, first: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -101,7 +101,7 @@ def _blocks(
         codes, *steps = (part[:, :, first : first + at_once] for part in groups[:3])
         scale, zero = (step.to(scratch.dtype) for step in steps)
         shape = scratch[:, :, : codes.shape[2]].shape
-        # A last, shorter block lies without gaps, too: a product would first copy what has some.
+        # A last, shorter block is contiguous, too: a product would first copy one with gaps.
         spread = scratch.view(-1)[: shape.numel()].view(shape)
         return spread.copy_(unpack(codes)), scale, zero
 
@@ -112,7 +112,7 @@ def _blocks(
 
     for first in range(0, keys.codes.shape[2], at_once):
         codes, scale, zero = block(keys, first)
-        by_group = q.unsqueeze(2)  # (B, G, 1, R, D), for groups of keys have steps of their own
+        by_group = q.unsqueeze(2)  # (B, G, 1, R, D), for each group of keys has its own scales
         scores = (by_group * scale) @ codes.transpose(-1, -2)  # (B, G, n, R, group)
         scores += (by_group * zero).sum(-1, keepdim=True)
         yield scores.transpose(2, 3).flatten(3), functools.partial(weigh, first=first)

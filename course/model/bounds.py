@@ -56,10 +56,10 @@ def check_grouped(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
         return
     if mask.dtype != torch.bool:
         raise ValueError(f"the mask must be bool, True where a token may look; got {mask.dtype}")
-    whole = (B, H, T, S)
-    sizes = zip(reversed(mask.shape), reversed(whole), strict=False)
-    if mask.dim() > 4 or any(size not in (1, wanted) for size, wanted in sizes):
-        raise ValueError(f"a mask {tuple(mask.shape)} does not broadcast to (B, H, T, S) = {whole}")
+    shape = (B, H, T, S)
+    sizes = zip(reversed(mask.shape), reversed(shape), strict=False)
+    if mask.dim() > 4 or any(size not in (1, full) for size, full in sizes):
+        raise ValueError(f"a mask {tuple(mask.shape)} does not broadcast to (B, H, T, S) = {shape}")
 
 
 def check_pooling(config: GPTConfig, n_kv_heads: int) -> None:

@@ -83,8 +83,8 @@ def check_block(
     """
     check_between("layer", layer, 0, config.n_layers - 1)
     for name, tensor in (("keys", k), ("values", v)):
-        wanted = (batch, config.n_kv_heads, k.shape[2] if k.dim() == 4 else "T", config.head_dim)
-        if tuple(tensor.shape) != wanted or tensor.shape[2] < 1:
+        expected = (batch, config.n_kv_heads, k.shape[2] if k.dim() == 4 else "T", config.head_dim)
+        if tuple(tensor.shape) != expected or tensor.shape[2] < 1:
             raise ValueError(
                 f"this cache takes {name} of shape (B, G, T, D) = ({batch}, {config.n_kv_heads}, T, "
                 f"{config.head_dim}) with T of at least 1, got {tuple(tensor.shape)}"

@@ -117,14 +117,7 @@ class MiniGPT(nn.Module):
             raise ValueError(
                 f"{tokens.shape[1]} tokens do not fit max_seq_len={self.config.max_seq_len}"
             )
-        # On a GPU this look at the values would make the CPU wait for it at every step.
-        if tokens.device.type == "cpu":
-            low, high = int(tokens.min()), int(tokens.max())
-            if low < 0 or high >= self.config.vocab_size:
-                raise ValueError(
-                    f"token ids must lie in 0 … {self.config.vocab_size - 1}, "
-                    f"got {low if low < 0 else high}"
-                )
+        _check_range("token ids", tokens, self.config.vocab_size - 1)
 
     def check_positions(self, positions: Tensor, tokens: Tensor) -> None:
         """Check that positions can be those of tokens (B, T); a ValueError names what is wrong."""
@@ -134,13 +127,16 @@ class MiniGPT(nn.Module):
                 f"positions must be int64 of shape {(T,)} or {(B, T)}, "
                 f"got {positions.dtype} of shape {tuple(positions.shape)}"
             )
-        if positions.device.type == "cpu":  # as above
-            low, high = int(positions.min()), int(positions.max())
-            if low < 0 or high >= self.config.max_seq_len:
-                raise ValueError(
-                    f"positions must lie in 0 … {self.config.max_seq_len - 1}, "
-                    f"got {low if low < 0 else high}"
-                )
+        _check_range("positions", positions, self.config.max_seq_len - 1)
+
+
+def _check_range(name: str, numbers: Tensor, highest: int) -> None:
+    """Check that numbers on a CPU lie in 0 … highest. A look at those on a GPU would make the CPU wait
+    at every step."""
+    if numbers.device.type == "cpu":
+        low, high = int(numbers.min()), int(numbers.max())
+        if low < 0 or high > highest:
+            raise ValueError(f"{name} must lie in 0 … {highest}, got {low if low < 0 else high}")
 
 
 def _attention_layer_of_lesson_01() -> AttentionLayer:

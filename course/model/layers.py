@@ -20,15 +20,9 @@ class RMSNorm(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(width))
         self.eps = eps
-        self.least = torch.tensor(eps, device="cpu")  # eps where an operation wants a tensor
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.device.type != "cpu" or not x.dtype == self.weight.dtype == torch.float32:
-            return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
-        # On a CPU that is two dozen small operations; these five give the same numbers.
-        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)  # (…, 1): √(C · mean(x²))
-        raised = torch.addcmul(self.least, length, length, value=1 / x.shape[-1])  # mean(x²) + eps
-        return x * raised.rsqrt() * self.weight
+        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
 
 
 class Attention(nn.Module):

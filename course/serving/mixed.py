@@ -1,10 +1,10 @@
-"""One pass over pieces of many requests: selective batching, as in Orca (Yu et al. 2022).
+"""Replace `forward_cached` where requests share a pass: pieces of many of them go through at once.
 
     slots = Slots(model, max_running=8, max_len=256)
     logits = forward_mixed(model, [(a, 1), (b, 1), (c, 60)], slots)      # (3, V)
 
-All tokens of all pieces go through the matrices in one row, so weights are read once. Attention knows no
-such row: each request looks at its own keys and values, in a slot of its own.
+All tokens of all pieces go through the matrices in one row, so weights are read once; attention looks at
+each request's keys and values alone. That is selective batching, as in Orca (Yu et al. 2022).
 """
 
 from __future__ import annotations
@@ -69,7 +69,10 @@ class Slots:
 
 @torch.no_grad()
 def forward_mixed(model: MiniGPT, pieces: list[Piece], slots: Slots) -> Tensor:
-    """Logits after the last token of each piece, in one pass.
+    """Replace one `forward_cached` a request by one pass: logits after the last token of each piece.
+
+    Use it where a pass mixes chunks of prompts and single tokens, as lesson 11's schedules do. Where each
+    conversation gets one token and lives in pages, `course.serving.pages.decode_together` is faster.
 
     Args:
         pieces: requests and how many of their next tokens are fed. The requests stay as they are; what

@@ -1,4 +1,4 @@
-"""One token of several conversations in one pass, with their keys and values in pages of one pool."""
+"""Replace `forward_cached` where conversations share a pool of pages: one token of each in one pass."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from course.minigpt.split_read import attend_part, finish, merge
 def decode_together(
     weights: FastWeights, caches: Sequence[PagedKVCache], tokens: Sequence[int]
 ) -> Tensor:
-    """Feed one token to each conversation: the matrices see them as one batch, each attends to its own
-    pages, and pages that all of them share are read once.
+    """Replace one `forward_cached` a conversation by one pass that feeds one token to each of them.
+
+    Use it to decode conversations of any lengths whose caches are pages of one pool, as the engine does;
+    prompts go through `forward_cached`. The matrices see the conversations as one batch, each attends to
+    its pages, and pages that all of them share are read once.
 
     Args:
         weights: of the model whose keys and values the caches hold.
