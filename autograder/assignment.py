@@ -127,10 +127,10 @@ def read_submission(path: Path, assignment: Assignment) -> tuple[str, tuple[Code
     Raises:
         BadSubmission: it is missing, no regular file, too large, or no notebook.
     """
-    digest, found = read_cells(path)
+    digest, listed = read_cells(path)
     cells = (
         _code_cell(number, cell, assignment.tests)
-        for number, cell in enumerate(found, start=1)
+        for number, cell in enumerate(listed, start=1)
         if type(cell) is dict and cell.get("cell_type") == "code"
     )
     return digest, tuple(cell for cell in cells if cell.asks or cell.source.strip())
@@ -155,7 +155,7 @@ def claimed_name(cell: Mapping[str, Any]) -> str:
 def names_defined_in(source: str) -> set[str]:
     """Return the names that a cell defines or assigns at its top level, magics or not. Lines of a
     text in quotes may count as well."""
-    return {name for found in DEFINITION.findall(source) for name in found if name}
+    return {name for groups in DEFINITION.findall(source) for name in groups if name}
 
 
 def read_cells(path: Path) -> tuple[str, list[Any]]:
@@ -173,10 +173,10 @@ def read_cells(path: Path) -> tuple[str, list[Any]]:
         raise BadSubmission(f"{path.name} is not UTF-8: {error.reason}") from None
     except (ValueError, RecursionError) as error:
         raise BadSubmission(f"{path.name} is no notebook: {str(error)[:200]}") from None
-    found = _cells(notebook)
-    if found is None:
+    cells = _cells(notebook)
+    if cells is None:
         raise BadSubmission(f"{path.name} is JSON, but no notebook: it has no list of cells")
-    return hashlib.sha256(data).hexdigest(), found
+    return hashlib.sha256(data).hexdigest(), cells
 
 
 def source_of(cell: dict[str, Any]) -> str:

@@ -23,14 +23,14 @@ class Challenges:
 
     def __init__(self, digest: str, secret: bytes) -> None:
         self._digest, self._secret = digest, secret
-        self._asked: Counter[str] = Counter()  # times, by check
+        self._times_asked: Counter[str] = Counter()  # times, by check
         self._ahead: dict[tuple[str, int], Challenge] = {}
 
     def numbers(self, check: str) -> range:
         """Return the numbers of the challenges with which a check, such as "kv_cache.cache_can_go_back",
         is asked now; the next time it is asked with others."""
         numbers = self._coming(check)
-        self._asked[check] += 1
+        self._times_asked[check] += 1
         return numbers
 
     def draw(self, check: str, number: int) -> Challenge:
@@ -53,7 +53,7 @@ class Challenges:
         self._ahead = {(check, number): challenge}
 
     def _coming(self, check: str) -> range:
-        first = ROUNDS * self._asked[check]
+        first = ROUNDS * self._times_asked[check]
         return range(first, first + ROUNDS)
 
 

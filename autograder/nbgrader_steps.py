@@ -172,7 +172,7 @@ class Judge(Settings, NotebookExporter):
         self.log.error("Nothing was graded. %s", why)
         raise NbGraderException(why)
 
-    def _complain_of_names(self, wanted: set[str]) -> None:
+    def _complain_of_names(self, expected: set[str]) -> None:
         """Log empty folders and files with other names, which nbgrader passes over in silence."""
         course = self.parent.coursedir
         whose = (course.submitted_directory, course.student_id, course.assignment_id)
@@ -184,13 +184,13 @@ class Judge(Settings, NotebookExporter):
             if not any(Path(folder).glob("*.ipynb")):
                 self.log.error("%s: no notebook was handed in.", folder)
         for folder, notebooks in self.parent.assignments.items():
-            there = {Path(name).name for name in notebooks}
-            if not there & wanted and folder not in excluded:
+            present = {Path(name).name for name in notebooks}
+            if not present & expected and folder not in excluded:
                 self.log.error(
                     "%s: no %s was handed in, but %s. Rename what is meant, and grade again.",
                     folder,
-                    " or ".join(sorted(wanted)),
-                    ", ".join(sorted(there)),
+                    " or ".join(sorted(expected)),
+                    ", ".join(sorted(present)),
                 )
 
     def from_filename(

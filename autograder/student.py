@@ -41,8 +41,11 @@ COPIED = 32 * 2**20
 
 def main(requests: int, replies: int, lesson: str) -> None:
     """Serve until the requests end. Raises nothing that a student's code could be the reason for."""
-    own = str(Path(__file__).resolve().parent)
-    sys.path[:] = [str(Path(own).parent), *(path for path in sys.path if path not in ("", own))]
+    folder = str(Path(__file__).resolve().parent)
+    sys.path[:] = [
+        str(Path(folder).parent),
+        *(path for path in sys.path if path not in ("", folder)),
+    ]
     from importlib import import_module
 
     wire = import_module("judge.wire")
@@ -67,9 +70,10 @@ def probes_of(lesson: str) -> dict[str, Callable]:
 
     frame = import_module("course.checks.check")
     checks = frame.checks_in(import_module(f"course.checks.{lesson}"))
-    own = vars(import_module("judge.probes"))
+    replacements = vars(import_module("judge.probes"))
     return {
-        name: partial(frame.observe, own.get(name, check.probe)) for name, check in checks.items()
+        name: partial(frame.observe, replacements.get(name, check.probe))
+        for name, check in checks.items()
     }
 
 

@@ -45,15 +45,15 @@ def row(lesson: Lesson) -> str:
     """Write one lesson's row: title, what is built, minutes, badge."""
     page = lesson.student.relative_to(lesson.course.root).as_posix()
     title = f"[{lesson.number} · {lesson.title}]({page})"
-    build, time = said(lesson, "You build"), said(lesson, "Time")
+    build, time = stated(lesson, "You build"), stated(lesson, "Time")
     minutes = time.replace(" minutes", " min")
     return f"| {title} | {build} | {minutes} | {badge(lesson.course, lesson.folder)} |"
 
 
-def said(lesson: Lesson, name: str) -> str:
+def stated(lesson: Lesson, name: str) -> str:
     """Find what a lesson's opening says of itself: "75 minutes" of "**Time:** 75 minutes."."""
     opening = " ".join(lesson.cells[0].source.split())
-    found = re.search(rf"\*\*{name}:\*\* (.+?)\.( |$)", opening)
-    if not found:
+    match = re.search(rf"\*\*{name}:\*\* (.+?)\.( |$)", opening)
+    if not match:
         raise LessonError(f"{lesson.folder}, cell 1: it does not say '**{name}:** …'")
-    return found[1]
+    return match[1]

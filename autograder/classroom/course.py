@@ -85,15 +85,17 @@ class Course:
         Raises:
             CannotStart: there is none of that name.
         """
-        there = self.lessons()
-        found = [lesson for lesson in there if name in (lesson.name, lesson.name.partition("-")[0])]
-        if len(found) != 1:
-            names = ", ".join(lesson.name for lesson in there)
+        released = self.lessons()
+        matching = [
+            lesson for lesson in released if name in (lesson.name, lesson.name.partition("-")[0])
+        ]
+        if len(matching) != 1:
+            names = ", ".join(lesson.name for lesson in released)
             has = names or "none: nbgrader generate_assignment comes first"
             raise CannotStart(
                 f"no lesson {name!r} is released under {self._released}; there is {has}"
             )
-        return found[0]
+        return matching[0]
 
     @property
     def _released(self) -> Path:
@@ -107,7 +109,7 @@ class Course:
             NoGradebook: see `gradebook`.
         """
         path = self.grading / ROSTER
-        students = {found.id: found for found in read_roster(path)} if path.exists() else {}
+        students = {student.id: student for student in read_roster(path)} if path.exists() else {}
         with self.gradebook() as gradebook:
             for known in gradebook.students:
                 names = ("first_name", "last_name", "email", "lms_user_id")

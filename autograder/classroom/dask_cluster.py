@@ -205,7 +205,7 @@ class _Cluster:
         from distributed import KilledWorker
 
         try:
-            said = future.result(timeout=FETCH)
+            reply = future.result(timeout=FETCH)
         except KilledWorker:
             job.problem = "the workers that judged it were killed, one after another"
             job.lost = RETRIES + 1  # Dask has tried again already
@@ -214,13 +214,13 @@ class _Cluster:
             job.problem = f"the cluster lost it: {_brief(error)}"
             job.lost += 1
             return False
-        if "kept" in said:
-            return self._keep(said["kept"], job)
-        job.problem = said.get("refused") or f"the machine failed: {said['failed']}"
-        if "refused" in said:
-            self._refused[said["worker"]] = said["refused"]
+        if "kept" in reply:
+            return self._keep(reply["kept"], job)
+        job.problem = reply.get("refused") or f"the machine failed: {reply['failed']}"
+        if "refused" in reply:
+            self._refused[reply["worker"]] = reply["refused"]
         else:
-            job.failed.add(said["worker"])
+            job.failed.add(reply["worker"])
         return False
 
     def _keep(self, result: str, job: _Job) -> bool:

@@ -85,23 +85,23 @@ def judge(task: Task) -> dict[str, str]:
     worker = get_worker()
     try:
         with _desk_for(task, Path(worker.local_directory)) as (desk, folder):
-            said = _judge(desk, task, folder)
+            reply = _judge(desk, task, folder)
     except Refused as error:
-        said = {"refused": f"worker {worker.name} at {worker.address}: {error}"}
+        reply = {"refused": f"worker {worker.name} at {worker.address}: {error}"}
     except Exception as error:  # of this one; the worker goes on
-        said = {"failed": f"{type(error).__name__}: {error}"}
-    return {**said, "worker": worker.address}
+        reply = {"failed": f"{type(error).__name__}: {error}"}
+    return {**reply, "worker": worker.address}
 
 
 def versions() -> dict[str, str]:
     """Return the versions of what decides about results, by name."""
-    found = {"python": python_version()}
+    installed = {"python": python_version()}
     for name in NAMED:
         try:
-            found[name] = version(name)
+            installed[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "missing"
-    return found
+            installed[name] = "missing"
+    return installed
 
 
 def _judge(desk: Desk, task: Task, folder: Path) -> dict[str, str]:
@@ -167,27 +167,27 @@ def _desk_for(task: Task, scratch: Path) -> Iterator[tuple[Desk, Path]]:
     with _lock:
         if key not in _desks:
             _desks[key] = _open(task, scratch)
-        found = _desks[key]
-        found.users += 1
-        if found.timer:
-            found.timer.cancel()
+        opened = _desks[key]
+        opened.users += 1
+        if opened.timer:
+            opened.timer.cancel()
     try:
-        yield found.desk, found.folder
+        yield opened.desk, opened.folder
     finally:
         with _lock:
-            found.users -= 1
-            if not found.users:
-                found.timer = threading.Timer(IDLE, _close_if_idle, [key])
-                found.timer.daemon = True
-                found.timer.start()
+            opened.users -= 1
+            if not opened.users:
+                opened.timer = threading.Timer(IDLE, _close_if_idle, [key])
+                opened.timer.daemon = True
+                opened.timer.start()
 
 
 def _close_if_idle(key: str) -> None:
     with _lock:
-        found = _desks.get(key)
-        if found and not found.users and found.timer is threading.current_thread():
+        opened = _desks.get(key)
+        if opened and not opened.users and opened.timer is threading.current_thread():
             del _desks[key]
-            found.close()
+            opened.close()
 
 
 def _open(task: Task, scratch: Path) -> _Open:
@@ -227,9 +227,9 @@ def _require_same_grader(task: Task, released: Path) -> None:
         raise Refused(f"the course is not installed there as for grading: {error}") from error
     here = versions()
     others = [
-        f"{name} {here[name]} in place of {wanted}"
-        for name, wanted in task.versions.items()
-        if here[name] != wanted
+        f"{name} {here[name]} in place of {expected}"
+        for name, expected in task.versions.items()
+        if here[name] != expected
     ]
     if others or digest_of_grader(released, task.secret) != task.grader:
         why = ", ".join(others) or "its files of the course or the judge are others"

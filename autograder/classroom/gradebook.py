@@ -63,9 +63,9 @@ def write_gradebook(lesson: Lesson, desk: Desk, force: bool = False) -> None:
     autograde = _Writing(coursedir=course.directory, parent=course.app)
     force = force or autograde.force
     submissions = list(lesson.submissions())
-    new = [found for found in submissions if _is_new(lesson, desk, found, force)]
+    new = [s for s in submissions if _is_new(lesson, desk, s, force)]
     # Of what is left out here, nbgrader's log need not tell.
-    names = {found.student for found in submissions} - {found.student for found in new}
+    names = {s.student for s in submissions} - {s.student for s in new}
     course.directory.student_id_exclude = ",".join(sorted(names))
     course.directory.assignment_id = lesson.name
     if new:
@@ -115,8 +115,8 @@ def _without_hints(log: logging.Logger) -> Iterator[None]:
     hints = ["nbgrader db upgrade", *(f"sqlalchemy.exc.{kind.__name__}:" for kind in OUT_OF_REACH)]
 
     def is_other(record: logging.LogRecord) -> bool:
-        said = record.getMessage()
-        return not any(hint in said for hint in hints)
+        message = record.getMessage()
+        return not any(hint in message for hint in hints)
 
     log.addFilter(is_other)
     try:
@@ -133,14 +133,14 @@ class _Writing(Autograde):
         self, lesson: Lesson, desk: Desk, submissions: Sequence[Submission], force: bool
     ) -> None:
         self._at, self._force = (lesson, desk), force
-        self._found = {found.student: found for found in submissions}
+        self._submissions = {s.student: s for s in submissions}
 
     def init_notebooks(self) -> None:
-        self.assignments = {str(f.folder): [str(f.notebook)] for f in self._found.values()}
+        self.assignments = {str(f.folder): [str(f.notebook)] for f in self._submissions.values()}
 
     def init_destination(self, assignment_id: str, student_id: str) -> bool:
         """Tell whether to write one, by now: another grader may have done so while this one waited."""
-        if not _is_new(*self._at, self._found[student_id], self._force):
+        if not _is_new(*self._at, self._submissions[student_id], self._force):
             return False
         graded = Path(self._format_dest(assignment_id, student_id))
         if graded.exists():
@@ -148,17 +148,17 @@ class _Writing(Autograde):
         return True
 
 
-def _is_new(lesson: Lesson, desk: Desk, found: Submission, force: bool) -> bool:
+def _is_new(lesson: Lesson, desk: Desk, submission: Submission, force: bool) -> bool:
     """Tell whether a submission has a result that the graded notebook does not show."""
-    if not found.notebook or not desk.kept(found.notebook):
+    if not submission.notebook or not desk.kept(submission.notebook):
         return False
-    return force or read_mark(lesson.graded(found.student)) != desk.key(found.notebook)
+    return force or read_mark(lesson.graded(submission.student)) != desk.key(submission.notebook)
 
 
 def _write_students(lesson: Lesson) -> None:
     """Write those of the roster whom the gradebook does not know, or knows otherwise."""
     with lesson.course.gradebook() as gradebook:
-        known = {found.id: [getattr(found, n) or "" for n in NAMES] for found in gradebook.students}
+        known = {s.id: [getattr(s, n) or "" for n in NAMES] for s in gradebook.students}
         for student in lesson.course.students().values():
             if known.get(student.id) != _values(student):
                 values = dict(zip(NAMES, _values(student), strict=True))
@@ -168,10 +168,12 @@ def _write_students(lesson: Lesson) -> None:
 def _take_back_unknown(lesson: Lesson) -> None:
     """Remove graded notebooks of whom this gradebook knows no submission: it is another than before."""
     with lesson.course.gradebook() as gradebook:
-        known = {found.student_id for found in gradebook.assignment_submissions(lesson.name)}
-    for found in lesson.submissions():
-        graded = lesson.graded(found.student)
-        if found.student not in known and graded.exists():
+        known = {
+            submission.student_id for submission in gradebook.assignment_submissions(lesson.name)
+        }
+    for submission in lesson.submissions():
+        graded = lesson.graded(submission.student)
+        if submission.student not in known and graded.exists():
             rmtree(str(graded.parent))
 
 

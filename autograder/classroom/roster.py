@@ -52,7 +52,7 @@ class Student:
 
     def named_by(self) -> set[str]:
         """Return the `key` of everything that names this student alone."""
-        return {key(said) for said in (self.id, self.lms_user_id, self.email) if said}
+        return {key(text) for text in (self.id, self.lms_user_id, self.email) if text}
 
     def extension(self, lesson: str) -> float | datetime | None:
         """Return what the roster grants for a lesson: its own column first, then that for all."""

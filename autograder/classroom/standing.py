@@ -83,7 +83,7 @@ def standings(
     Raises:
         BadRoster: see `read_roster`.
     """
-    submissions = {found.student: found for found in lesson.submissions()}
+    submissions = {submission.student: submission for submission in lesson.submissions()}
     students = lesson.course.students()
     everyone = [students.get(name, Student(name)) for name in sorted({*students, *submissions})]
     with lesson.course.gradebook() as gradebook:
@@ -100,23 +100,23 @@ class _At:
     gradebook: Gradebook
     problems: Mapping[str, str]
 
-    def standing(self, student: Student, found: Submission | None) -> Standing:
+    def standing(self, student: Student, submission: Submission | None) -> Standing:
         most = sum(question.points for question in self.desk.assignment.questions)
-        plain = partial(Standing, student, most=most, submission=found)
-        if found is None:
+        plain = partial(Standing, student, most=most, submission=submission)
+        if submission is None:
             return plain(State.MISSING, "nothing was handed in")
-        if found.problem:
-            return plain(State.NOT_GRADED, f"{found.problem}, and grade again")
-        if found.notebook is None:
-            return plain(State.UNGRADABLE, _no_notebook(self.lesson, found))
-        kept = self.desk.kept(found.notebook)
+        if submission.problem:
+            return plain(State.NOT_GRADED, f"{submission.problem}, and grade again")
+        if submission.notebook is None:
+            return plain(State.UNGRADABLE, _no_notebook(self.lesson, submission))
+        kept = self.desk.kept(submission.notebook)
         if kept is None:
             why = self.problems.get(student.id, "not judged yet")
             return plain(State.NOT_GRADED, f"{why}: grade again")
         if kept.result.outcome != Outcome.SCORE:
             why = f"{kept.result.reason}: it has to be handed in again"
             return plain(State.UNGRADABLE, why, result=kept.result)
-        book = self._in_gradebook(found)
+        book = self._in_gradebook(submission)
         if book is None:
             why = "judged, but not in the gradebook yet: grade again"
             return plain(State.NOT_GRADED, why, result=kept.result)
@@ -131,22 +131,22 @@ class _At:
             seconds_late=float(book.total_seconds_late),
         )
 
-    def _in_gradebook(self, found: Submission) -> SubmittedAssignment | None:
+    def _in_gradebook(self, submission: Submission) -> SubmittedAssignment | None:
         """Find a submission in the gradebook, if its points are of the file that lies there now."""
-        if read_mark(self.lesson.graded(found.student)) != self.desk.key(found.notebook):
+        if read_mark(self.lesson.graded(submission.student)) != self.desk.key(submission.notebook):
             return None
         with suppress(MissingEntry):
-            return self.gradebook.find_submission(self.lesson.name, found.student)
+            return self.gradebook.find_submission(self.lesson.name, submission.student)
         return None
 
 
-def _no_notebook(lesson: Lesson, found: Submission) -> str:
+def _no_notebook(lesson: Lesson, submission: Submission) -> str:
     """Say what lies in a folder without the notebook, and what to do."""
-    wanted = lesson.released.name
-    if not found.others:
-        return f"the folder holds no notebook: {wanted} has to be handed in"
-    named = ", ".join(found.others)
-    return f"no {wanted} was handed in, but {named}: rename what is meant, and grade again"
+    expected = lesson.released.name
+    if not submission.others:
+        return f"the folder holds no notebook: {expected} has to be handed in"
+    named = ", ".join(submission.others)
+    return f"no {expected} was handed in, but {named}: rename what is meant, and grade again"
 
 
 def names_of(standings: Sequence[Standing], *states: State) -> list[str]:

@@ -49,24 +49,24 @@ def compare(bundle: Path, place: Path, replace: Collection[str] = ()) -> Changes
         NotPublished: there are other files in the checkout, or files that were edited there.
     """
     before, changes = _manifest(place), Changes()
-    wanted = {path: (bundle / path).read_bytes() for path in files_in(bundle)}
-    there = (
+    bundled = {path: (bundle / path).read_bytes() for path in files_in(bundle)}
+    present = (
         {path: (place / path).read_bytes() for path in files_in(place)} if place.exists() else {}
     )
     foreign, edited = [], []
-    for path, data in wanted.items():
-        if there.get(path) == data:
+    for path, data in bundled.items():
+        if present.get(path) == data:
             continue
-        if path in there and path not in before:
+        if path in present and path not in before:
             foreign.append(path)
-        elif path in there and hash_of(there[path]) != before[path]:
+        elif path in present and hash_of(present[path]) != before[path]:
             edited.append(path)
-        elif path in there and path.endswith(".ipynb") and path.split("/")[1] not in replace:
+        elif path in present and path.endswith(".ipynb") and path.split("/")[1] not in replace:
             changes.left.append(path)
         else:
             changes.written.append(path)
-    for path in sorted(set(before) & set(there) - set(wanted)):
-        (changes.removed if hash_of(there[path]) == before[path] else edited).append(path)
+    for path in sorted(set(before) & set(present) - set(bundled)):
+        (changes.removed if hash_of(present[path]) == before[path] else edited).append(path)
     if foreign:
         raise NotPublished(
             f"{place} holds files that `autograder publish` did not write: {_some(foreign)}. Publish "
@@ -121,9 +121,9 @@ def _manifest(place: Path) -> dict[str, str]:
     if not path.exists():
         return {}
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if type(found) is dict and all(type(value) is str for value in found.values()):
-            return found
+        hashes = json.loads(path.read_text(encoding="utf-8"))
+        if type(hashes) is dict and all(type(value) is str for value in hashes.values()):
+            return hashes
     except ValueError:
         pass
     raise NotPublished(

@@ -139,11 +139,11 @@ def leaks_of_file(name: str, data: bytes, hidden: Hidden) -> list[str]:
         return ["it is no text"]
     if suffix == ".ipynb":
         return _leaks_of_notebook(text, hidden)
-    found = [f"forbidden: {word}" for word in FORBIDDEN if word in text]
-    found += [f"a word of the judge: {word}" for word in sorted(_words([text]) & hidden.words)]
+    leaking = [f"forbidden: {word}" for word in FORBIDDEN if word in text]
+    leaking += [f"a word of the judge: {word}" for word in sorted(_words([text]) & hidden.words)]
     lines = {squeezed(line) for line in text.splitlines()}
-    found += [f"a line of an answer: {line}" for line in sorted(lines & hidden.lines)]
-    return found + (_functions(text, hidden) if suffix == ".py" else [])
+    leaking += [f"a line of an answer: {line}" for line in sorted(lines & hidden.lines)]
+    return leaking + (_functions(text, hidden) if suffix == ".py" else [])
 
 
 def _leaks_of_notebook(text: str, hidden: Hidden) -> list[str]:
@@ -151,12 +151,12 @@ def _leaks_of_notebook(text: str, hidden: Hidden) -> list[str]:
         notebook = json.loads(text)
     except ValueError:
         return ["it is no notebook"]
-    found = leaks(notebook, hidden.secrets)
-    found += [f"a word of the judge: {word}" for word in sorted(_words([text]) & hidden.words)]
+    leaking = leaks(notebook, hidden.secrets)
+    leaking += [f"a word of the judge: {word}" for word in sorted(_words([text]) & hidden.words)]
     for cell in notebook.get("cells", []):
         if cell.get("cell_type") == "code":
-            found += _functions("".join(cell.get("source", "")), hidden)
-    return found
+            leaking += _functions("".join(cell.get("source", "")), hidden)
+    return leaking
 
 
 def _functions(source: str, hidden: Hidden) -> list[str]:

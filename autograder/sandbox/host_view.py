@@ -75,15 +75,15 @@ def _both_names(paths: Iterable[Path]) -> set[Path]:
 
 def _private() -> Iterable[Path]:
     """Find the judge, the whole library, and the checkout around them, in every copy there is."""
-    found = [Path(name) / package for name in site.getsitepackages() for package in _PRIVATE]
+    folders = [Path(name) / package for name in site.getsitepackages() for package in _PRIVATE]
     for package in _PRIVATE:
         spec = importlib.util.find_spec(package)
         for folder in map(Path, spec.submodule_search_locations if spec else ()):
-            found += [
+            folders += [
                 folder,
                 *([folder.parent] if (folder.parent / "pyproject.toml").exists() else []),
             ]
-    return found
+    return folders
 
 
 def _packages_of_instructors() -> Iterator[Path]:
@@ -92,10 +92,10 @@ def _packages_of_instructors() -> Iterator[Path]:
     instructors = _required(_PROJECT, _OF_INSTRUCTORS)
     for name in instructors - _installed_with({_PROJECT: _OF_STUDENTS, **_EVERYWHERE}):
         with suppress(PackageNotFoundError):
-            found = distribution(name)
-            tops = {file.parts[0] for file in found.files or () if len(file.parts) > 1}
+            package = distribution(name)
+            tops = {file.parts[0] for file in package.files or () if len(file.parts) > 1}
             tops = {top for top in tops if top.isidentifier() and top != "__pycache__"}
-            yield from (Path(found.locate_file(top)) for top in tops)
+            yield from (Path(package.locate_file(top)) for top in tops)
 
 
 def _required(name: str, extras: Iterable[str]) -> set[str]:
@@ -104,20 +104,20 @@ def _required(name: str, extras: Iterable[str]) -> set[str]:
         requirements = list(map(Requirement, distribution(name).requires or ()))
     except PackageNotFoundError:
         return set()
-    wanted = [{"extra": extra} for extra in ("", *extras)]
+    environments = [{"extra": extra} for extra in ("", *extras)]
     return {
         canonicalize_name(requirement.name)
         for requirement in requirements
-        if not requirement.marker or any(map(requirement.marker.evaluate, wanted))
+        if not requirement.marker or any(map(requirement.marker.evaluate, environments))
     }
 
 
 def _installed_with(names: Mapping[str, Iterable[str]]) -> set[str]:
     """Name all distributions that come with these, each with its extras."""
-    found: set[str] = set()
+    installed: set[str] = set()
     waiting = dict(names)
     while waiting:
         name, extras = waiting.popitem()
-        found.add(name)
-        waiting |= dict.fromkeys(_required(name, extras) - found - set(waiting), ())
-    return found
+        installed.add(name)
+        waiting |= dict.fromkeys(_required(name, extras) - installed - set(waiting), ())
+    return installed

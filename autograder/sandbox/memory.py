@@ -110,8 +110,8 @@ def _files_in(folder: int) -> int:
 def _counted(processes: int, name: str) -> int:
     """Return the bytes that one process holds, shared pages in full; 0 when it has ended."""
     fields = dict(_fields(processes, f"{name}/status"))
-    wanted = ("RssAnon", "RssShmem", "VmPTE", "VmSwap")
-    return sum(fields.get(key, 0) for key in wanted)
+    keys = ("RssAnon", "RssShmem", "VmPTE", "VmSwap")
+    return sum(fields.get(key, 0) for key in keys)
 
 
 def _shared_out(processes: int, name: str) -> int:

@@ -36,13 +36,13 @@ def require(start: doctor.Start = command.popen) -> int:
     Raises:
         SandboxMissing: see `doctor.require`.
     """
-    found = circumstances()
-    if found and _read(_record()) == found:
+    now = circumstances()
+    if now and _read(_record()) == now:
         doctor.require(start, doctor.BARRIERS[:1])
     else:
         doctor.require(start)
         with contextlib.suppress(OSError):  # then they are proven again the next time
-            _write(_record(), found)
+            _write(_record(), now)
     return len(doctor.BARRIERS)
 
 
@@ -71,8 +71,8 @@ def _setting(name: str) -> str:
 def _version(program: str | None) -> str:
     if program is None:
         return ""
-    found = os.stat(program)
-    return f"{program} {found.st_size} {found.st_mtime_ns} {found.st_mode}"
+    status = os.stat(program)
+    return f"{program} {status.st_size} {status.st_mtime_ns} {status.st_mode}"
 
 
 def _record() -> Path:
@@ -88,8 +88,8 @@ def _read(path: Path) -> str:
     except OSError:
         return ""
     with open(fd, encoding="utf-8") as file:
-        found = os.fstat(fd)
-        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o022:
+        status = os.fstat(fd)
+        if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o022:
             return ""
         return file.read(100)
 

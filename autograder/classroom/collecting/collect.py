@@ -134,7 +134,7 @@ def _read(
 
 
 def _by_hand(
-    said: Sequence[str],
+    matches: Sequence[str],
     students: Mapping[str, Student],
     archives: Sequence[Archive],
     participants: Mapping[str, Participant],
@@ -146,19 +146,19 @@ def _by_hand(
     """
     senders = [sender for archive in archives for sender in by_sender(archive)]
     labels = {key(sender.label) for sender in senders}
-    found: dict[str, str | None] = {
+    owners: dict[str, str | None] = {
         key(sender.label): row.student
         for sender in senders
         if (row := participants.get(sender.participant)) and row.is_named
     }
-    for words in said:
+    for words in matches:
         label, equals, student = words.rpartition("=")
         if not equals or key(label) not in labels:
             raise CannotStart(f"--match {words!r}: nothing in the archives is called {label!r}")
         if student != LEFT_OUT and student not in students:
             raise CannotStart(f"--match {words!r}: no student has the id {student!r}")
-        found[key(label)] = student
-    return found
+        owners[key(label)] = student
+    return owners
 
 
 def _take(
@@ -198,16 +198,16 @@ def _take(
             collected.late.append(student)
 
 
-def _handed_in(attempt: Attempt, said: str | None) -> datetime | None:
+def _handed_in(attempt: Attempt, times: str | None) -> datetime | None:
     """Return when an attempt was handed in, if the archive tells.
 
     Args:
         said: by `--times`; None where it has to be recognised.
     """
-    if said is None:
+    if times is None:
         canvas = attempt.sender.platform == Platform.CANVAS
-        said = HANDED_IN if attempt.archive.tells_when_handed_in and not canvas else DOWNLOADED
-    return attempt.time if said == HANDED_IN else None
+        times = HANDED_IN if attempt.archive.tells_when_handed_in and not canvas else DOWNLOADED
+    return attempt.time if times == HANDED_IN else None
 
 
 def _folder(lesson: Lesson, student: str) -> Path:

@@ -157,7 +157,7 @@ class Arranged:
     renamed: str
 
 
-def arrange(attempt: Attempt, wanted: str) -> Arranged:
+def arrange(attempt: Attempt, name: str) -> Arranged:
     """Find the lesson's notebook, and give it the lesson's name.
 
     Args:
@@ -168,8 +168,8 @@ def arrange(attempt: Attempt, wanted: str) -> Arranged:
         Refused: it is more than a judge takes.
     """
     sent = _without_wrapping(attempt.sent)
-    chosen = _lesson_notebook(sent, wanted)
-    files, taken = {wanted: chosen.entry}, {key(wanted)}
+    chosen = _lesson_notebook(sent, name)
+    files, taken = {name: chosen.entry}, {key(name)}
     for other in reversed(sent):  # of two entries of one name, the later is the newer
         path = "/".join(other.parts)
         # A student's own time stamp would say when it was handed in.
@@ -178,8 +178,10 @@ def arrange(attempt: Attempt, wanted: str) -> Arranged:
             taken.add(key(path))
     _check_sizes(files)
     called = chosen.parts[-1]
-    own = attempt.sender.platform == Platform.PLAIN and called == f"{attempt.sender.label}.ipynb"
-    return Arranged(files, "" if called == wanted or own else called)
+    is_plain = (
+        attempt.sender.platform == Platform.PLAIN and called == f"{attempt.sender.label}.ipynb"
+    )
+    return Arranged(files, "" if called == name or is_plain else called)
 
 
 def _without_wrapping(sent: Sequence[Sent]) -> list[Sent]:
@@ -190,18 +192,18 @@ def _without_wrapping(sent: Sequence[Sent]) -> list[Sent]:
     return sent
 
 
-def _lesson_notebook(sent: Sequence[Sent], wanted: str) -> Sent:
+def _lesson_notebook(sent: Sequence[Sent], name: str) -> Sent:
     notebooks = [one for one in sent if is_notebook(one)]
-    same = [one for one in notebooks if one.parts[-1] == wanted]
-    same = same or [one for one in notebooks if key(one.parts[-1]) == key(wanted)]
-    same = same or [one for one in notebooks if one.number and _plain(one) == key(wanted)]
+    same = [one for one in notebooks if one.parts[-1] == name]
+    same = same or [one for one in notebooks if key(one.parts[-1]) == key(name)]
+    same = same or [one for one in notebooks if one.number and _plain(one) == key(name)]
     uppermost = min((len(one.parts) for one in same), default=0)
-    found = [one for one in same if len(one.parts) == uppermost] or notebooks
-    if len({one.parts for one in found}) == 1:
-        return found[-1]
+    candidates = [one for one in same if len(one.parts) == uppermost] or notebooks
+    if len({one.parts for one in candidates}) == 1:
+        return candidates[-1]
     names = one_line(", ".join(sorted("/".join(one.parts) for one in notebooks or sent)))
     if notebooks:
-        raise Unclear(f"which of these is {wanted}? {names}")
+        raise Unclear(f"which of these is {name}? {names}")
     raise Unclear(f"no notebook, but {names}")
 
 

@@ -30,11 +30,11 @@ class Spread:
     @classmethod
     def of(cls, numbers: Iterable[float]) -> Spread | None:
         """Measure it; None where there are no numbers."""
-        found = sorted(numbers)
-        if not found:
+        ordered = sorted(numbers)
+        if not ordered:
             return None
-        middle, mean = statistics.median(found), statistics.fmean(found)
-        return cls(len(found), found[0], middle, mean, found[-1])
+        middle, mean = statistics.median(ordered), statistics.fmean(ordered)
+        return cls(len(ordered), ordered[0], middle, mean, ordered[-1])
 
 
 @dataclass(frozen=True)
