@@ -46,7 +46,7 @@ class Challenges:
 
         Args:
             check: its name.
-            number: of the challenge; left out, the first of the next time that the check is asked.
+            number: the number of the challenge; by default the first of the next time.
         """
         number = self._next_numbers(check).start if number is None else number
         challenge = self.draw(check, number)

@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from autograder.desk import Desk
 
 IDLE = 60.0
-"""Seconds without a task after which a worker ends its sandbox and forgets the secret."""
+"""The idle seconds after which a worker ends its sandbox and forgets the secret."""
 NAMED = ("second-token", "torch", "numpy", "ipython")
 """Packages whose versions are named where a worker is refused."""
 
 
 @dataclass(frozen=True)
 class File:
-    """Something that stands in a submission's folder.
+    """An entry of a submission's folder.
 
     Attributes:
-        path: in the folder, as the system writes it.
-        mode: what kind of thing it is, and its permissions.
-        size: in bytes.
-        data: what is in it; None where that is not read, whatever it is.
+        path: the path in the folder, as the system writes it.
+        mode: its kind and permissions.
+        size: its size in bytes.
+        data: its content; None if that is not read.
     """
 
     path: bytes
@@ -48,16 +48,16 @@ class File:
 
 @dataclass(frozen=True, repr=False)  # Dask's logs are no place for what it holds
 class Task:
-    """All that a worker is told about a submission. Whose it is, it need not know.
+    """Everything that a worker is told about a submission, but not whose it is.
 
     Attributes:
         notebook: the name of the file to judge.
-        files: what stands in its folder, folders before what they hold.
+        files: the entries of its folder, folders before their entries.
         released: the lesson's notebook as students get it.
-        secret: the grader's.
-        settings: of the judge, plain data.
-        grader: the digest of what decides where the class is graded.
-        versions: `versions` there.
+        secret: the grader's secret.
+        settings: the judge's settings, as plain data.
+        grader: the digest of the grader on the machine that grades the class.
+        versions: the versions on that machine, see `versions`.
     """
 
     notebook: str
@@ -70,15 +70,15 @@ class Task:
 
 
 class Refused(Exception):
-    """This worker cannot judge anything of the lesson; the message says why."""
+    """This worker cannot judge this lesson; the message says why."""
 
 
 def judge(task: Task) -> dict[str, str]:
     """Judge a submission on the worker that calls.
 
     Returns:
-        "worker", its address; and one of "kept", a result as JSON, "refused", why this worker can
-        judge nothing of the lesson, or "failed", why not this submission.
+        "worker", its address, and one of "kept", a result as JSON, "refused", why this worker cannot
+        judge the lesson, or "failed", why it cannot judge this submission.
     """
     from distributed import get_worker
 
@@ -94,7 +94,7 @@ def judge(task: Task) -> dict[str, str]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what decides about results, by name."""
+    """Return the versions of Python and of the packages that decide about results, by name."""
     installed = {"python": python_version()}
     for name in NAMED:
         try:
@@ -117,8 +117,8 @@ def _judge(desk: Desk, task: Task, folder: Path) -> dict[str, str]:
 
 
 def lay_out(task: Task, place: Path) -> None:
-    """Write what stands in a submission's folder to another, which is made; for what cannot be sent,
-    something of its kind."""
+    """Write the entries of a submission's folder to a new folder; an entry that cannot be sent becomes an
+    empty one of its kind."""
     place.mkdir()
     for file in task.files:
         path = place / os.fsdecode(file.path)
@@ -137,7 +137,7 @@ def lay_out(task: Task, place: Path) -> None:
         path.chmod(stat.S_IMODE(file.mode))
 
 
-# --- the desks of this process, one a lesson, kept from task to task ------------------------------
+# --- the desks of this process, one per lesson, kept from task to task ---------------------------
 
 
 @dataclass
@@ -158,10 +158,10 @@ _code: list[str] = []  # the digest of the judge's files when this process first
 
 @contextmanager
 def _desk_for(task: Task, scratch: Path) -> Iterator[tuple[Desk, Path]]:
-    """Give the desk of a task's lesson and its folder; it is closed when it was idle for a while.
+    """Yield the desk of a task's lesson and its folder; the desk is closed after some idle time.
 
     Raises:
-        Refused: this worker is not as the grader is, or cannot confine a student's code.
+        Refused: this worker differs from the grader, or cannot confine a student's code.
     """
     key = json.dumps([task.grader, dict(task.settings)], sort_keys=True)
     with _lock:
@@ -220,7 +220,7 @@ def _desk(task: Task, released: Path) -> Desk:
 
 
 def _require_same_grader(task: Task, released: Path) -> None:
-    """Refuse to judge where other code or libraries than the grader's would decide."""
+    """Raise `Refused` if this worker's code or libraries differ from the grader's."""
     try:
         from autograder.kept_results import digest_of_grader
     except ImportError as error:

@@ -1,8 +1,8 @@
 """Bring a students' repository up to date: write what changed, and nothing that anybody may have edited.
 
-`.published.json` in it says what was written last time, with the hash of each file. So a file that was
-changed there since is known, and files that are published no more are taken away. A notebook that
-students have is left as it is: their own copy would collide with a change at the next `git pull`.
+`.published.json` in it lists the files that were written last time, with their hashes. So files that were
+edited there are recognised, and files that are no longer published are removed. A notebook that students
+have is not changed: their own copy would conflict with a change at the next `git pull`.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ MANIFEST = ".published.json"
 
 
 class NotPublished(Exception):
-    """A folder that cannot be brought up to date; nothing in it was changed."""
+    """The folder cannot be brought up to date; nothing in it was changed."""
 
 
 @dataclass
 class Changes:
-    """What has to be done to a checkout; paths are relative to it.
+    """The changes that a checkout needs; paths are relative to it.
 
     Attributes:
         written: files that are new or differ.
-        removed: files that are published no more.
-        left: notebooks whose text changed since students have them.
+        removed: files that are no longer published.
+        left: notebooks whose text changed after students got them.
     """
 
     written: list[str] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Changes:
 
 
 def compare(bundle: Path, place: Path, replace: Collection[str] = ()) -> Changes:
-    """Find out what a checkout needs to become what a bundle is.
+    """Compare a checkout with a bundle; return the changes that it needs.
 
     Args:
         bundle: the folder with all files of a release.
@@ -98,7 +98,8 @@ def apply(changes: Changes, bundle: Path, place: Path) -> None:
 
 
 def files_in(place: Path) -> list[str]:
-    """List the files in a folder, but for git's, the manifest and what running things makes."""
+    """List the files in a folder, except git's, the manifest and those that programs create when they
+    run."""
     made = {".git", ".venv", "__pycache__", ".ipynb_checkpoints", ".virtual_documents"}
     return sorted(
         path.relative_to(place).as_posix()
@@ -116,7 +117,7 @@ def hash_of(data: bytes) -> str:
 
 
 def _manifest(place: Path) -> dict[str, str]:
-    """Read the hashes of what was published last time; {} where nothing was."""
+    """Return the hashes of the files that were published last time; {} if there were none."""
     path = place / MANIFEST
     if not path.exists():
         return {}

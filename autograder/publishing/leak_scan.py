@@ -1,9 +1,12 @@
 """Scan a students' repository for what they must not read: answers of lessons that are open or yet to
 come, hidden tests, the museum, the oracle.
 
-Looked for are lines and names of answers, as in a released notebook; functions and methods of answers and
-of the museum, whatever their names, blanks and comments are; words that stand only in what instructors
-have; and files of kinds that nobody can read.
+It searches for
+
+* lines and names of answers, as in a released notebook;
+* functions and methods of answers and of the museum, whatever their names, spaces and comments are;
+* words that occur only in instructors' files;
+* files of kinds that it cannot read.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ SHORTEST_WORD = 10
 
 @dataclass(frozen=True)
 class Hidden:
-    """What nobody may find in a students' repository.
+    """The secrets that a students' repository must not contain.
 
     Attributes:
         secrets: of the answers and hidden tests, see `leaks`.

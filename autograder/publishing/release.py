@@ -1,4 +1,4 @@
-"""Say which lessons students get, and which of them are closed: their answers may be read."""
+"""Choose the lessons that students get, and those that are closed: their answers may be read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from autograder.lessons import module_of
 
 @dataclass(frozen=True)
 class Release:
-    """What is published.
+    """The lessons that are published.
 
     Attributes:
         course: the instructor's repository.

@@ -1,8 +1,8 @@
 """Choose what a confined process sees of this machine: programs, libraries, and Python.
 
-Where a folder that is shown holds something that instructors alone have, another one covers it: the
-judge is an empty folder then, and packages for grading, authoring and testing cannot be imported. What
-a student's installation has as well is shown whole, with its own tests.
+Where a visible folder holds something that only instructors have, an empty folder covers it: the judge is
+invisible, and packages for grading, authoring and testing cannot be imported. Packages that a student's
+installation has as well are visible as a whole, with their own tests.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ABSENT = "/view/absent.py"
 
 @cache
 def options() -> tuple[str, ...]:
-    """Write the options of bubblewrap that lay it out, read-only, each at the path it has here."""
+    """Return bubblewrap's options that mount these folders, read-only, each at its own path."""
     system = {path for name in _SYSTEM if (path := Path(name)).exists()}
     python = {place for folder in _python_folders() for place in (folder, folder.resolve())}
     shown = system | python

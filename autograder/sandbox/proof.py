@@ -1,8 +1,8 @@
-"""Remember that every barrier held here, until the machine starts anew or the sandbox changes.
+"""Remember that every barrier was proven here, until the machine reboots or the sandbox changes.
 
-Proving all of them takes ten seconds, and nothing that it depends on changes from one run to the next:
-the kernel and its settings, bubblewrap, this code, who runs it and in which namespaces. That a process
-starts inside is tried each time.
+Proving all of them takes ten seconds, and the result depends on nothing that changes from run to run: the
+kernel and its settings, bubblewrap, this code, the account and its namespaces. Each run still tests
+that a process starts inside.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def require(start: doctor.Start = command.popen) -> int:
 
 
 def circumstances() -> str:
-    """Digest what the barriers depend on; "" where the machine does not tell when it started."""
+    """Return a digest of everything that the barriers depend on; "" if the time of the boot is
+    unknown."""
     try:
         parts = [BOOT.read_text(), platform.version(), platform.python_version()]
         parts += [os.readlink(f"/proc/self/ns/{kind}") for kind in ("user", "pid", "net")]
@@ -76,13 +77,13 @@ def _version(program: str | None) -> str:
 
 
 def _record() -> Path:
-    """Return where it is remembered: in the account's own cache, which no student's process sees."""
+    """Return the path of the record: in the account's cache, which no student's process sees."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache, "second-token", "barriers-proven")
 
 
 def _read(path: Path) -> str:
-    """Read the record; "" where somebody else could have written it."""
+    """Return the record; "" if somebody else could have written it."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:

@@ -3,7 +3,7 @@
     autograder export                              # grades.csv: everyone, every lesson handed in
     autograder export 03 --into Grades.csv         # fills Grades-03-kv-cache.csv, to be imported
     autograder export 03 --code compare            # for JPlag or Dolos
-    autograder export 03 --gradescope results      # a results.json a submission
+    autograder export 03 --gradescope results      # a results.json per submission
 
 Nothing is judged and nothing of a student runs: what is exported is what `autograder grade` wrote.
 Options of nbgrader go on to it.

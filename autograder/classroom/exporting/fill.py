@@ -19,13 +19,13 @@ from autograder.classroom.wording import one_line
 
 @dataclass
 class Filling:
-    """What was filled in, and what was not.
+    """The result of filling a sheet.
 
     Attributes:
-        filled: the ids of the students whose points stand in the sheet now.
-        refused: what cannot be filled in, one line each; the sheet should not be used as it is.
-        left: cells that keep what stood in them, one line each.
-        absent: those of the class whom the sheet does not hold.
+        filled: the ids of the students whose points are in the sheet now.
+        refused: the rows that cannot be filled, one line each; the sheet should not be used then.
+        left: the cells that keep their values, one line each.
+        absent: the students of the class who are not in the sheet.
     """
 
     filled: list[str] = field(default_factory=list)
@@ -42,7 +42,7 @@ def choose_column(layout: Layout, released: Path, called: str = "") -> int:
         called: the column's name, with or without Canvas's number of it; or that number alone.
 
     Raises:
-        BadSheet: none or several could be meant; the message lists them.
+        BadSheet: no column fits, or several do; the message lists them.
     """
     if called:
         matching = [n for n, name in layout.columns.items() if called in _names_of_column(name)]
@@ -94,10 +94,10 @@ def fill(
     """Write the score of everyone who has one into the sheet; every other cell stays as it is.
 
     Args:
-        column: to fill.
-        table: how everyone stands.
-        scale: by which the points are multiplied.
-        decimal: the sign before the decimals.
+        column: the column to fill.
+        table: the standing of everyone.
+        scale: the factor for the points.
+        decimal: the decimal separator.
     """
     result = Filling()
     by_id = {standing.student.id: standing for standing in table}
@@ -143,7 +143,8 @@ def _fill_one(
 
 
 def _find(layout: Layout, students: Sequence[Student]) -> dict[int, set[str]]:
-    """Find who each row could be: by id, address or the platform's number, never by name."""
+    """Return the students that each row could be: by id, address or the platform's number, never by
+    name."""
     people = _by_key(students, "id", "email", "lms_user_id")
     numbers = _by_key(students, "lms_user_id")
     candidates: dict[int, set[str]] = {}
@@ -158,7 +159,7 @@ def _find(layout: Layout, students: Sequence[Student]) -> dict[int, set[str]]:
 def _sort_out(
     layout: Layout, candidates: Mapping[int, set[str]], result: Filling
 ) -> dict[int, str]:
-    """Keep the rows that are one student's, and are so alone; refuse the others."""
+    """Return the rows that match exactly one student, and no other row does; refuse the others."""
     rows: dict[int, str] = {}
     rows_of: dict[str, list[int]] = {}
     for row, ids in candidates.items():

@@ -22,14 +22,14 @@ class Spread:
     """How numbers are spread; `count` of them, at least one."""
 
     count: int
-    least: float
+    minimum: float
     median: float
     mean: float
     most: float
 
     @classmethod
     def of(cls, numbers: Iterable[float]) -> Spread | None:
-        """Measure it; None where there are no numbers."""
+        """Compute it; None if there are no numbers."""
         ordered = sorted(numbers)
         if not ordered:
             return None

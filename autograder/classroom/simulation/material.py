@@ -42,7 +42,7 @@ class Material:
 
     @cached_property
     def assignment(self) -> Assignment:
-        """What the lesson asks."""
+        """The lesson's questions and cells."""
         return read_assignment(self.released)
 
     @cached_property
