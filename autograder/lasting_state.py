@@ -16,30 +16,10 @@ from autograder.syntax import parse
 
 CONSTANT = (ast.Constant, ast.UnaryOp, ast.BinOp, ast.Tuple, ast.operator, ast.unaryop, ast.Load)
 """The nodes of an expression whose value cannot change."""
-LIBRARIES = {
-    "__future__",
-    "abc",
-    "collections",
-    "contextlib",
-    "copy",
-    "course",
-    "dataclasses",
-    "enum",
-}
-LIBRARIES |= {"functools", "itertools", "math", "matplotlib", "numbers", "numpy", "operator", "re"}
-LIBRARIES |= {
-    "bisect",
-    "hashlib",
-    "heapq",
-    "statistics",
-    "string",
-    "time",
-    "torch",
-    "tqdm",
-    "types",
-    "typing",
-    "typing_extensions",
-}
+LIBRARIES = {"__future__", "abc", "bisect", "collections", "contextlib", "copy", "course"}
+LIBRARIES |= {"dataclasses", "enum", "functools", "hashlib", "heapq", "itertools", "math"}
+LIBRARIES |= {"matplotlib", "numbers", "numpy", "operator", "re", "statistics", "string"}
+LIBRARIES |= {"time", "torch", "tqdm", "types", "typing", "typing_extensions"}
 """Modules whose functions keep no state, apart from those below."""
 KEEPING_FUNCTIONS = {"cache", "lru_cache", "cached_property", "open", "setattr", "delattr", "input"}
 KEEPING_ATTRIBUTES = {"lru_cache", "cached_property", "seed", "manual_seed", "save", "write_text"}
