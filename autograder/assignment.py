@@ -1,4 +1,4 @@
-"""Read what a lesson asks and what a student handed in: plain JSON, in which nothing is trusted."""
+"""Read a released lesson and a submission: plain JSON, in which nothing is trusted."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ MAX_FILE = 128 * 2**20
 MAX_VALUES = 512 * 2**20
 """Bytes of memory that a notebook's values may take, by the estimate of `_size_of_values`."""
 _SIGNS = {b",": 36, b"[": 96, b"{": 240}
-"""Bytes of memory for the value that stands by such a sign in JSON: a number, a list, a dict."""
+"""Bytes of memory for the value that such a sign announces in JSON: a number, a list, a dict."""
 _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _TEXT_SIZE = 56
-"""Bytes of memory for a text beside its characters."""
+"""Bytes of memory for a string, its characters aside."""
 DEFINITION = re.compile(
     r"^(?:(?:async\s+)?def|class)\s+(\w+)|^(\w+)\s*(?::[^=\n]*)?=(?!=)", re.MULTILINE
 )
-"""What gives a name to something at the top level of a cell."""
+"""A line at the top level of a cell that defines or assigns a name."""
 
 
 class BadSubmission(Exception):
-    """A file that is no notebook; the message says what it is."""
+    """The file is not a notebook; the message says what it is."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Question:
 
     Attributes:
         check: the name of its check.
-        points: what it is worth.
+        points: its points.
         test: its source as students have it.
-        after: the names of the answer cells that stand right before it, or before the graded cells
-            with which it stands together.
+        after: the names of the answer cells directly before it, or directly before the group of graded
+            cells that it belongs to.
     """
 
     check: str
@@ -51,7 +51,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Assignment:
-    """What a lesson asks.
+    """The questions of a lesson, and its cells as released.
 
     Attributes:
         module: such as "kv_cache".
@@ -69,7 +69,7 @@ class Assignment:
 
     @property
     def tests(self) -> dict[str, str]:
-        """The check that each graded cell asks for, by the cell's source."""
+        """The check of each graded cell, by the cell's source."""
         return {question.test: question.check for question in self.questions}
 
 
@@ -78,9 +78,9 @@ class CodeCell:
     """A code cell of a submission.
 
     Attributes:
-        number: among all its cells, from 1.
-        source: what is run; "" of a graded cell as it was released.
-        asks: the check for which the lesson asks in this cell, or "".
+        number: its number among all cells, from 1.
+        source: the code to run; "" for a graded cell as it was released.
+        asks: the check whose question is asked at this cell, or "".
     """
 
     number: int
@@ -89,13 +89,13 @@ class CodeCell:
 
 
 def in_words(check: str) -> str:
-    """Write the name of a question in words: "Mask is rectangular" of "mask_is_rectangular"."""
+    """Return the name of a question in words: "Mask is rectangular" for "mask_is_rectangular"."""
     words = check.replace("_", " ").strip()
     return words[:1].upper() + words[1:]
 
 
 def read_assignment(released: Path) -> Assignment:
-    """Read what a lesson asks from the notebook that students get, such as
+    """Read a lesson's questions from the released notebook, such as
     lessons/03-kv-cache/kv_cache.ipynb."""
     questions: list[Question] = []
     answers: dict[str, frozenset[str]] = {}
@@ -118,19 +118,20 @@ def read_assignment(released: Path) -> Assignment:
 
 
 def read_submission(path: Path, assignment: Assignment) -> tuple[str, tuple[CodeCell, ...]]:
-    """Read a submission: the file's SHA-256, and its code cells.
+    """Return a submission's SHA-256 and its code cells.
 
-    A test cell is known by its source: tags, ids and other metadata are the student's to change. It is
-    no code to run, but says where the student tested. One that was edited is run like any other cell,
-    and says the same by the name in its metadata, if that is still there.
+    * A test cell is recognised by its source, since students can change tags, ids and other metadata. It
+      is not run; it marks where the student tested.
+    * An edited test cell runs like any other cell. It marks the same place if the name in its metadata is
+      intact.
 
     Raises:
-        BadSubmission: it is missing, no regular file, too large, or no notebook.
+        BadSubmission: it is missing, not a regular file, too large, or not a notebook.
     """
-    digest, found = read_cells(path)
+    digest, listed = read_cells(path)
     cells = (
         _code_cell(number, cell, assignment.tests)
-        for number, cell in enumerate(found, start=1)
+        for number, cell in enumerate(listed, start=1)
         if type(cell) is dict and cell.get("cell_type") == "code"
     )
     return digest, tuple(cell for cell in cells if cell.asks or cell.source.strip())
@@ -145,7 +146,7 @@ def _code_cell(number: int, cell: dict[str, Any], tests: Mapping[str, str]) -> C
 
 
 def claimed_name(cell: Mapping[str, Any]) -> str:
-    """Read the name that a cell claims in its metadata or, where they were lost, as its id."""
+    """Return the name that a cell claims in its metadata or, if these were lost, by its id."""
     metadata = cell.get("metadata")
     named = metadata.get("nbgrader") if isinstance(metadata, Mapping) else None
     claim = named.get("grade_id") if isinstance(named, Mapping) else cell.get("id")
@@ -153,13 +154,13 @@ def claimed_name(cell: Mapping[str, Any]) -> str:
 
 
 def names_defined_in(source: str) -> set[str]:
-    """Return the names that a cell defines or assigns at its top level, magics or not. Lines of a
-    text in quotes may count as well."""
-    return {name for found in DEFINITION.findall(source) for name in found if name}
+    """Return the names that a cell defines or assigns at its top level, even a cell with magics. Lines
+    of a multi-line string may count as well."""
+    return {name for groups in DEFINITION.findall(source) for name in groups if name}
 
 
 def read_cells(path: Path) -> tuple[str, list[Any]]:
-    """Read a submission: the file's SHA-256, and its cells as they stand there, whatever they are.
+    """Return a submission's SHA-256 and all its cells, unchanged, whatever they are.
 
     Raises:
         BadSubmission: see `read_submission`.
@@ -173,10 +174,10 @@ def read_cells(path: Path) -> tuple[str, list[Any]]:
         raise BadSubmission(f"{path.name} is not UTF-8: {error.reason}") from None
     except (ValueError, RecursionError) as error:
         raise BadSubmission(f"{path.name} is no notebook: {str(error)[:200]}") from None
-    found = _cells(notebook)
-    if found is None:
+    cells = _cells(notebook)
+    if cells is None:
         raise BadSubmission(f"{path.name} is JSON, but no notebook: it has no list of cells")
-    return hashlib.sha256(data).hexdigest(), found
+    return hashlib.sha256(data).hexdigest(), cells
 
 
 def source_of(cell: dict[str, Any]) -> str:
@@ -207,8 +208,8 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def _size_of_values(data: bytes) -> int:
-    """Estimate how many bytes the values of a JSON file take in memory, the characters of texts aside.
-    It is told before they are built: of an empty list, 3 bytes make 64."""
+    """Estimate the memory that the values of a JSON file take, the characters of strings aside. This is
+    done before they are built: 3 bytes for an empty list become 64."""
 
     def signs(begin: int, end: int) -> int:
         return sum(size * data.count(sign, begin, end) for sign, size in _SIGNS.items())
@@ -239,8 +240,8 @@ def _cells(notebook: Any) -> list | None:
 
 
 def text_of(source: Any) -> str:
-    """Join a text that a notebook writes as one string or as a list of lines. Of half a character,
-    which JSON can hold and UTF-8 cannot, becomes U+FFFD, as in a browser."""
+    """Return a text that a notebook holds as one string or as a list of lines. Half a character, which
+    JSON can hold and UTF-8 cannot, becomes U+FFFD, as in a browser."""
     if type(source) is list:
         source = "".join(line for line in source if type(line) is str)
     if type(source) is not str:

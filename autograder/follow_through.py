@@ -1,8 +1,8 @@
-"""Find what one mistake cost beyond its own points, and what to replace so that the rest can be asked.
+"""Choose the cells to replace so that one mistake costs only its own points.
 
-A lost question may be lost for another cell's mistake: a wrong `causal_mask` makes every logit wrong.
-Such a question is asked again, in a fresh process, with those other cells replaced by the reference;
-never with its own. What then passes is credited.
+A question may be lost through another cell's mistake: a wrong `causal_mask` makes every logit wrong.
+Such a question is asked again, in a fresh process, with those other cells replaced by the reference,
+but never its own. If it passes, it is credited.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from autograder.lessons.assembly import by_grade_id
 from autograder.lessons.reach import within_reach
 
 SLOW = 5
-"""Seconds after which a cell that defines nothing is left out when cells are run once more."""
+"""A cell that took more seconds than this and defines nothing is left out when cells run again."""
 
 
 def own_cells(assignment: Assignment, question: Question) -> set[str]:
-    """Name the answer cells that a question is about: those right before it, or else all that define
-    what it calls."""
+    """Return the answer cells that a question is about: those right before it, or else all that define
+    a name that it calls."""
     needs = set(find(f"{assignment.module}.{question.check}").needs)
     calls = {name for name, defined in assignment.answers.items() if defined & needs}
     return calls & set(question.after) or calls
@@ -32,8 +32,9 @@ def cells_to_replace(
     lost: Collection[Question],
     cells: Sequence[CodeCell],
 ) -> frozenset[str]:
-    """Name the cells that a lost question stands on, beside its own, and about which other questions
-    are lost, too; none where its own are as they were given out."""
+    """Return the cells to replace before a lost question is asked again: those that it depends on, its
+    own aside, and that another lost question is about. There are none if its own cells are
+    unchanged."""
     written = {cell.source.strip() for cell in cells}
     if any(assignment.stubs[name] in written for name in own_cells(assignment, question)):
         return frozenset()
@@ -53,13 +54,13 @@ def replace_cells(
     names: frozenset[str],
     seconds: Mapping[int, float],
 ) -> tuple[CodeCell, ...]:
-    """Put the reference behind every cell of the student that defines what is replaced, and before
-    every place where the lesson asks.
+    """Insert the reference after every cell of the student that defines a replaced name, and in place of
+    every test cell.
 
     Args:
-        names: of the answer cells that are replaced.
-        seconds: what each of the student's cells took before; a slow one that defines nothing is left
-            out.
+        names: the answer cells that are replaced.
+        seconds: the seconds of each of the student's cells before; a slow one that defines nothing is
+            left out.
     """
     reference = by_grade_id(assignment.module, {})
     right = "\n\n\n".join(source for name, source in reference.items() if name in names)
@@ -76,5 +77,5 @@ def replace_cells(
 
 
 def sentence(names: Collection[str]) -> str:
-    """Say what was replaced when a question passed."""
+    """Return the sentence that says which cells were replaced when a question passed."""
     return f"Credited: right with a right {' and a right '.join(sorted(names))}."

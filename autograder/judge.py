@@ -1,8 +1,8 @@
 """Judge one submission: run its cells in a student process, ask every question, decide here.
 
-The student's cells run in a process that knows nothing (`student.py`). Cells of the lesson on which no
-answer rests are left out at first. They run as well where a point is lost that they could have saved:
-where an answer may keep something from one call to the next, or did not find a name.
+The student's cells run in a process that knows nothing (`student.py`). Cells of the lesson that no answer
+needs are left out at first. They run as well where a point is lost that they might have saved: where
+an answer may keep state from one call to the next, or a name was missing.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from autograder.asking import Asked, Asking, is_full
 from autograder.assignment import Assignment, BadSubmission, CodeCell, read_submission
 from autograder.diagnosis.known_replies import KnownReplies
 from autograder.diagnosis.recognize import diagnose
+from autograder.examiner import Attempt, Examiner
 from autograder.result import Answer, Outcome, Result
 from autograder.sandbox.child import InfraError
 from autograder.session import MESSAGE, Deadlines, GaveUp, Session, Start
@@ -41,26 +41,26 @@ def grade_one(
         start: starts a student process, from a view of that lesson.
         secret: the grader's, from which seeds are made.
         deadlines: what to wait for at most.
-        follow_through: whether what is lost for another cell's mistake is asked again.
-        known: what the museum's bugs of the lesson reply, of which a mistake is recognised.
+        follow_through: whether what is lost through another cell's mistake is asked again.
+        known: the replies of the museum's bugs of the lesson, by which a mistake is recognised.
     """
     digest = ""
     try:
         digest, cells = read_submission(notebook, assignment)
         known = known or known_in_memory(assignment.module)
-        asking, seconds = Asking(assignment, digest, secret, known, cells), {}
-        session = Session(start, asking.needed, deadlines or Deadlines())
+        examiner, seconds = Examiner(assignment, digest, secret, known, cells), {}
+        session = Session(start, examiner.needed, deadlines or Deadlines())
         with _timed(seconds, "cells and questions"), closing(session):
-            asked = asking.ask_all(session)
-        if asking.may_differ_behind_all_cells(session, asked):
+            attempts = examiner.ask_all(session)
+        if examiner.may_gain_from_all_cells(session, attempts):
             whole = Session(start, cells, session.deadlines, session.end)
             with _timed(seconds, "again, with all cells"), closing(whole):
-                session, asked = whole, asking.ask_again(whole, asked)
+                session, attempts = whole, examiner.ask_lost(whole, attempts)
         if follow_through:
             with _timed(seconds, "follow-through"):
-                asked = asking.follow_through(session, start, asked)
+                attempts = examiner.follow_through(session, start, attempts)
         with _timed(seconds, "names of mistakes"):
-            answers = _name_mistakes(assignment, known, asked)
+            answers = _name_mistakes(assignment, known, attempts)
         result = _result(assignment, Outcome.SCORE, "", digest, answers, session)
         skipped = sum(a != b for a, b in zip(session.cells, cells, strict=True))
         untouched = _is_untouched(cells, assignment)
@@ -107,21 +107,21 @@ def _result(assignment, outcome, reason, digest, answers, session) -> Result:
 
 @cache
 def known_in_memory(lesson: str) -> KnownReplies:
-    """Return what the bugs of a lesson reply, kept as long as this process lives."""
+    """Return the replies of a lesson's bugs, kept as long as this process lives."""
     return KnownReplies(lesson)
 
 
 def _name_mistakes(
-    assignment: Assignment, known: KnownReplies, asked: dict[str, Asked]
+    assignment: Assignment, known: KnownReplies, attempts: dict[str, Attempt]
 ) -> list[Answer]:
-    """Add to lost answers which known mistake gives them: one that passes what the student passed."""
-    passed = {name for name, found in asked.items() if is_full(found) and not found.answer.credited}
+    """Return the answers. A lost one names the known mistake that fits it and the checks that passed."""
+    passed = {name for name, a in attempts.items() if a.is_full and not a.answer.credited}
     answers = []
     for question in assignment.questions:
-        found = asked[question.check]
-        answer = found.answer
-        what = (question.check, found.challenge, found.reply, found.specimen, passed)
-        if found.reply is not None and (named := diagnose(known, *what)):
+        attempt = attempts[question.check]
+        answer = attempt.answer
+        what = (question.check, attempt.challenge, attempt.reply, attempt.specimen, passed)
+        if attempt.reply is not None and (named := diagnose(known, *what)):
             message = f"{answer.message[: MESSAGE - len(named.sentence) - 1]} {named.sentence}"
             answer = replace(answer, message=message, bug=named.bug, family=named.family)
         answers.append(answer)

@@ -1,8 +1,8 @@
-"""Tell whether a student's code may keep something from one call to the next.
+"""Tell whether a student's code may keep state from one call to the next.
 
-Code that keeps nothing gives the same answer whatever ran before it: then a lost question need not be
-asked again behind the lesson's own cells. Told from the text alone, and in doubt the answer is yes; that
-costs time and nothing else.
+Code that keeps no state gives the same answer whatever ran before it, so a lost question need not be
+asked again after the lesson's own cells have run. The code is only read, and in doubt the answer is yes:
+that costs nothing but time.
 """
 
 from __future__ import annotations
@@ -15,59 +15,39 @@ from contextlib import suppress
 from autograder.syntax import parse
 
 CONSTANT = (ast.Constant, ast.UnaryOp, ast.BinOp, ast.Tuple, ast.operator, ast.unaryop, ast.Load)
-"""What an expression is made of whose value nobody can change."""
-LIBRARIES = {
-    "__future__",
-    "abc",
-    "collections",
-    "contextlib",
-    "copy",
-    "course",
-    "dataclasses",
-    "enum",
-}
-LIBRARIES |= {"functools", "itertools", "math", "matplotlib", "numbers", "numpy", "operator", "re"}
-LIBRARIES |= {
-    "bisect",
-    "hashlib",
-    "heapq",
-    "statistics",
-    "string",
-    "time",
-    "torch",
-    "tqdm",
-    "types",
-    "typing",
-    "typing_extensions",
-}
-"""Modules that keep nothing of what their functions are given, apart from those below."""
+"""The nodes of an expression whose value cannot change."""
+LIBRARIES = {"__future__", "abc", "bisect", "collections", "contextlib", "copy", "course"}
+LIBRARIES |= {"dataclasses", "enum", "functools", "hashlib", "heapq", "itertools", "math"}
+LIBRARIES |= {"matplotlib", "numbers", "numpy", "operator", "re", "statistics", "string"}
+LIBRARIES |= {"time", "torch", "tqdm", "types", "typing", "typing_extensions"}
+"""Modules whose functions keep no state, apart from those below."""
 KEEPING_FUNCTIONS = {"cache", "lru_cache", "cached_property", "open", "setattr", "delattr", "input"}
 KEEPING_ATTRIBUTES = {"lru_cache", "cached_property", "seed", "manual_seed", "save", "write_text"}
 KEEPING_ATTRIBUTES |= {"write_bytes", "mkdir", "__class__", "__setattr__", "__dict__"}
-"""Names that stand for something that stays, if they are not the function's own, and attributes."""
+"""Functions that keep state, unless the name is local, and attributes that do."""
 SETTERS = "set_"
-"""What a library calls functions that change its settings: `torch.set_grad_enabled`."""
+"""The prefix of functions that change a library's settings, such as `torch.set_grad_enabled`."""
 DECORATORS = {"staticmethod", "classmethod", "property", "no_grad", "inference_mode", "dataclass"}
 DECORATORS |= {"setter", "abstractmethod", "override", "overload", "total_ordering", "wraps"}
 
 
-def may_keep_state(own: Sequence[str], others: Sequence[str], asked: Collection[str]) -> bool:
+def may_keep_state(student: Sequence[str], lesson: Sequence[str], called: Collection[str]) -> bool:
     """Tell whether functions and classes of a student may keep state.
 
     Args:
-        own: sources of the cells that the student wrote.
-        others: of the lesson's own cells beside them, which keep none.
-        asked: names of the functions and classes that questions call.
+        student: the sources of the cells that the student wrote.
+        lesson: the sources of the lesson's cells that run as well; they keep no state.
+        called: the names of the functions and classes that questions call.
     """
     try:
-        trees = [parse(source) for source in own]
-        fixed, bound = _bindings([*trees, *_readable(others)])
+        trees = [parse(source) for source in student]
+        fixed, bound = _bindings([*trees, *_readable(lesson)])
         variable = bound - fixed
-        if variable & set(asked):
+        if variable & set(called):
             return True
         return any(
             _Reader(variable, bound, symtable.symtable(source, "cell", "exec")).finds_state(tree)
-            for source, tree in zip(own, trees, strict=True)
+            for source, tree in zip(student, trees, strict=True)
         )
     except (SyntaxError, ValueError, RecursionError, KeyError):
         return True
@@ -80,7 +60,7 @@ def _readable(sources: Sequence[str]) -> Iterator[ast.Module]:
 
 
 def _bindings(trees: Sequence[ast.Module]) -> tuple[set[str], set[str]]:
-    """Return the module's names that stand for definitions, imports and constants alone, and all."""
+    """Return the names that are only bound to definitions, imports and constants, and all names."""
     fixed: set[str] = set()
     variable: set[str] = set()
     for node in (node for tree in trees for node in tree.body):
@@ -95,9 +75,9 @@ def _bindings(trees: Sequence[ast.Module]) -> tuple[set[str], set[str]]:
                 fixed.add(name)
             case _:
                 variable |= {
-                    found.id
-                    for found in ast.walk(node)
-                    if isinstance(found, ast.Name) and not isinstance(found.ctx, ast.Load)
+                    name_node.id
+                    for name_node in ast.walk(node)
+                    if isinstance(name_node, ast.Name) and not isinstance(name_node.ctx, ast.Load)
                 }
     return fixed - variable, fixed | variable
 
@@ -110,14 +90,16 @@ class _Reader:
     """Reads the functions and classes of one cell.
 
     Args:
-        variable: names of the module that stand for something that may change.
+        variable: the module's names that may be bound to something that changes.
         bound: all names of the module.
-        table: the symbols of this cell.
+        table: the symbol table of this cell.
     """
 
     def __init__(self, variable: set[str], bound: set[str], table: symtable.SymbolTable) -> None:
         self.variable, self.bound = variable, bound
-        self.tables = {(found.get_name(), found.get_lineno()): found for found in _nested(table)}
+        self.tables = {
+            (nested.get_name(), nested.get_lineno()): nested for nested in _nested(table)
+        }
 
     def finds_state(self, tree: ast.Module) -> bool:
         for node in ast.walk(tree):
@@ -156,7 +138,7 @@ class _Reader:
         return False
 
     def _is_lasting(self, owner: ast.AST, table: symtable.SymbolTable) -> bool:
-        """Tell whether what is changed here may outlive the call, and is not the caller's."""
+        """Tell whether an object that is changed here may outlive the call and is not the caller's."""
         while isinstance(owner, ast.Attribute | ast.Subscript):
             owner = owner.value
         return not isinstance(owner, ast.Name) or (
@@ -171,7 +153,7 @@ def _nested(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
 
 
 def _is_local(table: symtable.SymbolTable, name: str) -> bool:
-    """Tell whether a name is the function's own, or that of one around it."""
+    """Tell whether a name is local to the function, or to one around it."""
     try:
         return not table.lookup(name).is_global()
     except KeyError:  # of an inner function, which is read by itself
@@ -179,7 +161,7 @@ def _is_local(table: symtable.SymbolTable, name: str) -> bool:
 
 
 def _is_decorated(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
-    """Tell whether a decorator stands there that may keep something."""
+    """Tell whether there is a decorator that may keep state."""
     for decorator in node.decorator_list:
         called = decorator.func if isinstance(decorator, ast.Call) else decorator
         name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # nbgrader's other commands read this file too, and need none
 
 LASTING = ("kernelspec", "language_info")
 LONGEST_STAMP = 100
-"""Characters of the note of the time that are read."""
+"""The most characters of timestamp.txt that are read."""
 MARK = "second_token_submission"
 """Of a graded notebook's metadata: the key of the result that it shows."""
 UNSAVED = f"{MARK}_unsaved"
@@ -44,7 +44,7 @@ UNSAVED = f"{MARK}_unsaved"
 
 
 def drop_execution_metadata(notebook: Any, resources: dict) -> tuple[Any, dict]:
-    """Keep of a notebook's metadata only what does not depend on running it.
+    """Remove all metadata of a notebook that depend on running it.
 
     nbgrader clears outputs, but it leaves the state of widgets, whose ids are drawn at random.
     """
@@ -58,7 +58,7 @@ class NoGrade(Exception):
 
 
 class Settings(Configurable):
-    """What a result depends on besides the files: set as `c.Judge.cell_seconds` and so on."""
+    """The settings that a result depends on, such as `c.Judge.cell_seconds`."""
 
     unsafe_no_sandbox = Bool(
         False,
@@ -77,7 +77,7 @@ class Settings(Configurable):
     submission_seconds = Float(600, min=0, help="What a whole notebook may take.").tag(config=True)
 
     def plain(self) -> dict[str, bool | float]:
-        """Return all of it by name."""
+        """Return all settings by name."""
         return {
             name: getattr(self, name) for name in sorted(Settings.class_own_traits(config=True))
         }
@@ -86,7 +86,7 @@ class Settings(Configurable):
 class Judge(Settings, NotebookExporter):
     """Judge what was handed in and export the feedback notebook: `Autograde.exporter_class`.
 
-    Made once a run, before anything is graded.
+    It is made once per run, before anything is graded.
 
     Raises:
         NbGraderException: nothing can be graded here; the log says what to do.
@@ -115,7 +115,7 @@ class Judge(Settings, NotebookExporter):
         self._prepare()
 
     def close(self) -> None:
-        """Let another process write the gradebook; else that is so when this one ends."""
+        """Release the gradebook for other processes, which otherwise happens when this process ends."""
         self._closing()
 
     def _open_desk(self, released: Path) -> Desk:
@@ -130,13 +130,13 @@ class Judge(Settings, NotebookExporter):
 
     @property
     def _grading(self) -> Path:
-        """The folder of everything about grading."""
+        """The folder `grading`."""
         course = self.parent.coursedir
         return Path(course.root, course.autograded_directory).parent
 
     def _prepare(self) -> None:
-        """Take back graded notebooks of files that are others now, for nbgrader looks at their times
-        alone; and start the sandbox if there is something to judge."""
+        """Remove the graded notebooks of files that have changed, since nbgrader compares only times, and
+        start the sandbox if there is something to judge."""
         for files in self.parent.assignments.values():
             for file in map(Path, files):
                 if desk := self.desks.get(file.stem):
@@ -150,7 +150,7 @@ class Judge(Settings, NotebookExporter):
                         self._start_sandbox(desk)
 
     def _graded(self, submitted: Path) -> Path:
-        """Return where the graded notebook of a submitted one lies."""
+        """Return the path of the graded notebook for a submitted one."""
         names = self.parent.init_single_notebook_resources(str(submitted))["nbgrader"]
         course = self.parent.coursedir
         where = (course.autograded_directory, names["student"], names["assignment"])
@@ -172,8 +172,8 @@ class Judge(Settings, NotebookExporter):
         self.log.error("Nothing was graded. %s", why)
         raise NbGraderException(why)
 
-    def _complain_of_names(self, wanted: set[str]) -> None:
-        """Log empty folders and files with other names, which nbgrader passes over in silence."""
+    def _complain_of_names(self, expected: set[str]) -> None:
+        """Log empty folders and files with other names, which nbgrader silently skips."""
         course = self.parent.coursedir
         whose = (course.submitted_directory, course.student_id, course.assignment_id)
         excluded = {
@@ -184,19 +184,19 @@ class Judge(Settings, NotebookExporter):
             if not any(Path(folder).glob("*.ipynb")):
                 self.log.error("%s: no notebook was handed in.", folder)
         for folder, notebooks in self.parent.assignments.items():
-            there = {Path(name).name for name in notebooks}
-            if not there & wanted and folder not in excluded:
+            present = {Path(name).name for name in notebooks}
+            if not present & expected and folder not in excluded:
                 self.log.error(
                     "%s: no %s was handed in, but %s. Rename what is meant, and grade again.",
                     folder,
-                    " or ".join(sorted(wanted)),
-                    ", ".join(sorted(there)),
+                    " or ".join(sorted(expected)),
+                    ", ".join(sorted(present)),
                 )
 
     def from_filename(
         self, filename: str, resources: dict | None = None, **options: Any
     ) -> tuple[str, dict]:
-        """Export a file: judged if a student handed it in, else as it is."""
+        """Export a file: judged if it is a submission, otherwise unchanged."""
         names = resources["nbgrader"]
         course = self.parent.coursedir
         handed_in = course.format_path(
@@ -247,8 +247,8 @@ def _lay_out_feedback(desk: Desk, path: Path, kept: Kept) -> nbformat.NotebookNo
 
 
 def _mark_as_saved(text: str, resources: dict) -> tuple[str, dict]:
-    """Give a graded notebook its mark. nbgrader writes it twice, before and after the points: whatever
-    ends the grader in between, the mark is there only where the points are."""
+    """Give a graded notebook its mark. nbgrader writes it twice, before and after the points, so the
+    mark is only present if the points are, whatever ends the grader in between."""
     notebook = nbformat.reads(text, as_version=4)
     if UNSAVED in notebook.metadata:
         notebook.metadata[MARK] = notebook.metadata.pop(UNSAVED)
@@ -256,7 +256,7 @@ def _mark_as_saved(text: str, resources: dict) -> tuple[str, dict]:
 
 
 def read_mark(graded: Path) -> str:
-    """Read the key of the result that a graded notebook shows; "" when that cannot be told."""
+    """Return the key of the result that a graded notebook shows; "" if it is unknown."""
     try:
         return str(json.loads(graded.read_bytes())["metadata"].get(MARK, ""))
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
@@ -264,9 +264,9 @@ def read_mark(graded: Path) -> str:
 
 
 class Submitted(CourseDirectory):
-    """The course's folders, where nothing beside a submitted notebook is followed or copied.
+    """The course's folders, from which only the notebook of a submission is read.
 
-    nbgrader would copy it all, follow links and wait for pipes; nothing of it is needed.
+    nbgrader would copy every file beside it, follow links and wait for pipes, which nobody needs.
     """
 
     @classmethod
@@ -276,7 +276,7 @@ class Submitted(CourseDirectory):
         return cls(parent=course.parent, **{**settings, "ignore": ["*"]})
 
     def get_existing_timestamp(self, dest_path: str) -> datetime | None:
-        """Return when it was handed in, in UTC; None when that cannot be told."""
+        """Return the time of the submission in UTC; None if it is unknown."""
         stamp = self.read_stamp(Path(dest_path))
         try:
             return parse_utc(stamp) if stamp else None
@@ -286,7 +286,7 @@ class Submitted(CourseDirectory):
 
     @staticmethod
     def read_stamp(folder: Path) -> str:
-        """Read the file with the time; "" when there is no regular one."""
+        """Read timestamp.txt; "" if there is no regular file of that name."""
         try:
             fd = os.open(folder / STAMP, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
@@ -298,7 +298,7 @@ class Submitted(CourseDirectory):
 
 
 def _forget_if_new(names: dict[str, str]) -> None:
-    """Remove a new submission from the gradebook, where it would count as 0 points."""
+    """Remove a new submission from the gradebook, in which it would count as 0 points."""
     student, assignment = names["student"], names["assignment"]
     with Gradebook(names["db_url"]) as gradebook:
         try:

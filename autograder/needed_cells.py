@@ -1,8 +1,9 @@
-"""Find which cells of a notebook decide about its points: what the student wrote, and what that needs.
+"""Find the cells of a notebook that decide about its points: the student's, and those that they need.
 
-A lesson's own cells draw, race and print. Where the student left them as they were, one runs only if a
-cell that runs needs a name from it; of the others the imports run. Names are those that Python itself
-finds (`symtable`). Where they can hide, all cells run; and a cell with magics always does.
+* A lesson's own cells draw, measure and print. An unchanged one runs only if a cell that runs needs one
+  of its names; of the others only the imports run.
+* The names are those that Python itself finds (`symtable`). Where code can hide names, all cells run.
+* A cell with magics always runs.
 """
 
 from __future__ import annotations
@@ -21,42 +22,44 @@ from autograder.syntax import parse
 HIDING = {"exec", "eval", "compile", "globals", "locals", "vars", "dir", "get_ipython"}
 HIDING |= {"__import__", "__builtins__", "In", "Out", "_", "__", "___"}
 HIDING |= {"_i", "_ii", "_iii", "_ih", "_oh", "_dh"}
-"""Names through which code reaches others without saying them."""
+"""Names through which code reaches other names without mentioning them."""
 HIDING_ATTRIBUTES = {"modules", "__globals__", "f_globals", "__dict__", "user_ns", "get_objects"}
 _UNREADABLE = (SyntaxError, ValueError, RecursionError)
-"""Raised where a cell has magics, or is no Python."""
+"""Raised for a cell that has magics, or is not valid Python."""
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
 _HISTORY = re.compile(r"_i?\d+")
 
 
 @dataclass(frozen=True)
 class Names:
-    """What a piece of code reads of its module's names, and which of them it binds."""
+    """The module's names that a piece of code reads, and those that it binds."""
 
     needs: frozenset[str]
     binds: frozenset[str] = frozenset()
 
 
 def needed_cells(
-    cells: Sequence[CodeCell], given: Collection[str], asked: Collection[str] = ()
+    cells: Sequence[CodeCell], given: Collection[str], called: Collection[str] = ()
 ) -> tuple[CodeCell, ...]:
-    """Return the cells in their order, those that are not needed with their imports alone.
+    """Return the cells in their order; of those that are not needed, only the import statements.
 
     Args:
-        cells: of a submission.
-        given: sources of the lesson's code cells that are neither answers nor tests.
-        asked: names that the lesson's checks call; the lesson itself may define some of them.
+        cells: the code cells of a submission.
+        given: the sources of the lesson's code cells that are neither answers nor tests.
+        called: the names that the lesson's checks call; the lesson itself may define some of them.
     """
-    own = [cell for cell in cells if cell.source and cell.source.strip() not in given]
+    student = [cell for cell in cells if cell.source and cell.source.strip() not in given]
     lesson = {
         cell.number: cell
         for cell in cells
         if cell.source.strip() in given and _can_be_left_out(cell.source)
     }
     try:
-        if any(_hides_names(cell.source) for cell in own):
+        if any(_hides_names(cell.source) for cell in student):
             return tuple(cells)
-        needed = _close([Names(frozenset(asked)), *(names_of(cell.source) for cell in own)], lesson)
+        needed = _close(
+            [Names(frozenset(called)), *(names_of(cell.source) for cell in student)], lesson
+        )
         return tuple(
             replace(cell, source=imports_of(cell.source))
             if cell.number in lesson and cell.number not in needed
@@ -67,22 +70,27 @@ def needed_cells(
         return tuple(cells)
 
 
-def _close(own: list[Names], lesson: dict[int, CodeCell]) -> set[int]:
-    """Find the lesson's cells that bind what is needed, and what these need, by number."""
-    wanted = frozenset().union(*(names.needs for names in own))
+def _close(student: list[Names], lesson: dict[int, CodeCell]) -> set[int]:
+    """Return the numbers of the lesson's cells that the student's cells need, directly or not."""
+    names_needed = frozenset().union(*(names.needs for names in student))
     of_lesson = {number: names_of(cell.source) for number, cell in lesson.items()}
     needed: set[int] = set()
     while True:
-        more = {n for n, names in of_lesson.items() if n not in needed and names.binds & wanted}
+        more = {
+            n for n, names in of_lesson.items() if n not in needed and names.binds & names_needed
+        }
         if not more:
             return needed
         needed |= more
-        wanted = wanted.union(*(of_lesson[number].needs for number in more))
+        names_needed = names_needed.union(*(of_lesson[number].needs for number in more))
 
 
 def may_change(cells: Sequence[CodeCell], names: Collection[str]) -> bool:
-    """Tell whether these cells bind or may change one of the module's names: a statement at the top such
-    as `KVCache.append = mine` may change whatever it names, and code that hides names may change any."""
+    """Tell whether these cells bind or may change one of these names of the module.
+
+    A statement at the top level such as `KVCache.append = mine` may change whatever it mentions. Code
+    that hides names may change any.
+    """
     return any(_may_change(cell.source, frozenset(names)) for cell in cells if cell.source)
 
 
@@ -98,11 +106,11 @@ def _may_change(source: str, names: frozenset[str]) -> bool:
 
 
 def reach(cells: Sequence[CodeCell], names: Collection[str]) -> frozenset[str]:
-    """Return the names on which these names stand in cells that can be read, themselves included."""
+    """Return these names and those that they depend on, in the cells that can be read."""
     of_cells = list(_names_in(cells))
     reached = frozenset(names)
-    while more := [found for found in of_cells if found.binds & reached and found.needs - reached]:
-        reached = reached.union(*(found.needs for found in more))
+    while more := [cell for cell in of_cells if cell.binds & reached and cell.needs - reached]:
+        reached = reached.union(*(cell.needs for cell in more))
     return reached
 
 
@@ -114,10 +122,10 @@ def _names_in(cells: Sequence[CodeCell]) -> Iterator[Names]:
 
 @lru_cache(maxsize=1000)
 def names_of(source: str) -> Names:
-    """Find the module's names in a cell.
+    """Return the module's names that a cell reads and binds.
 
     Raises:
-        SyntaxError: it is no Python.
+        SyntaxError: it is not valid Python.
     """
     needs, binds = set(), set()
     imported = {name for node in _imports(source) for name in _bound_by(node)}
@@ -147,7 +155,7 @@ def _bound_by(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
 
 
 def _can_be_left_out(source: str) -> bool:
-    """Tell whether a cell holds more than imports, and can be read without IPython: no magics."""
+    """Tell whether a cell has no magics and holds more than imports."""
     try:
         body = parse(source).body
     except SyntaxError:
@@ -162,10 +170,10 @@ def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
 
 
 def _hides_names(source: str) -> bool:
-    """Tell whether code may read names that it does not say, or bind such.
+    """Tell whether code may read or bind names that it does not mention.
 
     Raises:
-        SyntaxError: it is no Python.
+        SyntaxError: it is not valid Python.
     """
     return any(map(_hides, ast.walk(parse(source))))
 

@@ -13,12 +13,12 @@ except ImportError:  # Windows, where grading is for one's own account alone
 
 
 def become_the_writer(lock: Path, log: Logger) -> IO[str]:
-    """Wait until no other process writes; return a file that keeps it so until it is closed, or its
-    process ends in whatever way.
+    """Wait until no other process writes, and lock the gradebook; return the lock's file. The lock is
+    released when the file is closed or the process ends, however that happens.
 
     Args:
-        lock: a file for that purpose; made when it is not there.
-        log: told that it takes longer.
+        lock: the path of the lock's file; it is created if it is missing.
+        log: gets a message if the wait takes long.
     """
     lock.parent.mkdir(parents=True, exist_ok=True)
     file = lock.open("a")

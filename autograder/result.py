@@ -1,4 +1,4 @@
-"""Say what the judge found in one submission: plain data."""
+"""The result of judging one submission, as plain data."""
 
 from __future__ import annotations
 
@@ -8,21 +8,25 @@ from enum import StrEnum
 
 
 class Outcome(StrEnum):
-    """The three outcomes of a submission, and of a question. Each ends in exactly one."""
+    """The outcome of a submission or of a question: exactly one of three."""
 
     SCORE = "SCORE"
     """It was judged."""
     STUDENT_FAULT = "STUDENT_FAULT"
-    """It could not be judged, by the student's doing: no points, and a reason."""
+    """It could not be judged because of the student's code or file: no points, and a reason."""
     INFRA_ERROR = "INFRA_ERROR"
-    """It could not be judged, and the student has no part in that: no grade at all."""
+    """It could not be judged because the machine or the judge failed: no grade at all."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to one question. `score` is the part of `max_points` earned, 0 … 1; `bug` and
-    `family` say which mistake of the museum was recognised, if any; `credited` says that it was earned
-    with another cell put right."""
+    """The answer to one question.
+
+    Attributes:
+        score: the part of `max_points` that was earned, 0 … 1.
+        bug, family: the mistake of the museum that was recognised, if any.
+        credited: whether the points were earned with another cell put right.
+    """
 
     check: str
     outcome: Outcome
@@ -43,14 +47,14 @@ class Result:
     """The result of one submission: plain data.
 
     Attributes:
-        outcome: SCORE, or why there is no grade for the whole of it; then `reason` says more.
-        submission: SHA-256 of the file, or "" when it could not be read.
+        outcome: SCORE, or else `reason` says why there is no grade.
+        submission: the SHA-256 of the file, or "" if it could not be read.
         answers: one for each question of the lesson, in its order.
-        cells: what went wrong in the student's own cells, one line each.
-        output: what the student's process wrote, cut.
-        skipped: how many of the lesson's own cells, on which no answer rests, did not run.
-        untouched: every code cell is the lesson's own, as it was released.
-        seconds: that its parts took.
+        cells: the errors of the student's cells, one line each.
+        output: the output of the student's process, truncated.
+        skipped: how many of the lesson's own cells did not run, since no answer needs them.
+        untouched: whether every code cell is as it was released.
+        seconds: the time of each part.
     """
 
     lesson: str

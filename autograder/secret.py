@@ -1,7 +1,7 @@
-"""Keep the grader's secret, from which the seeds of all challenges are made.
+"""Keep the grader's secret, from which the seeds of all challenges are derived.
 
-Who knows it can tell the inputs of every hidden check. It is drawn once and then kept: with it a
-submission gets the same grade again.
+Anyone who knows it can compute the inputs of every hidden check. It is drawn once and then kept, so
+that a submission gets the same grade again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BYTES = 32
 
 
 def read_secret(path: Path) -> bytes:
-    """Read the secret from a file that its owner alone can read; make it when it is not there.
+    """Read the secret from a file that only its owner can read; create it if it is missing.
 
     Raises:
         PermissionError: others can read the file.
@@ -35,7 +35,7 @@ def read_secret(path: Path) -> bytes:
 
 
 def _make(path: Path) -> None:
-    """Write a new secret, whole or not at all; of several processes at once, one wins."""
+    """Write a new secret, whole or not at all; if several processes do so at once, one wins."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fd, name = tempfile.mkstemp(dir=path.parent)  # which nobody else can read
     try:

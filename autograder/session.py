@@ -1,6 +1,6 @@
-"""Keep the student processes of one submission: one at a time, in which its cells run in order.
+"""Run the cells of one submission in student processes, one process at a time.
 
-A process that ends or hangs is replaced: the cells are run again, without the one that did it.
+A process that ends or hangs is replaced: the cells run again, without the one that caused it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ Start = Callable[[], Child]
 """Starts a fresh student process for this submission."""
 
 PAUSES = (1, 5)
-"""Seconds between attempts to start a process, after which the machine is blamed: what it lacks for a
-moment, such as memory, it may have again."""
+"""Seconds between attempts to start a process, since a shortage, of memory for example, may pass. Then
+the machine is blamed."""
 DEAD_CELLS = 3
-"""Cells of one notebook that may end or hang the process; each costs a start."""
+"""How many cells of a notebook may end or hang the process; each costs a new start."""
 MESSAGE, OUTPUT = 2_000, 64 * 2**10
-"""Characters that are kept of one message and of all output."""
+"""The most characters of one message and of all output."""
 
 
 @dataclass(frozen=True)
@@ -34,21 +34,21 @@ class Deadlines:
 
 
 class GaveUp(Exception):
-    """The submission cannot be asked anything more; the message says why."""
+    """No more questions can be put to the submission; the message says why."""
 
 
 class Session:
     """The processes of one submission.
 
     Args:
-        start: starts one.
-        cells: what runs in each, in this order.
-        deadlines: what to wait for at most.
-        end: when no more time is left, as `time.monotonic` counts; if not in `deadlines.submission`
+        start: starts a process.
+        cells: the cells to run in each process, in this order.
+        deadlines: the most seconds for a cell, a question and the submission.
+        end: the time by `time.monotonic` at which the session ends; by default `deadlines.submission`
             seconds from now.
 
     Attributes:
-        seconds: what each cell took at its last run, by the cell's number.
+        seconds: the seconds of each cell at its last run, by its number.
     """
 
     def __init__(
@@ -62,31 +62,31 @@ class Session:
         self.end = time.monotonic() + deadlines.submission if end is None else end
         self.seconds: dict[int, float] = {}
         self._start_process = start
-        self._reports: dict[int, str] = {}  # what went wrong, by cell
+        self._reports: dict[int, str] = {}  # errors, by cell
         self._dead: set[int] = set()  # cells that are not run again
         self._outputs: list[str] = []
         self._current: Child | None = None
         self._ran = 0  # cells of the current process
         self._gave_up: GaveUp | None = None
 
-    def child(self, place: int) -> Child:
-        """Return a living process in which the first `place` cells have run, and no other.
+    def child(self, n_cells: int) -> Child:
+        """Return a living process in which exactly the first `n_cells` cells have run.
 
         Raises:
-            GaveUp: too many cells that end the process, or no time left.
+            GaveUp: too many cells end the process, or no time is left.
             InfraError: no process can be started.
         """
         if self._gave_up:
             raise self._gave_up
         while True:
-            if self._current is None or not self._current.alive or self._ran > place:
+            if self._current is None or not self._current.alive or self._ran > n_cells:
                 self.close()
                 if time.monotonic() > self.end:
                     self._give_up(
                         f"The {self.deadlines.submission:g} seconds for this notebook were used up."
                     )
                 self._current, self._ran = self._start(), 0
-            if self._run_until(self._current, place):
+            if self._run_until(self._current, n_cells):
                 return self._current
 
     def _start(self) -> Child:
@@ -97,17 +97,17 @@ class Session:
                 time.sleep(pause)
         return self._start_process()
 
-    def _run_until(self, child: Child, place: int) -> bool:
-        """Run the next cells; say whether the process has outlived them."""
-        for cell in self.cells[self._ran : place]:
+    def _run_until(self, child: Child, n_cells: int) -> bool:
+        """Run the next cells; tell whether the process has survived them."""
+        for cell in self.cells[self._ran : n_cells]:
             if cell.source and cell.number not in self._dead:
-                begun = time.monotonic()
+                start = time.monotonic()
                 try:
                     self._run(child, cell)
                 except ChildFault as fault:
                     self._leave_out(cell, fault)
                     return False
-                self.seconds[cell.number] = time.monotonic() - begun
+                self.seconds[cell.number] = time.monotonic() - start
             self._ran += 1
         return True
 
@@ -138,11 +138,11 @@ class Session:
         ]
 
     def reports(self) -> tuple[str, ...]:
-        """Return what went wrong in the cells, one line each."""
+        """Return the errors of the cells, one line each."""
         return tuple(self._reports[number] for number in sorted(self._reports))
 
     def output(self) -> str:
-        """Return what the processes of this session wrote, one after another, cut."""
+        """Return the output of all processes of this session, truncated."""
         text = "\n".join(filter(None, self._outputs))
         return text if len(text) <= OUTPUT else f"{text[:OUTPUT]}\n… {len(text) - OUTPUT:,} more"
 

@@ -12,9 +12,9 @@ After the first reply, {"ready": True}, there are two kinds of request, each ans
     {"number": n, "probe": check, "needs": [names],
      "challenge": …}                                       -> … the same, and "evidence": …, "broken": …
 
-Whatever runs here may be replaced by the student's code, and so whatever is said here is a claim.
-That is why no expected value, no score and no path to one ever comes here: a challenge is drawn after
-the cells ran, and what its evidence is worth is found out on the other side of the pipe.
+Student code can replace anything in this process, so everything that it sends is only a claim.
+That is why no expected value, no score and no path to one ever reaches it: a challenge is drawn after
+the cells ran, and its evidence is judged on the other side of the pipe.
 """
 
 from __future__ import annotations
@@ -32,17 +32,20 @@ from pathlib import Path
 from typing import Any
 
 WORDS = 600
-"""Characters of an error's message that are passed on."""
+"""The most characters of an error's message."""
 WORK = "work"
 """The folder in HOME in which cells run."""
 COPIED = 32 * 2**20
-"""Bytes of files that are copied there, the smallest first; larger ones are links, and can be read."""
+"""Bytes of the files that are copied there, the smallest first; the others are links to read from."""
 
 
 def main(requests: int, replies: int, lesson: str) -> None:
-    """Serve until the requests end. Raises nothing that a student's code could be the reason for."""
-    own = str(Path(__file__).resolve().parent)
-    sys.path[:] = [str(Path(own).parent), *(path for path in sys.path if path not in ("", own))]
+    """Serve until the requests end. No exception of a student's code gets out."""
+    folder = str(Path(__file__).resolve().parent)
+    sys.path[:] = [
+        str(Path(folder).parent),
+        *(path for path in sys.path if path not in ("", folder)),
+    ]
     from importlib import import_module
 
     wire = import_module("judge.wire")
@@ -60,33 +63,34 @@ def main(requests: int, replies: int, lesson: str) -> None:
 
 
 def probes_of(lesson: str) -> dict[str, Callable]:
-    """Collect the probes by check: those of the visible checks, and in their place the judge's own,
-    each a function named as its check. Each is called with (names, needs, challenge)."""
+    """Return the probes by check: the judge's own, functions with the name of a check, and for the other
+    checks the visible ones. Each is called with (names, needs, challenge)."""
     from functools import partial
     from importlib import import_module
 
     frame = import_module("course.checks.check")
     checks = frame.checks_in(import_module(f"course.checks.{lesson}"))
-    own = vars(import_module("judge.probes"))
+    replacements = vars(import_module("judge.probes"))
     return {
-        name: partial(frame.observe, own.get(name, check.probe)) for name, check in checks.items()
+        name: partial(frame.observe, replacements.get(name, check.probe))
+        for name, check in checks.items()
     }
 
 
 def tolerant_output(descriptor: int) -> io.TextIOWrapper:
-    """Open a stream on which everything can be printed at once, as at home: half an emoji, too."""
+    """Open an unbuffered stream that accepts any text, even half an emoji."""
     file = io.FileIO(descriptor, "w", closefd=False)
     return io.TextIOWrapper(file, "utf-8", "backslashreplace", write_through=True)
 
 
 def uncompiled(model: Any = None, **_: Any) -> Any:
-    """Return the model as it is, as `torch.compile` where there is no compiler; PyTorch's own refuses a
-    full graph there, and takes seconds to import."""
+    """Return the model unchanged, in place of `torch.compile`: there is no compiler. PyTorch's own
+    function would refuse a full graph, and takes seconds to import."""
     return (lambda decorated: decorated) if model is None else model
 
 
 def working_copy(source: Path, place: Path) -> Path:
-    """Copy a folder to a place where its files can be changed; what cannot be read is left out."""
+    """Copy a folder to a place where its files can be changed, without files that cannot be read."""
     files = [Path(folder, name) for folder, _, names in os.walk(source) for name in names]
     sizes = {file: file.lstat().st_size for file in files}
     left = COPIED
@@ -101,11 +105,11 @@ def working_copy(source: Path, place: Path) -> Path:
 
 
 class Missing(LookupError):
-    """The notebook has no function of that name."""
+    """The notebook lacks a function that the probe calls."""
 
 
 class Pipe:
-    """Frames in, frames out, through functions that were bound before any student's code ran."""
+    """Receives and sends frames by functions that were bound before any student code ran."""
 
     def __init__(self, requests: int, replies: int, wire: Any) -> None:
         self.requests, self.replies = requests, replies
@@ -139,7 +143,7 @@ class Pipe:
 
 
 def new_shell() -> Any:
-    """Make an IPython shell without history, as near to a notebook's as can be without a kernel."""
+    """Make an IPython shell without history, as similar to a notebook's as possible without a kernel."""
     from IPython.core.error import UsageError
     from IPython.core.interactiveshell import InteractiveShell
     from traitlets.config import Config
@@ -153,7 +157,7 @@ def new_shell() -> Any:
             """Do nothing for exit: the process goes on."""
 
         def run_line_magic(self, magic_name: str, line: str, _stack_depth: int = 1) -> Any:
-            """Run a magic; where it needs a kernel or what is not installed here, the cell goes on."""
+            """Run a magic; if it needs a kernel or a missing package, the cell goes on."""
             try:
                 if self._find_with_lazy_load("line", magic_name):
                     return super().run_line_magic(magic_name, line, _stack_depth + 1)
@@ -216,8 +220,8 @@ async def readable(loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
 
 
 def run_in_loop(loop: asyncio.AbstractEventLoop, coroutine: Coroutine) -> None:
-    """Run a coroutine to its end, or as far as it goes. Raises nothing, whatever else runs in the loop
-    or has become of it: where it does not go any more, a coroutine that awaits nothing still does."""
+    """Run a coroutine to its end, or as far as possible. It raises nothing, whatever student code did
+    to the loop: if the loop is broken, a coroutine that awaits nothing still runs."""
     with contextlib.suppress(BaseException):
         task = loop.create_task(coroutine)
         while not task.done():
@@ -229,7 +233,7 @@ def run_in_loop(loop: asyncio.AbstractEventLoop, coroutine: Coroutine) -> None:
 
 
 async def run_cell(shell: Any, source: str) -> dict[str, str] | None:
-    """Run one cell; return what went wrong, or None. IPython prints the traceback."""
+    """Run one cell; return the record of its error, or None. IPython prints the traceback."""
     if _awaits(shell, source):
         transformed = shell.transform_cell(source)
         result = await shell.run_cell_async(
@@ -257,7 +261,7 @@ def run_probe(
     """Run one probe; return its evidence, and which house rules were broken.
 
     Raises:
-        Missing: a function that the probe calls is not there.
+        Missing: a function that the probe calls does not exist.
     """
     missing = [name for name in request["needs"] if names.get(name) is None]
     if missing:
@@ -281,7 +285,7 @@ def error_record(error: BaseException) -> dict[str, str]:
 
 
 def _where(error: BaseException) -> str:
-    """Find the innermost line of a cell that the exception passed through."""
+    """Return the innermost line of a cell that the exception passed through."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if frame.line and "<ipython-input" in frame.filename:
             return f"in {frame.name}, at `{frame.line}`"

@@ -1,13 +1,14 @@
 """Encode challenges and evidence for the pipe to the student's process: plain data only.
 
-What crosses is None, bool, int, float and str, arrays of them, and lists, tuples and dicts of all
-these. A frame is its length, then blocks of bytes, each behind a length of its own: first JSON,
-which tells the structure with each array's dtype and shape, then the bytes of the arrays in their order.
-Lengths are 8 bytes, big-endian. Nothing is ever unpickled, and whatever a frame claims is checked before
-it is believed.
+Plain data are None, bool, int, float and str, arrays of them, and lists, tuples and dicts of all these.
 
-This file is also copied to where the student's process runs, beside `student.py`; it imports
-nothing but the standard library and NumPy.
+A frame is its length, then blocks of bytes, each preceded by its own length. The first block is JSON with
+the structure and each array's dtype and shape; the others are the bytes of the arrays, in their order.
+Lengths are 8 bytes, big-endian. Nothing is ever unpickled, and every claim of a frame is checked before
+use.
+
+This file is also copied into the view of the student's process, beside `student.py`; it imports
+only the standard library and NumPy.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from numpy import dtype, frombuffer, ndarray
 MAX_DEPTH = 16
 MAX_ARRAYS = 20_000
 MAX_BYTES = 64 * 2**20
-"""Of one frame. The largest challenge of any lesson has 2.3 MB."""
+"""The size of a frame. The largest challenge of any lesson has 2.3 MB."""
 MAX_SIGNS = 200_000
-"""Commas and opening brackets in the structure of one frame: so many values it can have at most."""
+"""Commas and opening brackets in the JSON of a frame, and so the most values that it can have."""
 MAX_DIMENSIONS = 16
 MAX_BITS = 4096
-"""Of one int; Python reads and writes no more than 4,300 digits."""
+"""The size of an int; Python converts no more than 4,300 digits."""
 LENGTH = struct.Struct(">Q")
 
 _encode_json = JSONEncoder(check_circular=False, separators=(",", ":")).encode
@@ -39,14 +40,14 @@ _DTYPES = {name: kind for kind, name in _NAMES.items()}
 
 
 class WireError(ValueError):
-    """Something that does not cross the wire; the message says where it stands and what it is."""
+    """A value that cannot be sent; the message says where it is and what it is."""
 
 
 def encode(value: Any, max_bytes: int = MAX_BYTES) -> bytes:
     """Encode `value` as one frame.
 
     Raises:
-        WireError: it holds something that is no plain data, or too much of it.
+        WireError: it holds something other than plain data, or too much of it.
     """
     arrays: list[bytes] = []
     text = _encode_json(_flatten(value, "", 0, arrays))
@@ -83,7 +84,7 @@ def decode(frame: bytes) -> Any:
 
 
 def frame_length(head: bytes) -> int:
-    """Return the bytes of a whole frame, told from its first 8."""
+    """Return the size of a whole frame in bytes, given its first 8 bytes."""
     return LENGTH.size + LENGTH.unpack_from(head)[0]
 
 
@@ -149,7 +150,7 @@ def _split(body: memoryview) -> list[memoryview]:
 
 
 def _read_array(claim: list[Any], block: memoryview) -> ndarray:
-    """Make an array of a block, if the claim, [dtype, [sizes]], is true of its bytes."""
+    """Make an array from a block, if the claim, [dtype, [sizes]], fits its bytes."""
     name, shape = claim if len(claim) == 2 else ("", None)
     kind = _DTYPES.get(name) if type(name) is str else None
     if kind is None or type(shape) is not list or len(shape) > MAX_DIMENSIONS:
@@ -165,7 +166,7 @@ def _read_array(claim: list[Any], block: memoryview) -> ndarray:
 
 
 def _rebuild(tree: Any, depth: int, blocks: Iterator[memoryview]) -> Any:
-    """Build what `_flatten` wrote; each array takes the next block."""
+    """Rebuild the value that `_flatten` wrote; each array takes the next block."""
     if depth > MAX_DEPTH:
         raise WireError(f"the structure is more than {MAX_DEPTH} levels deep")
     if tree is None or type(tree) in (bool, int, float, str):

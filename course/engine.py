@@ -6,8 +6,8 @@
     engine = Engine(MiniGPT.from_weights("story"))
     texts = engine.serve(prompts, n_new=60)    # lists of token ids, as `generate_cached` writes them
 
-Pages of lesson 10, read in the parts of lesson 09; the scheduler of lesson 11, prompts in chunks by
-lesson 03's pass; and for one conversation alone the guesses of lesson 12.
+It uses the pages of lesson 10, read in the parts of lesson 09, the scheduler of lesson 11, and the cached
+pass of lesson 03. A conversation that runs alone is decoded with the guesses of lesson 12.
 """
 
 from __future__ import annotations
@@ -36,9 +36,14 @@ Show = Callable[[list[int]], object]
 
 
 class Engine:
-    """Serves conversations greedily from one pool of `n_blocks` blocks: `max_running` at once, others
-    wait in their order; `budget` tokens a pass, prompts and answers together. The model's
-    weights must stay as they are: some are copied (`FastWeights`)."""
+    """Serves conversations, decoded greedily, from one pool of blocks. The model's weights must stay as
+    they are: some are copied (`FastWeights`).
+
+    Args:
+        n_blocks, block_size: the sizes of the pool.
+        max_running: how many conversations run at once; the others wait in their order.
+        budget: the most tokens that one pass takes, of prompts and answers together.
+    """
 
     def __init__(self, model: MiniGPT, n_blocks=256, block_size=16, max_running=8, budget=256):
         self.model, self.weights = model, FastWeights(model)
@@ -46,16 +51,16 @@ class Engine:
         self.scheduler, self.max_running = Scheduler(budget, max_running), max_running
         self.queue: deque[Request] = deque()
         self.running: dict[int, Running] = {}
-        self.numbers = count()
+        self.ids = count()
 
     def add(self, prompt: Sequence[int], n_new: int) -> Request:
-        """Let a conversation wait for its turn; `step` fills the `out` of what is returned. A ValueError
+        """Queue a conversation and return its request, whose `out` is filled by `step`. A ValueError
         names what the model cannot take, or the pool can never hold."""
         self.queue.append(self._request(prompt, n_new))
         return self.queue[-1]
 
     def serve(self, prompts: Sequence[Sequence[int]], n_new: int) -> list[list[int]]:
-        """Answer all prompts by n_new tokens each; what is refused is refused before any is served."""
+        """Return n_new tokens for each prompt; all prompts are checked before any is served."""
         requests = [self._request(prompt, n_new) for prompt in prompts]
         self.queue += requests
         while not all(request.done for request in requests):
@@ -63,39 +68,40 @@ class Engine:
         return [request.out for request in requests]
 
     def step(self) -> list[tuple[int, int]]:
-        """One pass: (id, token) for each conversation that got a token."""
+        """Run one pass; return (id, token) for each conversation that got a token."""
         while self.queue and len(self.running) < self.max_running:
             cache = self.memory.admit(self.queue[0], self.running.values())
             if cache is None:
                 break
             request = self.queue.popleft()
             self.scheduler.add(request)
-            request.fed = len(cache)  # what is known of its prompt is not fed again
+            request.fed = len(cache)  # tokens in known blocks are not fed again
             self.running[request.id] = request, cache
-        said = self.scheduler.step(self._forward)
-        for request, cache in [one for one in self.running.values() if one[0].done]:
-            cache.reset()
-            del self.running[request.id]
-        return said
+        written = self.scheduler.step(self._forward)
+        for request, cache in list(self.running.values()):
+            if request.done:
+                cache.reset()
+                del self.running[request.id]
+        return written
 
     def write(self, prompt: Sequence[int], n_new: int, show: Show = lambda new: None) -> list[int]:
-        """Answer one prompt while no other is served, with guesses looked up in its own text; `show` is
-        called with new tokens as soon as they are sure."""
-        check_between("conversations under way", len(self.running) + len(self.queue), 0, 0)
+        """Return n_new tokens for one prompt while no other is served, with guesses looked up in its own
+        text. `show` is called with new tokens as soon as they are final."""
+        check_between("running or waiting conversations", len(self.running) + len(self.queue), 0, 0)
         request = self._request(prompt, n_new)
         cache = self.memory.admit(request, ())
         whole = torch.tensor(request.prompt, device=self.memory.pool.device)
-        known, told = whole[: len(cache)], len(whole)
+        known, shown = whole[: len(cache)], len(whole)
 
         def propose(text: Tensor, k: int) -> Tensor:
-            nonlocal told
+            nonlocal shown
             text = torch.cat([known, text])
-            show(text[told:].tolist())
-            told = len(text)
+            show(text[shown:].tolist())
+            shown = len(text)
             return lookup_draft(text, k)
 
         text = speculate(self.model, propose, whole[len(cache) :], n_new, 4, cache)
-        show(text[told - len(known) :].tolist())
+        show(text[shown - len(known) :].tolist())
         self.memory.remember(request, cache)
         cache.reset()
         return text[-n_new:].tolist()
@@ -104,13 +110,14 @@ class Engine:
         tokens = torch.tensor([list(prompt)], dtype=torch.int64)
         self.model.check_tokens(tokens)
         check_between("n_new", n_new, 1, self.model.config.max_seq_len - tokens.shape[1])
-        request = Request(next(self.numbers), tokens[0].tolist(), n_new)
+        request = Request(next(self.ids), tokens[0].tolist(), n_new)
         self.memory.check(request)
         return request
 
     @torch.inference_mode()
     def _forward(self, pieces: list[Piece]) -> Tensor:
-        """Logits (n, V) after each piece: prompts chunk by chunk, and one pass for all that decode."""
+        """Return the logits (n, V) after each piece. Each chunk of a prompt takes a pass of its own; all
+        requests that decode take one."""
         logits: dict[int, Tensor] = {}
         for request, n in pieces:
             if not request.decodes:
@@ -134,15 +141,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--model", metavar="FOLDER-OR-HUB-ID", help="a Llama-family checkpoint")
     parser.add_argument("--new", type=int, default=60, help="tokens to write (60)")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        model, words = open_model(asked.model, asked.device)
-        engine, prompts = Engine(model), [words.encode(prompt) for prompt in asked.prompts]
+        model, words = open_model(options.model, options.device)
+        engine, prompts = Engine(model), [words.encode(prompt) for prompt in options.prompts]
         if len(prompts) == 1:
-            engine.write(prompts[0], asked.new, printer(words, prompts[0]))
+            engine.write(prompts[0], options.new, printer(words, prompts[0]))
             prompts = []
             print()
-        answers = engine.serve(prompts, asked.new)
+        answers = engine.serve(prompts, options.new)
         for prompt, out in zip(prompts, answers, strict=True):
             print(words.decode([*prompt, *out]))
     except (ValueError, OSError, ImportError) as error:

@@ -38,8 +38,8 @@ from lessons import COURSE
 
 KILLS, KILLS_OF_WORKERS = 20, 5
 ALL_CELLS = """
-from autograder import asking
-asking.needed_cells = lambda cells, *_: tuple(cells)
+from autograder import examiner
+examiner.needed_cells = lambda cells, *_: tuple(cells)
 """
 """Put in front of nbgrader's configuration: every cell runs, not only what decides."""
 

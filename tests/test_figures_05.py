@@ -15,7 +15,8 @@ from course.fast.decode import FastDecoder
 from course.fast.steps import Operations, count_operations, forward_last, step
 from course.measure.costs import Cost, Parts
 from course.measure.counting import count_kv_rows
-from course.measure.limits import DATASHEETS, MEMORY_BYTES, Machine
+from course.measure.datasheets import DATASHEETS, MEMORY_BYTES
+from course.measure.limits import Machine
 from course.measure.recorded import Point, Recording
 from course.minigpt.kv_cache import KVCache, kv_cache_bytes
 from course.minigpt.roofline import (

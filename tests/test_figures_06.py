@@ -8,7 +8,7 @@ import transformers
 
 from course import weights
 from course.measure.allocations import watch_new_tensors
-from course.measure.limits import DATASHEETS
+from course.measure.datasheets import DATASHEETS
 from course.minigpt.gqa import (
     grouped_attention,
     max_batch_that_fits,

@@ -6,7 +6,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from course.measure import limits
-from course.measure.limits import DATASHEETS, Machine, limit_work, measure_machine
+from course.measure.datasheets import DATASHEETS
+from course.measure.limits import Machine, limit_work, measure_machine
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from autograder.lessons import lesson_folders
 from course.mine.choosing import choose
 from course.mine.replacing import ours_are_given, take_out
 from course.mine.student_code import student_code
-from course.mine.trial import Found, key_of, remember, remembered, try_code
+from course.mine.trial import TrialResult, key_of, read_result, try_code, write_result
 from lessons import COURSE, ROOT
 
 HELPER = "MARK = 'mine'\n\ndef my_product(a, b):\n    return a * b\n"
@@ -50,7 +50,7 @@ def two_lessons(tmp_path_factory) -> Path:
     return place
 
 
-def found_of(place: Path) -> Found:
+def result_of(place: Path) -> TrialResult:
     return try_code("start", student_code(place / "00-start" / "start.ipynb"), [])
 
 
@@ -58,9 +58,9 @@ def found_of(place: Path) -> Found:
 def test_a_function_counts_that_needs_helpers_from_other_cells_and_one_that_fails_does_not(
     two_lessons,
 ):
-    found = found_of(two_lessons)
-    assert found.passes == ["matmul_flops"]
-    assert found.reasons == {"matmul_bytes": "yours fails bytes_of_three_matrices"}
+    result = result_of(two_lessons)
+    assert result.passes == ["matmul_flops"]
+    assert result.reasons == {"matmul_bytes": "yours fails bytes_of_three_matrices"}
 
 
 def test_drawing_cells_are_no_part_of_the_code(two_lessons):
@@ -75,9 +75,9 @@ def test_drawing_cells_are_no_part_of_the_code(two_lessons):
 def test_an_endless_loop_falls_back_with_the_reason_and_the_others_stay(tmp_path):
     loop = "def matmul_flops(m, k, n):\n    while True:\n        pass\n"
     path = lay_out(tmp_path, "00-start", matmul_flops=loop)
-    found = try_code("start", student_code(path), [], check_seconds=5)
-    assert found.passes == ["matmul_bytes"]
-    assert found.reasons["matmul_flops"].startswith("yours did not end in flops_of_")
+    result = try_code("start", student_code(path), [], check_seconds=5)
+    assert result.passes == ["matmul_bytes"]
+    assert result.reasons["matmul_flops"].startswith("yours did not end in flops_of_")
 
 
 @pytest.mark.slow
@@ -94,34 +94,34 @@ def test_an_endless_loop_falls_back_with_the_reason_and_the_others_stay(tmp_path
 )
 def test_a_function_that_does_not_answer_is_told_by_its_reason(tmp_path, body, reason):
     path = lay_out(tmp_path, "00-start", matmul_flops=f"def matmul_flops(m, k, n):\n{body}\n")
-    found = try_code("start", student_code(path), [])
-    assert found.passes == ["matmul_bytes"]
-    assert found.reasons["matmul_flops"] == reason
+    result = try_code("start", student_code(path), [])
+    assert result.passes == ["matmul_bytes"]
+    assert result.reasons["matmul_flops"] == reason
 
 
 @pytest.mark.slow
 def test_code_that_raises_says_so(tmp_path):
     path = lay_out(tmp_path, "00-start", matmul_flops="matmul_flops = nothing_of_that_name\n")
-    found = try_code("start", student_code(path), [])
-    assert found.reasons[""].startswith("your notebook stops with NameError")
+    result = try_code("start", student_code(path), [])
+    assert result.reasons[""].startswith("your notebook stops with NameError")
 
 
-def test_what_was_found_is_remembered_by_content(tmp_path):
+def test_a_result_is_kept_by_content(tmp_path):
     notes = tmp_path / ".second-token" / "mine.json"
     key = key_of("start", "a = 1", [])
-    remember(notes, "start", key, Found(["matmul_flops"], {}))
-    assert remembered(notes, "start", key) == Found(["matmul_flops"], {})
-    assert remembered(notes, "start", key_of("start", "a = 2", [])) is None
-    assert remembered(notes, "mini_gpt", key) is None
+    write_result(notes, "start", key, TrialResult(["matmul_flops"], {}))
+    assert read_result(notes, "start", key) == TrialResult(["matmul_flops"], {})
+    assert read_result(notes, "start", key_of("start", "a = 2", [])) is None
+    assert read_result(notes, "mini_gpt", key) is None
 
 
 @pytest.mark.parametrize("broken", ["", "{", '{"start": 3}', "[]", '{"start": {"key": 1}}', "\0\0"])
 def test_a_broken_file_of_notes_is_ignored_and_replaced(tmp_path, broken):
     notes = tmp_path / "mine.json"
     notes.write_text(broken)
-    assert remembered(notes, "start", "key") is None
-    remember(notes, "start", "key", Found(["f"], {}))
-    assert remembered(notes, "start", "key") == Found(["f"], {})
+    assert read_result(notes, "start", "key") is None
+    write_result(notes, "start", "key", TrialResult(["f"], {}))
+    assert read_result(notes, "start", "key") == TrialResult(["f"], {})
 
 
 def test_lessons_with_nothing_earlier_say_nothing(two_lessons, take_ours):

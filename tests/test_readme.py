@@ -49,7 +49,7 @@ def test_it_says_how_much_faster_grading_is_as_measured():
 
 
 def test_every_folder_of_its_tree_is_there():
-    tree = README[README.index("## What lies where") :].split("```")[1]
+    tree = README[README.index("## What is where") :].split("```")[1]
     named = re.findall(r"^(\w+)/", tree, re.MULTILINE)
     assert len(named) >= 7
     assert [name for name in named if not (ROOT / name).is_dir()] == []

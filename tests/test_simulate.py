@@ -153,7 +153,7 @@ def test_the_roster_is_quoted_where_it_has_to_be(place):
 def points_of(lesson: str, bug: str) -> Points:
     material = Material(lesson)
     (found,) = [known for known in material.bugs if known.name == bug]
-    return points_with_bug(material.asked, found)
+    return points_with_bug(material.assignment, found)
 
 
 def test_a_mistake_costs_what_it_is_known_to_lose():
@@ -170,16 +170,16 @@ def test_a_mistake_that_is_remembered_may_cost_every_question_about_its_cell():
 
 
 def test_without_an_answer_the_questions_about_it_are_lost_and_no_others():
-    asked = Material("03-kv-cache").asked
-    assert points_without(asked, ["causal_mask"]) == Points(9, 9)
-    assert points_without(asked, ["KVCache", "forward_cached"]) == Points(5.5, 5.5)
-    assert points_without(asked, list(asked.answers)) == Points(0, 0)
+    assignment = Material("03-kv-cache").assignment
+    assert points_without(assignment, ["causal_mask"]) == Points(9, 9)
+    assert points_without(assignment, ["KVCache", "forward_cached"]) == Points(5.5, 5.5)
+    assert points_without(assignment, list(assignment.answers)) == Points(0, 0)
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_every_kind_of_student_can_sit_in_every_lesson(folder):
     lesson = Material(folder)
-    most = sum(question.points for question in lesson.asked.questions)
+    most = sum(question.points for question in lesson.assignment.questions)
     for kind in KINDS:
         desk = Desk(lesson, "Ada", random.Random(3))
         work = kind(desk)
@@ -193,7 +193,7 @@ def test_every_kind_of_student_can_sit_in_every_lesson(folder):
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_the_bounds_of_a_mistake_are_seldom_far_apart_and_say_that_it_costs_points(folder):
     lesson = Material(folder)
-    known = [points_with_bug(lesson.asked, bug) for bug in lesson.bugs]
+    known = [points_with_bug(lesson.assignment, bug) for bug in lesson.bugs]
     assert all(points.at_least < 10 for points in known)
     exact = [points for points in known if points.at_least == points.at_most]
     assert len(exact) > 0.8 * len(known)

@@ -4,9 +4,9 @@ import pytest
 from nbformat.v4 import new_code_cell
 from submissions import Desk, answers, opening, short, solved
 
-from autograder.asking import PLACES, Asking
 from autograder.authoring.source import POINTS
 from autograder.challenges import Challenges
+from autograder.examiner import MAX_TEST_CELLS, Examiner
 from autograder.result import Outcome
 
 AFTERWARDS = {
@@ -72,7 +72,7 @@ def test_a_question_is_asked_a_few_times_at_most(desk, monkeypatch):
         notebook.cells += [new_code_cell(test.source), new_code_cell(wrong)]
     name = f"start.{test.metadata.nbgrader.grade_id}"
     asked = numbers_asked(desk, notebook, name, monkeypatch)
-    assert len(asked) == len(set(asked)) == PLACES + 1
+    assert len(asked) == len(set(asked)) == MAX_TEST_CELLS + 1
 
 
 def test_behind_cells_that_change_nothing_about_it_a_question_is_not_asked_again(desk, monkeypatch):
@@ -93,7 +93,7 @@ def test_behind_a_patch_of_the_answer_a_question_is_asked_again(desk, monkeypatc
     patch = "Counter.flops = staticmethod(lambda m, k, n: 2 * m * k * n)"
     notebook = short(desk.lesson, matmul_flops=wrong)
     notebook.cells += [new_code_cell(patch)]
-    monkeypatch.setattr(Asking, "may_differ_behind_all_cells", lambda *_: False)
+    monkeypatch.setattr(Examiner, "may_gain_from_all_cells", lambda *_: False)
     assert desk.judge(notebook, follow_through=False).points == POINTS
 
 

@@ -80,8 +80,8 @@ def build_book(
         run_sphinx(course, sources, site, Path(place) / "work")
         if not self_study:
             secrets = secrets_of(course.read(folder) for folder in course.folders())
-            if found := site_leaks(site, secrets):
-                raise BookError("answers stand in it: " + "; ".join(found[:10]))
+            if leaking := site_leaks(site, secrets):
+                raise BookError("answers stand in it: " + "; ".join(leaking[:10]))
         if into.exists():
             into.rename(Path(place) / "before")
         site.rename(into)
@@ -148,7 +148,7 @@ def run_sphinx(course: Course, sources: Path, site: Path, work: Path) -> None:
     from sphinx.errors import SphinxError
     from sphinx.util.docutils import docutils_namespace, patch_docutils
 
-    said = io.StringIO()
+    warnings = io.StringIO()
     configuration = course.root / "docs" / "book"
     try:
         with patch_docutils(str(configuration)), docutils_namespace():
@@ -159,14 +159,14 @@ def run_sphinx(course: Course, sources: Path, site: Path, work: Path) -> None:
                 str(work),
                 "html",
                 status=None,
-                warning=said,
+                warning=warnings,
                 freshenv=True,
             )
             app.build(force_all=True)
     except SphinxError as error:
         raise BookError(f"Sphinx: {error}") from error
-    if app.statuscode or said.getvalue().strip():
-        raise BookError(f"Sphinx warns:\n{said.getvalue().replace(str(sources) + '/', '')}")
+    if app.statuscode or warnings.getvalue().strip():
+        raise BookError(f"Sphinx warns:\n{warnings.getvalue().replace(str(sources) + '/', '')}")
     shutil.rmtree(site / ".doctrees", ignore_errors=True)
 
 
@@ -178,7 +178,7 @@ def site_leaks(site: Path, secrets: Secrets) -> list[str]:
     """
     from bs4 import BeautifulSoup
 
-    found = []
+    leaking = []
     lines_only = Secrets(frozenset(), frozenset(), secrets.lines)
     for page in sorted(site.rglob("*.html")):
         name = page.relative_to(site).as_posix()
@@ -189,5 +189,5 @@ def site_leaks(site: Path, secrets: Secrets) -> list[str]:
             here = leaks([article.get_text()], secrets) + leaks(outputs, lines_only)
         else:
             here = [leak for leak in leaks([soup.get_text()], lines_only) if "line:" in leak]
-        found += [f"{name}: {leak}" for leak in here]
-    return found
+        leaking += [f"{name}: {leak}" for leak in here]
+    return leaking

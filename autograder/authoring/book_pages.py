@@ -57,9 +57,9 @@ class Entry:
 
 def read_entries(text: str, page: str) -> list[Entry]:
     """Read the entries of a glossary or bibliography: "### Title", then perhaps "*Also: …*"."""
-    found = re.findall(r"^### (.+)\n+(?:\*Also: (.+)\*$)?", text, flags=re.MULTILINE)
+    entries = re.findall(r"^### (.+)\n+(?:\*Also: (.+)\*$)?", text, flags=re.MULTILINE)
     return [
-        Entry(page, title, (title, *(also.split(", ") if also else []))) for title, also in found
+        Entry(page, title, (title, *(also.split(", ") if also else []))) for title, also in entries
     ]
 
 

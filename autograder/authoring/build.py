@@ -39,14 +39,14 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _folders(course: Course, asked: list[str]) -> list[str]:
+def _folders(course: Course, names: list[str]) -> list[str]:
     """In the course's order, because a lesson imports what earlier lessons export."""
-    there = course.folders()
+    folders = course.folders()
     chosen = set()
-    for name in asked:
-        found = [folder for folder in there if name in (folder, folder[:2])]
-        chosen.add(found[0] if found else name)
-    return sorted(chosen) if asked else there
+    for name in names:
+        matching = [folder for folder in folders if name in (folder, folder[:2])]
+        chosen.add(matching[0] if matching else name)
+    return sorted(chosen) if names else folders
 
 
 def build(lesson: Lesson, force: bool = False) -> None:
@@ -55,9 +55,9 @@ def build(lesson: Lesson, force: bool = False) -> None:
     Raises:
         LessonError: it cannot be built; every built file is as before.
     """
-    wanted = write_notebook(lesson)
-    reason = "asked to" if force else _why_stale(lesson, wanted)
-    student = student_notebook(lesson, wanted)
+    notebook = write_notebook(lesson)
+    reason = "asked to" if force else _why_stale(lesson, notebook)
+    student = student_notebook(lesson, notebook)
     before = lesson.exported.read_text(encoding="utf-8") if lesson.exported.exists() else None
     done = []
     # The module comes first: with it, the notebook runs as later lessons will see it.
@@ -70,7 +70,7 @@ def build(lesson: Lesson, force: bool = False) -> None:
         print(f"{lesson.folder}: executing, since {reason}", flush=True)
         start = time.monotonic()
         try:
-            execute(wanted, lesson)
+            execute(notebook, lesson)
         except BaseException:
             if before is None:
                 lesson.exported.unlink()
@@ -78,7 +78,7 @@ def build(lesson: Lesson, force: bool = False) -> None:
                 write_atomically(lesson.exported, before)
             raise
         done.append(f"executed in {time.monotonic() - start:.0f} s")
-        write_atomically(lesson.solved, to_text(wanted))
+        write_atomically(lesson.solved, to_text(notebook))
     if write_atomically(lesson.student, student):
         done.append("released the student's notebook")
     if write_atomically(lesson.released, released_text(lesson, student)):
@@ -86,14 +86,14 @@ def build(lesson: Lesson, force: bool = False) -> None:
     print(f"{lesson.folder}: {', '.join(done) or 'up to date'}", flush=True)
 
 
-def _why_stale(lesson: Lesson, wanted: nbformat.NotebookNode) -> str | None:
+def _why_stale(lesson: Lesson, notebook: nbformat.NotebookNode) -> str | None:
     if not lesson.solved.exists():
         return "it is new"
     try:
         committed = nbformat.read(lesson.solved, as_version=4)
     except (ValueError, nbformat.ValidationError):
         return "its notebook cannot be read"
-    return why_stale(committed, wanted, lesson.course)
+    return why_stale(committed, notebook, lesson.course)
 
 
 def write_atomically(path: Path, text: str) -> bool:

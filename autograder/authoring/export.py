@@ -14,8 +14,8 @@ def module_text(lesson: Lesson) -> str:
     imports: list[str] = []
     bodies: list[str] = []
     for cell in lesson.answer_cells:
-        found, body = _split_imports(cell.answer)
-        imports += found
+        new, body = _split_imports(cell.answer)
+        imports += new
         if body.strip():
             bodies.append(body)
     header = (

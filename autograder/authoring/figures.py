@@ -28,8 +28,8 @@ def show_figures(prose: str, lesson: Lesson, where: str) -> str:
         LessonError: an expression fails, is no number, or is not the figure that is shown.
     """
 
-    def shown(found: re.Match[str]) -> str:
-        figure, expression = found["shown"], " ".join(found["expression"].split())
+    def shown(match: re.Match[str]) -> str:
+        figure, expression = match["shown"], " ".join(match["expression"].split())
         try:
             value = eval(expression, dict(_names(lesson)))
         except Exception as error:

@@ -65,9 +65,9 @@ def secrets_of(lessons: Iterable[Lesson]) -> Secrets:
     )
 
 
-def leaks(found: Any, secrets: Secrets) -> list[str]:
+def leaks(notebook: Any, secrets: Secrets) -> list[str]:
     """List the secrets that stand in a notebook: in its cells, outputs or metadata."""
-    texts = list(_strings(found))
+    texts = list(_strings(notebook))
     words = set(re.findall(r"\w+", "\n".join(texts)))
     without_blanks = [re.sub(r"\s", "", text) for text in texts]
     return [
@@ -104,12 +104,12 @@ def _words_between_markers(cell: Cell) -> Iterator[tuple[str, bool]]:
                     yield word, False
 
 
-def _strings(found: Any) -> Iterator[str]:
+def _strings(value: Any) -> Iterator[str]:
     """Find every string in a notebook, however deep, keys aside: they are nbformat's own."""
-    if isinstance(found, str):
-        yield found
-    elif isinstance(found, dict):
-        yield from _strings(list(found.values()))
-    elif isinstance(found, list):
-        for value in found:
-            yield from _strings(value)
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from _strings(list(value.values()))
+    elif isinstance(value, list):
+        for part in value:
+            yield from _strings(part)

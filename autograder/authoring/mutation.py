@@ -65,13 +65,13 @@ def mutants_of(source: str) -> list[Mutant]:
     """Every mutant of a solution cell, markers included, in the order of the code."""
     tree, lines = parse_python(source), _lines_of_solutions(source)
     unchanged = ast.unparse(tree)
-    found: dict[str, Mutant] = {}
+    mutants: dict[str, Mutant] = {}
     for function, site in _sites(tree, lines):
         for new in changes(site.node):
             before, after, mutated = site.exchanged(new, tree)
-            if mutated != unchanged and mutated not in found:
-                found[mutated] = Mutant(function, before, after, 1, mutated)
-    return list(_counted(found.values()))
+            if mutated != unchanged and mutated not in mutants:
+                mutants[mutated] = Mutant(function, before, after, 1, mutated)
+    return list(_counted(mutants.values()))
 
 
 def changes(node: ast.AST) -> Iterator[ast.AST]:

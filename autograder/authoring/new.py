@@ -22,14 +22,14 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="autograder new", description=__doc__)
     parser.add_argument("folder", metavar="NN-NAME", help="such as 08-sliding-window")
     parser.add_argument("title", help="such as 'A cache that never grows'")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        for path in lay_out(Course(SOLUTIONS.parent), asked.folder, asked.title):
+        for path in lay_out(Course(SOLUTIONS.parent), options.folder, options.title):
             print(path)
     except LessonError as error:
         print(f"nothing was written: {error}", file=sys.stderr)
         return 1
-    print(f"Next: write the lesson's text, then `make build ARGS={asked.folder[:2]}`.")
+    print(f"Next: write the lesson's text, then `make build ARGS={options.folder[:2]}`.")
     return 0
 
 
@@ -53,8 +53,8 @@ def lay_out(course: Course, folder: str, title: str) -> list[str]:
         )
         for path in sorted(TEMPLATE.rglob("*.txt"))
     }
-    if there := [path for path in files if (course.root / path).exists()]:
-        raise LessonError(f"{', '.join(there)} is there already")
+    if present := [path for path in files if (course.root / path).exists()]:
+        raise LessonError(f"{', '.join(present)} is there already")
     for path, text in files.items():
         (course.root / path).parent.mkdir(parents=True, exist_ok=True)
         (course.root / path).write_text(text, encoding="utf-8")
@@ -62,6 +62,6 @@ def lay_out(course: Course, folder: str, title: str) -> list[str]:
 
 
 def _filled(text: str, words: dict[str, str]) -> str:
-    for word, own in words.items():
-        text = text.replace(word, own)
+    for word, value in words.items():
+        text = text.replace(word, value)
     return text

@@ -124,11 +124,11 @@ def _cell_id(cell: Cell, source: str, taken: set[str]) -> str:
     """Name a cell by its grade_id or a hash of its source; equal cells get different hashes."""
     if cell.grade_id:
         return cell.grade_id[:64]
-    turn, found = 0, ""
-    while not found or found in taken:
-        found = hashlib.sha256(f"{cell.kind}\n{turn}\n{source}".encode()).hexdigest()[:12]
-        turn += 1
-    return found
+    attempt, digest = 0, ""
+    while not digest or digest in taken:
+        digest = hashlib.sha256(f"{cell.kind}\n{attempt}\n{source}".encode()).hexdigest()[:12]
+        attempt += 1
+    return digest
 
 
 def without_execution(notebook: NotebookNode) -> NotebookNode:
@@ -240,9 +240,9 @@ def _fingerprint(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:12] if path.is_file() else "missing"
 
 
-def why_stale(committed: NotebookNode, wanted: NotebookNode, course: Course) -> str | None:
+def why_stale(committed: NotebookNode, expected: NotebookNode, course: Course) -> str | None:
     """Say why a solved notebook must be executed again, or return None."""
-    if to_text(without_execution(committed)) != to_text(wanted):
+    if to_text(without_execution(committed)) != to_text(expected):
         return "its text changed"
     code = [cell for cell in committed.cells if cell.cell_type == "code"]
     ran_with = committed.metadata.get("second_token", {}).get("executed_with")

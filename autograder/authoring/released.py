@@ -35,7 +35,7 @@ def released_text(lesson: Lesson, student: str) -> str:
 
 def imports_of_answers(lesson: Lesson) -> dict[str, list[str]]:
     """List what a lesson imports of earlier lessons' answers: names by module, in their order."""
-    found: dict[str, list[str]] = {}
+    imports: dict[str, list[str]] = {}
     for cell in lesson.cells:
         if cell.kind == "markdown":
             continue
@@ -43,6 +43,6 @@ def imports_of_answers(lesson: Lesson) -> dict[str, list[str]]:
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
                 "course.minigpt."
             ):
-                names = found.setdefault(node.module.removeprefix("course.minigpt."), [])
+                names = imports.setdefault(node.module.removeprefix("course.minigpt."), [])
                 names += [alias.name for alias in node.names if alias.name not in names]
-    return found
+    return imports

@@ -227,8 +227,8 @@ def parse_python(source: str) -> ast.Module:
 def read_lesson(course: Course, folder: str) -> Lesson:
     """Read and check one lesson; see `Course.read`."""
     if folder not in course.folders():
-        there = ", ".join(course.folders()) or "none"
-        raise LessonError(f"there is no lesson {folder!r} in solutions/; there are: {there}")
+        present = ", ".join(course.folders()) or "none"
+        raise LessonError(f"there is no lesson {folder!r} in solutions/; there are: {present}")
     lesson = Lesson(course, folder, ())
     try:
         text = lesson.text.read_text(encoding="utf-8")
@@ -254,18 +254,18 @@ def _read_cells(folder: str, text: str) -> Iterator[Cell]:
     cells = jupytext.reads(text, fmt="py:percent").cells
     if cells and cells[0].cell_type == "raw":  # jupytext's header, which JupyterLab may have added
         cells = cells[1:]
-    for number, found in enumerate(cells, start=1):
-        metadata = dict(found.metadata)
+    for number, read in enumerate(cells, start=1):
+        metadata = dict(read.metadata)
         metadata.pop("lines_to_next_cell", None)
-        bare = Cell(number, found.cell_type, found.source)
+        bare = Cell(number, read.cell_type, read.source)
         if "incorrectly_encoded_metadata" in metadata:
             options = metadata["incorrectly_encoded_metadata"]
             _refuse(folder, bare, f"its options are no valid JSON: {options}")
-        if found.cell_type not in ("code", "markdown"):
-            _refuse(folder, bare, f"a lesson has code and markdown, not {found.cell_type!r} cells")
+        if read.cell_type not in ("code", "markdown"):
+            _refuse(folder, bare, f"a lesson has code and markdown, not {read.cell_type!r} cells")
         if unknown := set(metadata) - {"tags", "nbgrader"}:
-            said = ", ".join(f"{key}={metadata[key]!r}" for key in sorted(unknown))
-            _refuse(folder, bare, f"a cell has the options tags and nbgrader, not {said}")
+            named = ", ".join(f"{key}={metadata[key]!r}" for key in sorted(unknown))
+            _refuse(folder, bare, f"a cell has the options tags and nbgrader, not {named}")
         yield _with_options(folder, bare, metadata)
 
 

@@ -11,7 +11,7 @@ def speed_table(folder: Path) -> str:
     """Write the table of every kept run, by name: what was measured, how much, and its bar.
 
     Args:
-        folder: of one JSON file a benchmark; none gives a line that says so.
+        folder: holds one JSON file per benchmark; without any, the table is a line that says so.
     """
     runs = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.json"))]
     if not runs:
@@ -23,7 +23,7 @@ def speed_table(folder: Path) -> str:
 
 
 def _value(bar: dict[str, Any]) -> str:
-    """The ratio, marked where it misses its bar."""
+    """Return the ratio, marked if it misses its bar."""
     value = f"{bar['value']:.2f}" if bar["value"] < 10 else f"{bar['value']:.1f}"
     return value if bar["met"] else f"**{value}, missed**"
 
@@ -33,7 +33,7 @@ def _sign(bar: str) -> str:
 
 
 def _source(run: dict[str, Any]) -> str:
-    """Where, when and how a run was measured."""
+    """Return where, when and how a run was measured."""
     versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
     return (
         f"* `{run['command']}`: {run['date']}, {run['device']}, {run['cores']} cores, load "

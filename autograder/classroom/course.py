@@ -34,8 +34,8 @@ class CannotStart(Exception):
 
 
 OUT_OF_REACH = (OperationalError, InterfaceError, DatabaseError)
-"""What is raised where a database cannot be reached: the last, itself and no kind of it, where a
-PostgreSQL server goes away in the middle of a query."""
+"""The exceptions for an unreachable database. DatabaseError itself, and not a subclass of it, is raised
+when a PostgreSQL server goes away in the middle of a query."""
 
 
 class NoGradebook(CannotStart):
@@ -61,7 +61,7 @@ class Course:
     Attributes:
         app: nbgrader's application, configured, with its log.
         directory: nbgrader's course directory.
-        grading: the folder of everything about grading, in which the roster lies.
+        grading: the folder `grading`, which holds the roster.
     """
 
     def __init__(self, app: AutogradeApp) -> None:
@@ -83,31 +83,33 @@ class Course:
         """Return a lesson that was released, by its folder's name or its number.
 
         Raises:
-            CannotStart: there is none of that name.
+            CannotStart: there is no such lesson.
         """
-        there = self.lessons()
-        found = [lesson for lesson in there if name in (lesson.name, lesson.name.partition("-")[0])]
-        if len(found) != 1:
-            names = ", ".join(lesson.name for lesson in there)
+        released = self.lessons()
+        matching = [
+            lesson for lesson in released if name in (lesson.name, lesson.name.partition("-")[0])
+        ]
+        if len(matching) != 1:
+            names = ", ".join(lesson.name for lesson in released)
             has = names or "none: nbgrader generate_assignment comes first"
             raise CannotStart(
                 f"no lesson {name!r} is released under {self._released}; there is {has}"
             )
-        return found[0]
+        return matching[0]
 
     @property
     def _released(self) -> Path:
         return self._root / self.directory.release_directory
 
     def students(self) -> dict[str, Student]:
-        """Return who is in the class, by id: the roster's students, then others of the gradebook.
+        """Return the class by id: the students of the roster, then others of the gradebook.
 
         Raises:
             BadRoster: see `read_roster`.
             NoGradebook: see `gradebook`.
         """
         path = self.grading / ROSTER
-        students = {found.id: found for found in read_roster(path)} if path.exists() else {}
+        students = {student.id: student for student in read_roster(path)} if path.exists() else {}
         with self.gradebook() as gradebook:
             for known in gradebook.students:
                 names = ("first_name", "last_name", "email", "lms_user_id")
@@ -132,7 +134,7 @@ class Course:
 
     @contextmanager
     def reaching_gradebook(self) -> Iterator[None]:
-        """Say it when the gradebook is out of reach, until the block ends.
+        """Turn the errors of an unreachable gradebook into `NoGradebook` until the block ends.
 
         Raises:
             NoGradebook: it can no longer be reached.
@@ -150,8 +152,8 @@ class Lesson:
     """A released lesson of a course.
 
     Attributes:
-        course: to which it belongs.
-        name: its folder's, such as "03-kv-cache": nbgrader's assignment.
+        course: the course that it belongs to.
+        name: the name of its folder, such as "03-kv-cache", which is that of nbgrader's assignment.
         released: the notebook as students get it.
     """
 
@@ -165,10 +167,11 @@ class Lesson:
         return self.released.stem
 
     def desk(self, judge_again: bool = False) -> Desk:
-        """Make the desk at which the submissions are judged, with the settings of `Judge`; to be closed.
+        """Return a new desk with the settings of `Judge`, which judges the submissions; close it at the
+        end.
 
         Raises:
-            CannotStart: what it needs cannot be used.
+            CannotStart: the settings, the released notebook or the secret cannot be used.
         """
         config = self.course.app.config.Judge
         if unknown := sorted({*config} - {*Judge.class_trait_names(config=True)}):
@@ -181,11 +184,11 @@ class Lesson:
             raise CannotStart(str(error)) from error
 
     def submissions(self) -> Iterator[Submission]:
-        """Find what was handed in, by the students' ids."""
+        """Yield the submissions, ordered by the students' ids."""
         return find_submissions(self.course.directory, self.name, self.released.name)
 
     def graded(self, student: str) -> Path:
-        """Return where the graded notebook of a student lies, if it was graded."""
+        """Return the path of a student's graded notebook, which need not exist."""
         directory = self.course.directory
         folder = directory.format_path(directory.autograded_directory, student, self.name)
         return Path(folder) / self.released.name
@@ -195,10 +198,10 @@ def open_course(options: Sequence[str] = ()) -> Course:
     """Open the course in the working directory.
 
     Args:
-        options: nbgrader's own, such as --CourseDirectory.db_url=… or --Judge.cell_seconds=60.
+        options: nbgrader's options, such as --CourseDirectory.db_url=… or --Judge.cell_seconds=60.
 
     Raises:
-        CannotStart: no course is configured here, or an option is none of nbgrader's.
+        CannotStart: no course is configured here, or an option is not one of nbgrader's.
     """
     if not Path("nbgrader_config.py").exists():
         raise CannotStart(f"{Path.cwd()} holds no nbgrader_config.py: work in the course's folder")

@@ -1,4 +1,4 @@
-"""Judge many submissions at once on a Dask cluster that is there already.
+"""Judge many submissions at once on a running Dask cluster.
 
 Each task carries one submission to a worker, which starts a sandbox for it (`dask_task.py`), and brings
 back its result. Results are written here, so a worker that is killed loses nothing but time.
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 IN_FLIGHT = 2
-"""Tasks at the cluster for each thread of its workers: one that is judged, and one that waits."""
+"""Tasks at the cluster per thread of its workers: one that is judged, and one that waits."""
 RETRIES = 3
-"""How often a submission is sent anew that one worker failed to judge, or the cluster lost."""
+"""How often a submission is sent again after a worker failed to judge it, or the cluster lost it."""
 CONNECT = 15.0
 """Seconds in which the scheduler has to answer."""
 LOOK = 5.0
-"""Seconds between two looks at who works in the cluster."""
+"""Seconds between two looks at the cluster's workers."""
 FETCH = 30.0
 """Seconds to fetch one result; then its worker may be gone, and it is tried again later."""
 
@@ -53,12 +53,12 @@ def judge_on_dask(
     """Judge submissions on a cluster and keep their results here.
 
     Args:
-        desk: of the lesson; it starts no sandbox.
-        submissions: each with a notebook.
-        address: of the cluster's scheduler, such as tcp://scheduler:8786.
+        desk: the lesson's desk; it starts no sandbox.
+        submissions: each has a notebook.
+        address: the address of the cluster's scheduler, such as tcp://scheduler:8786.
 
     Yields:
-        Each submission when it is done, with why it has no result that is kept, or "".
+        Each submission when it is done, with the reason why no result is kept, or "".
 
     Raises:
         CannotStart: there is no such cluster, or Dask is not installed here.
@@ -90,7 +90,7 @@ async def _reach(address: str) -> None:
     """Connect and leave: a `Client` that cannot connect takes half a minute to give up.
 
     Raises:
-        OSError, ValueError, TypeError: nobody answers at the address, or it is none.
+        OSError, ValueError, TypeError: nobody answers at the address, or it is not an address.
     """
     from distributed import Security
     from distributed.comm import connect
@@ -101,12 +101,12 @@ async def _reach(address: str) -> None:
 
 @dataclass
 class _Job:
-    """A submission on its way.
+    """A submission that is not finished.
 
     Attributes:
         failed: the workers that failed to judge it.
         lost: how often its task was lost.
-        problem: what was said last.
+        problem: the last error.
     """
 
     submission: Submission
@@ -116,7 +116,7 @@ class _Job:
 
 
 class _Cluster:
-    """The workers of a cluster, and what they said."""
+    """The workers of a cluster, and their refusals."""
 
     def __init__(self, client: Client, desk: Desk) -> None:
         self._client, self._desk = client, desk
@@ -150,14 +150,14 @@ class _Cluster:
                     waiting.append(job)
 
     def _room(self) -> int:
-        """Tell how many tasks may be at the cluster; some even where nobody works, for there are
-        clusters that grow with their work."""
+        """Return how many tasks may be at the cluster; at least some, since a cluster without workers may
+        grow with its work."""
         if self._looked is None or time.monotonic() - self._looked > LOOK:
             self._look()
         return IN_FLIGHT * max(1, sum(self._threads.values()))
 
     def _look(self) -> None:
-        """See who works there."""
+        """Update the list of workers."""
         try:
             threads = dict(self._client.nthreads())
         except (OSError, RuntimeError, AttributeError):  # AttributeError while it is out of reach
@@ -201,11 +201,11 @@ class _Cluster:
         return [name for name in self._threads if name not in {*self._refused, *job.failed}]
 
     def _take(self, future: Future, job: _Job) -> bool:
-        """Take what became of a task: whether there is a result, or nothing more to do."""
+        """Handle the outcome of a task; tell whether its result is kept."""
         from distributed import KilledWorker
 
         try:
-            said = future.result(timeout=FETCH)
+            reply = future.result(timeout=FETCH)
         except KilledWorker:
             job.problem = "the workers that judged it were killed, one after another"
             job.lost = RETRIES + 1  # Dask has tried again already
@@ -214,13 +214,13 @@ class _Cluster:
             job.problem = f"the cluster lost it: {_brief(error)}"
             job.lost += 1
             return False
-        if "kept" in said:
-            return self._keep(said["kept"], job)
-        job.problem = said.get("refused") or f"the machine failed: {said['failed']}"
-        if "refused" in said:
-            self._refused[said["worker"]] = said["refused"]
+        if "kept" in reply:
+            return self._keep(reply["kept"], job)
+        job.problem = reply.get("refused") or f"the machine failed: {reply['failed']}"
+        if "refused" in reply:
+            self._refused[reply["worker"]] = reply["refused"]
         else:
-            job.failed.add(said["worker"])
+            job.failed.add(reply["worker"])
         return False
 
     def _keep(self, result: str, job: _Job) -> bool:
@@ -247,8 +247,8 @@ def _task(desk: Desk, submission: Submission, versions: dict[str, str]) -> Task:
 
 
 def _files(notebook: Path) -> Iterator[File]:
-    """Read what a student's process may see of a submission's folder, and what kind of thing the
-    notebook is where that is no file which can be read."""
+    """Yield the files of a submission's folder that a student's process may see, and the kind of the
+    notebook if that is not a readable file."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         copy = submission_view.lay_out(notebook.parent, Path(name, "submission"))
         for path in sorted(copy.rglob("*")):

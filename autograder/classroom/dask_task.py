@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from autograder.desk import Desk
 
 IDLE = 60.0
-"""Seconds without a task after which a worker ends its sandbox and forgets the secret."""
+"""The idle seconds after which a worker ends its sandbox and forgets the secret."""
 NAMED = ("second-token", "torch", "numpy", "ipython")
 """Packages whose versions are named where a worker is refused."""
 
 
 @dataclass(frozen=True)
 class File:
-    """Something that stands in a submission's folder.
+    """An entry of a submission's folder.
 
     Attributes:
-        path: in the folder, as the system writes it.
-        mode: what kind of thing it is, and its permissions.
-        size: in bytes.
-        data: what is in it; None where that is not read, whatever it is.
+        path: the path in the folder, as the system writes it.
+        mode: its kind and permissions.
+        size: its size in bytes.
+        data: its content; None if that is not read.
     """
 
     path: bytes
@@ -48,16 +48,16 @@ class File:
 
 @dataclass(frozen=True, repr=False)  # Dask's logs are no place for what it holds
 class Task:
-    """All that a worker is told about a submission. Whose it is, it need not know.
+    """Everything that a worker is told about a submission, but not whose it is.
 
     Attributes:
         notebook: the name of the file to judge.
-        files: what stands in its folder, folders before what they hold.
+        files: the entries of its folder, folders before their entries.
         released: the lesson's notebook as students get it.
-        secret: the grader's.
-        settings: of the judge, plain data.
-        grader: the digest of what decides where the class is graded.
-        versions: `versions` there.
+        secret: the grader's secret.
+        settings: the judge's settings, as plain data.
+        grader: the digest of the grader on the machine that grades the class.
+        versions: the versions on that machine, see `versions`.
     """
 
     notebook: str
@@ -70,38 +70,38 @@ class Task:
 
 
 class Refused(Exception):
-    """This worker cannot judge anything of the lesson; the message says why."""
+    """This worker cannot judge this lesson; the message says why."""
 
 
 def judge(task: Task) -> dict[str, str]:
     """Judge a submission on the worker that calls.
 
     Returns:
-        "worker", its address; and one of "kept", a result as JSON, "refused", why this worker can
-        judge nothing of the lesson, or "failed", why not this submission.
+        "worker", its address, and one of "kept", a result as JSON, "refused", why this worker cannot
+        judge the lesson, or "failed", why it cannot judge this submission.
     """
     from distributed import get_worker
 
     worker = get_worker()
     try:
         with _desk_for(task, Path(worker.local_directory)) as (desk, folder):
-            said = _judge(desk, task, folder)
+            reply = _judge(desk, task, folder)
     except Refused as error:
-        said = {"refused": f"worker {worker.name} at {worker.address}: {error}"}
+        reply = {"refused": f"worker {worker.name} at {worker.address}: {error}"}
     except Exception as error:  # of this one; the worker goes on
-        said = {"failed": f"{type(error).__name__}: {error}"}
-    return {**said, "worker": worker.address}
+        reply = {"failed": f"{type(error).__name__}: {error}"}
+    return {**reply, "worker": worker.address}
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what decides about results, by name."""
-    found = {"python": python_version()}
+    """Return the versions of Python and of the packages that decide about results, by name."""
+    installed = {"python": python_version()}
     for name in NAMED:
         try:
-            found[name] = version(name)
+            installed[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "missing"
-    return found
+            installed[name] = "missing"
+    return installed
 
 
 def _judge(desk: Desk, task: Task, folder: Path) -> dict[str, str]:
@@ -117,8 +117,8 @@ def _judge(desk: Desk, task: Task, folder: Path) -> dict[str, str]:
 
 
 def lay_out(task: Task, place: Path) -> None:
-    """Write what stands in a submission's folder to another, which is made; for what cannot be sent,
-    something of its kind."""
+    """Write the entries of a submission's folder to a new folder; an entry that cannot be sent becomes an
+    empty one of its kind."""
     place.mkdir()
     for file in task.files:
         path = place / os.fsdecode(file.path)
@@ -137,7 +137,7 @@ def lay_out(task: Task, place: Path) -> None:
         path.chmod(stat.S_IMODE(file.mode))
 
 
-# --- the desks of this process, one a lesson, kept from task to task ------------------------------
+# --- the desks of this process, one per lesson, kept from task to task ---------------------------
 
 
 @dataclass
@@ -158,36 +158,36 @@ _code: list[str] = []  # the digest of the judge's files when this process first
 
 @contextmanager
 def _desk_for(task: Task, scratch: Path) -> Iterator[tuple[Desk, Path]]:
-    """Give the desk of a task's lesson and its folder; it is closed when it was idle for a while.
+    """Yield the desk of a task's lesson and its folder; the desk is closed after some idle time.
 
     Raises:
-        Refused: this worker is not as the grader is, or cannot confine a student's code.
+        Refused: this worker differs from the grader, or cannot confine a student's code.
     """
     key = json.dumps([task.grader, dict(task.settings)], sort_keys=True)
     with _lock:
         if key not in _desks:
             _desks[key] = _open(task, scratch)
-        found = _desks[key]
-        found.users += 1
-        if found.timer:
-            found.timer.cancel()
+        opened = _desks[key]
+        opened.users += 1
+        if opened.timer:
+            opened.timer.cancel()
     try:
-        yield found.desk, found.folder
+        yield opened.desk, opened.folder
     finally:
         with _lock:
-            found.users -= 1
-            if not found.users:
-                found.timer = threading.Timer(IDLE, _close_if_idle, [key])
-                found.timer.daemon = True
-                found.timer.start()
+            opened.users -= 1
+            if not opened.users:
+                opened.timer = threading.Timer(IDLE, _close_if_idle, [key])
+                opened.timer.daemon = True
+                opened.timer.start()
 
 
 def _close_if_idle(key: str) -> None:
     with _lock:
-        found = _desks.get(key)
-        if found and not found.users and found.timer is threading.current_thread():
+        opened = _desks.get(key)
+        if opened and not opened.users and opened.timer is threading.current_thread():
             del _desks[key]
-            found.close()
+            opened.close()
 
 
 def _open(task: Task, scratch: Path) -> _Open:
@@ -220,16 +220,16 @@ def _desk(task: Task, released: Path) -> Desk:
 
 
 def _require_same_grader(task: Task, released: Path) -> None:
-    """Refuse to judge where other code or libraries than the grader's would decide."""
+    """Raise `Refused` if this worker's code or libraries differ from the grader's."""
     try:
         from autograder.kept_results import digest_of_grader
     except ImportError as error:
         raise Refused(f"the course is not installed there as for grading: {error}") from error
     here = versions()
     others = [
-        f"{name} {here[name]} in place of {wanted}"
-        for name, wanted in task.versions.items()
-        if here[name] != wanted
+        f"{name} {here[name]} in place of {expected}"
+        for name, expected in task.versions.items()
+        if here[name] != expected
     ]
     if others or digest_of_grader(released, task.secret) != task.grader:
         why = ", ".join(others) or "its files of the course or the judge are others"

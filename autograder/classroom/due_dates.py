@@ -158,8 +158,8 @@ def _students(roster: Path) -> Mapping[str, Student]:
     """Read the roster once for all submissions of a run."""
     if not roster.exists():
         return {}
-    found = roster.stat()
-    return _read_students(roster, found.st_mtime_ns, found.st_size)
+    status = roster.stat()
+    return _read_students(roster, status.st_mtime_ns, status.st_size)
 
 
 @lru_cache(maxsize=1)

@@ -129,8 +129,8 @@ def _grade(lesson: Lesson, desk: Desk, options: argparse.Namespace) -> int:
 def _to_judge(lesson: Lesson, desk: Desk, shard: tuple[int, int] | None) -> list[Submission]:
     """List the submissions without a result, of one shard if that is asked for."""
     number, of = shard or (1, 1)
-    there = [found for found in lesson.submissions() if found.notebook]
-    return [found for found in there[number - 1 :: of] if not desk.find(found.notebook)]
+    submissions = [s for s in lesson.submissions() if s.notebook]
+    return [s for s in submissions[number - 1 :: of] if not desk.find(s.notebook)]
 
 
 def _judge(
@@ -151,8 +151,8 @@ def _judge(
         gc.freeze()  # libraries and the museum stay: no need to look through them again and again
         ended = judge_here(desk, submissions, options.jobs)
     return {
-        found.student: problem
-        for found, problem in _with_progress(ended, len(submissions))
+        submission.student: problem
+        for submission, problem in _with_progress(ended, len(submissions))
         if problem
     }
 

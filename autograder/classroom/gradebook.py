@@ -29,7 +29,7 @@ NAMES = ("first_name", "last_name", "email", "lms_user_id")
 
 
 def require_gradebook(lesson: Lesson) -> None:
-    """Find out whether the lesson's points can be written, before hours of work.
+    """Check that the lesson's points can be written, before hours of work.
 
     Raises:
         CannotStart: the gradebook cannot be used, or does not know the lesson.
@@ -45,13 +45,13 @@ def require_gradebook(lesson: Lesson) -> None:
 
 
 def write_gradebook(lesson: Lesson, desk: Desk, force: bool = False) -> None:
-    """Write the roster, and points and graded notebook of each submission whose result is new.
+    """Write the roster, and the points and graded notebook of each submission whose result is new.
 
-    A submission that cannot be written is left out; its standing says so, and nbgrader's log why.
+    A submission that cannot be written is skipped; its standing says so, and nbgrader's log says why.
 
     Args:
-        desk: of the lesson; only its kept results are read.
-        force: whether to write those too whose graded notebook shows their result already.
+        desk: the lesson's desk; only its kept results are read.
+        force: whether to write submissions whose graded notebook shows the result already.
 
     Raises:
         NoGradebook: the gradebook can no longer be reached.
@@ -63,9 +63,9 @@ def write_gradebook(lesson: Lesson, desk: Desk, force: bool = False) -> None:
     autograde = _Writing(coursedir=course.directory, parent=course.app)
     force = force or autograde.force
     submissions = list(lesson.submissions())
-    new = [found for found in submissions if _is_new(lesson, desk, found, force)]
+    new = [s for s in submissions if _is_new(lesson, desk, s, force)]
     # Of what is left out here, nbgrader's log need not tell.
-    names = {found.student for found in submissions} - {found.student for found in new}
+    names = {s.student for s in submissions} - {s.student for s in new}
     course.directory.student_id_exclude = ",".join(sorted(names))
     course.directory.assignment_id = lesson.name
     if new:
@@ -98,8 +98,8 @@ def _run(autograde: _Writing, lesson: Lesson, total: int) -> None:
 
 @contextmanager
 def _one_engine() -> Iterator[None]:
-    """Have nbgrader look into the gradebook by one engine. It makes one for each look, and SQLAlchemy
-    compiles every query anew for each: longer than the queries take."""
+    """Have nbgrader use one engine for the gradebook. It makes an engine for each access, and SQLAlchemy
+    compiles every query anew for each, which takes longer than the queries."""
     create_engine = api.create_engine
     api.create_engine = cache(create_engine)
     try:
@@ -110,13 +110,13 @@ def _one_engine() -> Iterator[None]:
 
 @contextmanager
 def _without_hints(log: logging.Logger) -> Iterator[None]:
-    """Leave out what nbgrader logs of a database out of reach, which it takes for one of an older
-    nbgrader: `NoGradebook` says it."""
+    """Suppress nbgrader's log of an unreachable database, which it takes for that of an older nbgrader:
+    `NoGradebook` reports it."""
     hints = ["nbgrader db upgrade", *(f"sqlalchemy.exc.{kind.__name__}:" for kind in OUT_OF_REACH)]
 
     def is_other(record: logging.LogRecord) -> bool:
-        said = record.getMessage()
-        return not any(hint in said for hint in hints)
+        message = record.getMessage()
+        return not any(hint in message for hint in hints)
 
     log.addFilter(is_other)
     try:
@@ -126,21 +126,21 @@ def _without_hints(log: logging.Logger) -> Iterator[None]:
 
 
 class _Writing(Autograde):
-    """nbgrader's own steps over chosen submissions. It would look for them by patterns, which an id
-    such as [a] is, and leave ids out that stand between commas."""
+    """nbgrader's own steps over chosen submissions. It would search for them by patterns, which fail for
+    an id such as [a] or one with a comma."""
 
     def write_only(
         self, lesson: Lesson, desk: Desk, submissions: Sequence[Submission], force: bool
     ) -> None:
         self._at, self._force = (lesson, desk), force
-        self._found = {found.student: found for found in submissions}
+        self._submissions = {s.student: s for s in submissions}
 
     def init_notebooks(self) -> None:
-        self.assignments = {str(f.folder): [str(f.notebook)] for f in self._found.values()}
+        self.assignments = {str(f.folder): [str(f.notebook)] for f in self._submissions.values()}
 
     def init_destination(self, assignment_id: str, student_id: str) -> bool:
-        """Tell whether to write one, by now: another grader may have done so while this one waited."""
-        if not _is_new(*self._at, self._found[student_id], self._force):
+        """Tell whether to write one: another grader may have done so while this one waited."""
+        if not _is_new(*self._at, self._submissions[student_id], self._force):
             return False
         graded = Path(self._format_dest(assignment_id, student_id))
         if graded.exists():
@@ -148,17 +148,17 @@ class _Writing(Autograde):
         return True
 
 
-def _is_new(lesson: Lesson, desk: Desk, found: Submission, force: bool) -> bool:
+def _is_new(lesson: Lesson, desk: Desk, submission: Submission, force: bool) -> bool:
     """Tell whether a submission has a result that the graded notebook does not show."""
-    if not found.notebook or not desk.kept(found.notebook):
+    if not submission.notebook or not desk.kept(submission.notebook):
         return False
-    return force or read_mark(lesson.graded(found.student)) != desk.key(found.notebook)
+    return force or read_mark(lesson.graded(submission.student)) != desk.key(submission.notebook)
 
 
 def _write_students(lesson: Lesson) -> None:
-    """Write those of the roster whom the gradebook does not know, or knows otherwise."""
+    """Write the students of the roster who are new to the gradebook, or whose entry differs."""
     with lesson.course.gradebook() as gradebook:
-        known = {found.id: [getattr(found, n) or "" for n in NAMES] for found in gradebook.students}
+        known = {s.id: [getattr(s, n) or "" for n in NAMES] for s in gradebook.students}
         for student in lesson.course.students().values():
             if known.get(student.id) != _values(student):
                 values = dict(zip(NAMES, _values(student), strict=True))
@@ -166,12 +166,14 @@ def _write_students(lesson: Lesson) -> None:
 
 
 def _take_back_unknown(lesson: Lesson) -> None:
-    """Remove graded notebooks of whom this gradebook knows no submission: it is another than before."""
+    """Remove graded notebooks whose submission this gradebook does not know: it is a new gradebook."""
     with lesson.course.gradebook() as gradebook:
-        known = {found.student_id for found in gradebook.assignment_submissions(lesson.name)}
-    for found in lesson.submissions():
-        graded = lesson.graded(found.student)
-        if found.student not in known and graded.exists():
+        known = {
+            submission.student_id for submission in gradebook.assignment_submissions(lesson.name)
+        }
+    for submission in lesson.submissions():
+        graded = lesson.graded(submission.student)
+        if submission.student not in known and graded.exists():
             rmtree(str(graded.parent))
 
 

@@ -13,11 +13,11 @@ from autograder.desk import Desk
 from autograder.result import Outcome
 
 PATIENCE = 15.0
-"""Seconds after which a submission no longer keeps others from beginning: it may hang."""
+"""Seconds after which a submission no longer keeps others from starting: it may hang."""
 WAITING = 3
-"""Submissions a job that may be waited for beside those that count, so that memory has an end."""
+"""Slow submissions per job that may run beside the others; the limit bounds the memory."""
 TICK = 0.2
-"""Seconds between two looks at whether another submission may begin."""
+"""Seconds between two checks whether another submission may start."""
 NOT_KEPT = "its result could not be kept: is the disk full, or was it handed in anew just now?"
 
 
@@ -27,18 +27,18 @@ def judge_here(
     """Judge submissions and keep their results.
 
     Args:
-        desk: of the lesson.
-        submissions: each with a notebook.
-        jobs: how many at once; one that takes long is waited for beside them.
+        desk: the lesson's desk.
+        submissions: each has a notebook.
+        jobs: how many run at once; slow ones run beside them.
 
     Yields:
-        Each submission when it is done, with why it has no result that is kept, or "".
+        Each submission when it is done, with the reason why no result is kept, or "".
     """
     waiting, done = deque(submissions), SimpleQueue()
     running: dict[str, float] = {}  # since when, by student
     while waiting or running:
         now = time.monotonic()
-        quick = sum(now - begun < PATIENCE for begun in running.values())
+        quick = sum(now - start < PATIENCE for start in running.values())
         while waiting and quick < jobs and len(running) < jobs * (1 + WAITING):
             submission = waiting.popleft()
             running[submission.student] = now
@@ -51,7 +51,7 @@ def judge_here(
 
 
 def _finished(done: SimpleQueue) -> Iterator[tuple[Submission, str]]:
-    """Take what is finished; wait a moment for the first."""
+    """Yield the finished submissions; wait a moment for the first."""
     try:
         yield done.get(timeout=TICK)
         while not done.empty():
@@ -65,7 +65,7 @@ def _judge(desk: Desk, submission: Submission, done: SimpleQueue) -> None:
 
 
 def judge_one(desk: Desk, submission: Submission) -> str:
-    """Judge one submission, unless another did it meanwhile; return why no result is kept, or ""."""
+    """Judge one submission, unless it was judged meanwhile; return why no result is kept, or ""."""
     try:
         if desk.find(submission.notebook):
             return ""

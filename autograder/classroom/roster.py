@@ -1,11 +1,11 @@
-"""Read who is in the class: `roster.csv`, one student a line.
+"""Read the list of the class: `roster.csv`, one student per line.
 
     id,first_name,last_name,email,lms_user_id,section,extension,extension 03-kv-cache
     ada,Ada,Lovelace,ada@example.edu,1815,Tuesday,,2
 
-Only `id` must be there: it is the name of the student's folder under grading/submitted. `extension`
-gives days for every lesson, `extension LESSON` for one: a number of days, or the day and time until
-which this student may hand in.
+Only `id` is required: it is the name of the student's folder under grading/submitted. `extension`
+extends the due date of every lesson, `extension LESSON` that of one: by a number of days, or to a day
+and time.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Student:
     """A student of the class.
 
     Attributes:
-        id: as nbgrader knows them: the name of their folder.
-        lms_user_id: that of the learning platform.
-        section: group, tutorial or room; "" where the roster tells none.
-        extensions: by lesson, "" for all of them: days, or the time until which it is not late, in
-            UTC where it tells no zone.
+        id: nbgrader's id, which is the name of the student's folder.
+        lms_user_id: the id in the learning platform.
+        section: group, tutorial or room; "" if the roster has none.
+        extensions: by lesson, "" for all lessons: a number of days, or the new due date, in UTC if it
+            has no zone.
     """
 
     id: str
@@ -47,15 +47,15 @@ class Student:
 
     @property
     def name(self) -> str:
-        """First and last name, or the id where neither is known."""
+        """The first and last name, or the id if neither is known."""
         return f"{self.first_name} {self.last_name}".strip() or self.id
 
     def named_by(self) -> set[str]:
-        """Return the `key` of everything that names this student alone."""
-        return {key(said) for said in (self.id, self.lms_user_id, self.email) if said}
+        """Return the `key` of each id and address of this student."""
+        return {key(text) for text in (self.id, self.lms_user_id, self.email) if text}
 
     def extension(self, lesson: str) -> float | datetime | None:
-        """Return what the roster grants for a lesson: its own column first, then that for all."""
+        """Return the extension for a lesson, from its own column or else from that for all lessons."""
         return self.extensions.get(lesson, self.extensions.get(""))
 
 
@@ -67,7 +67,7 @@ def read_roster(path: Path) -> list[Student]:
     """Read a roster, in its order.
 
     Raises:
-        BadRoster: there is something in it that could mean several things, or nothing.
+        BadRoster: something in it is ambiguous or invalid.
         OSError: it cannot be read.
     """
     try:
@@ -141,6 +141,6 @@ def _check_for_twins(file: str, students: list[Student]) -> None:
 
 
 def key(text: str) -> str:
-    """Write an id, an address or a label so that two spellings of it are one: case, blanks, accents."""
+    """Normalise the case, the spaces and the accents of an id, an address or a label."""
     text = unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
     return " ".join(text.split())

@@ -1,4 +1,4 @@
-"""Say how every student of the class stands in a lesson: in exactly one state, and why."""
+"""Determine the state of every student of the class in a lesson: exactly one, with its reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from autograder.result import Outcome, Result
 
 
 class State(StrEnum):
-    """How a student stands in a lesson. Everyone is in exactly one of them."""
+    """The state of a student in a lesson; everyone is in exactly one."""
 
     GRADED = "graded"
     """It was judged, and the points are in the gradebook."""
@@ -39,19 +39,20 @@ HAS_GRADE = (State.GRADED, State.UNTOUCHED)
 
 @dataclass(frozen=True)
 class Standing:
-    """How one student stands in one lesson.
+    """The standing of one student in one lesson.
 
     Attributes:
-        student: of the roster, or with the id alone.
-        state: the one that holds.
-        reason: why there is no grade and what to do, one line; "" where there is one.
-        result: what the judge found in the file that lies there now; None where that is not known.
-        points: in the gradebook, changes by hand included, before any penalty; None without a grade.
-        penalty: that is taken off for being late.
-        most: points that the lesson has.
-        handed_in: when, in UTC without a zone, as nbgrader keeps it; None where that is not known.
-        seconds_late: after the due date and what the student was granted.
-        submission: what lies in the student's folder; None where there is no folder.
+        student: from the roster, or with the id alone.
+        state: the student's state.
+        reason: why there is no grade and what to do, in one line; "" if there is a grade.
+        result: the judge's result for the present file; None if it is unknown.
+        points: the gradebook's points, changes by hand included, before any penalty; None without a
+            grade.
+        penalty: the points that are taken off for being late.
+        most: the points of the lesson.
+        handed_in: the time of the submission, in UTC without a zone, as in nbgrader; None if unknown.
+        seconds_late: the time after the due date and any extension.
+        submission: the content of the student's folder; None if there is no folder.
     """
 
     student: Student
@@ -74,49 +75,49 @@ class Standing:
 def standings(
     lesson: Lesson, desk: Desk, problems: Mapping[str, str] | None = None
 ) -> list[Standing]:
-    """Return how everyone stands: of the roster, the gradebook and the submitted folders, by id.
+    """Return the standing of everyone in the roster, the gradebook and the submitted folders, by id.
 
     Args:
-        desk: of the lesson; its kept results are read, nothing is judged.
-        problems: by student, why a submission could not be judged just now.
+        desk: the lesson's desk; its kept results are read, and nothing is judged.
+        problems: why a submission could not be judged just now, by student.
 
     Raises:
         BadRoster: see `read_roster`.
     """
-    submissions = {found.student: found for found in lesson.submissions()}
+    submissions = {submission.student: submission for submission in lesson.submissions()}
     students = lesson.course.students()
     everyone = [students.get(name, Student(name)) for name in sorted({*students, *submissions})]
     with lesson.course.gradebook() as gradebook:
-        at = _At(lesson, desk, gradebook, problems or {})
-        return [at.standing(student, submissions.get(student.id)) for student in everyone]
+        sources = _Sources(lesson, desk, gradebook, problems or {})
+        return [sources.standing(student, submissions.get(student.id)) for student in everyone]
 
 
 @dataclass(frozen=True)
-class _At:
-    """Where standings are read."""
+class _Sources:
+    """The sources from which standings are read."""
 
     lesson: Lesson
     desk: Desk
     gradebook: Gradebook
     problems: Mapping[str, str]
 
-    def standing(self, student: Student, found: Submission | None) -> Standing:
+    def standing(self, student: Student, submission: Submission | None) -> Standing:
         most = sum(question.points for question in self.desk.assignment.questions)
-        plain = partial(Standing, student, most=most, submission=found)
-        if found is None:
+        plain = partial(Standing, student, most=most, submission=submission)
+        if submission is None:
             return plain(State.MISSING, "nothing was handed in")
-        if found.problem:
-            return plain(State.NOT_GRADED, f"{found.problem}, and grade again")
-        if found.notebook is None:
-            return plain(State.UNGRADABLE, _no_notebook(self.lesson, found))
-        kept = self.desk.kept(found.notebook)
+        if submission.problem:
+            return plain(State.NOT_GRADED, f"{submission.problem}, and grade again")
+        if submission.notebook is None:
+            return plain(State.UNGRADABLE, _no_notebook(self.lesson, submission))
+        kept = self.desk.kept(submission.notebook)
         if kept is None:
             why = self.problems.get(student.id, "not judged yet")
             return plain(State.NOT_GRADED, f"{why}: grade again")
         if kept.result.outcome != Outcome.SCORE:
             why = f"{kept.result.reason}: it has to be handed in again"
             return plain(State.UNGRADABLE, why, result=kept.result)
-        book = self._in_gradebook(found)
+        book = self._in_gradebook(submission)
         if book is None:
             why = "judged, but not in the gradebook yet: grade again"
             return plain(State.NOT_GRADED, why, result=kept.result)
@@ -131,24 +132,24 @@ class _At:
             seconds_late=float(book.total_seconds_late),
         )
 
-    def _in_gradebook(self, found: Submission) -> SubmittedAssignment | None:
-        """Find a submission in the gradebook, if its points are of the file that lies there now."""
-        if read_mark(self.lesson.graded(found.student)) != self.desk.key(found.notebook):
+    def _in_gradebook(self, submission: Submission) -> SubmittedAssignment | None:
+        """Return the gradebook's entry of a submission, if its points are those of the present file."""
+        if read_mark(self.lesson.graded(submission.student)) != self.desk.key(submission.notebook):
             return None
         with suppress(MissingEntry):
-            return self.gradebook.find_submission(self.lesson.name, found.student)
+            return self.gradebook.find_submission(self.lesson.name, submission.student)
         return None
 
 
-def _no_notebook(lesson: Lesson, found: Submission) -> str:
-    """Say what lies in a folder without the notebook, and what to do."""
-    wanted = lesson.released.name
-    if not found.others:
-        return f"the folder holds no notebook: {wanted} has to be handed in"
-    named = ", ".join(found.others)
-    return f"no {wanted} was handed in, but {named}: rename what is meant, and grade again"
+def _no_notebook(lesson: Lesson, submission: Submission) -> str:
+    """Describe the content of a folder without the notebook, and what to do."""
+    expected = lesson.released.name
+    if not submission.others:
+        return f"the folder holds no notebook: {expected} has to be handed in"
+    named = ", ".join(submission.others)
+    return f"no {expected} was handed in, but {named}: rename what is meant, and grade again"
 
 
 def names_of(standings: Sequence[Standing], *states: State) -> list[str]:
-    """List the ids of those in one of these states."""
+    """List the ids of the students in one of these states."""
     return [standing.student.id for standing in standings if standing.state in states]

@@ -1,4 +1,4 @@
-"""Find what was handed in for a lesson, whatever lies in the students' folders."""
+"""Find the submissions to a lesson in the students' folders, whatever these hold."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from pathlib import Path
 from nbgrader.coursedir import CourseDirectory
 
 _NO_ID = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
-"""Control characters and bytes that are no UTF-8: a file's name may hold them, the gradebook may not."""
+"""Control characters and bytes that are not UTF-8; a file's name may have them, a gradebook's id not."""
 
 
 @dataclass(frozen=True)
 class Submission:
-    """What lies in a student's folder of one lesson.
+    """The content of a student's folder for one lesson.
 
     Attributes:
         student: the id, which is the folder's name.
-        folder: of this student and lesson.
-        notebook: the file to judge; None where there is none of that name.
-        others: names of other notebooks in the folder.
-        problem: what the instructor has to put right before it can be judged; "" if nothing.
+        folder: the folder.
+        notebook: the file to judge; None if none has the right name.
+        others: the names of other notebooks in the folder.
+        problem: what the instructor has to fix before it can be judged; "" if nothing.
     """
 
     student: str
@@ -36,19 +36,19 @@ class Submission:
 
 
 def find_submissions(directory: CourseDirectory, lesson: str, name: str) -> Iterator[Submission]:
-    """Find what was handed in, by the students' ids.
+    """Yield the submissions to a lesson, ordered by the students' ids.
 
     Args:
         directory: the course's folders.
-        lesson: its folder's name, such as "03-kv-cache".
-        name: of the notebook that was released.
+        lesson: the name of its folder, such as "03-kv-cache".
+        name: the name of the released notebook.
     """
     step = directory.submitted_directory
     pattern = directory.format_path(step, "(?P<student>[^/]+)", lesson, escape=True)
     anyones = directory.format_path(step, "*", lesson)
     for place in sorted({*glob(anyones), *_in_closed_folders(anyones)}):
-        if (found := re.fullmatch(pattern, place)) and not os.path.isfile(place):
-            yield _look_into(Path(place), found["student"], name)
+        if (match := re.fullmatch(pattern, place)) and not os.path.isfile(place):
+            yield _look_into(Path(place), match["student"], name)
 
 
 def _look_into(folder: Path, student: str, name: str) -> Submission:
@@ -69,7 +69,7 @@ def _look_into(folder: Path, student: str, name: str) -> Submission:
 
 
 def _in_closed_folders(pattern: str) -> list[str]:
-    """List the places below students' folders into which this account cannot look."""
+    """List the lesson's folders in students' folders that this account cannot read."""
     above, name = os.path.split(pattern)
     return [
         os.path.join(folder, name)

@@ -85,9 +85,9 @@ def _filled(text: str, words: dict[str, object]) -> str:
     """Put the words into a template; a list of strings as one of TOML or Python."""
     return re.sub(
         r"\{\{([A-Z_]+)\}\}",
-        lambda found: (
+        lambda match: (
             value
-            if isinstance(value := words[found[1]], str)
+            if isinstance(value := words[match[1]], str)
             else str(list(value)).replace("'", '"')
         ),
         text,

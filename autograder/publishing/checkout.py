@@ -1,8 +1,8 @@
 """Bring a students' repository up to date: write what changed, and nothing that anybody may have edited.
 
-`.published.json` in it says what was written last time, with the hash of each file. So a file that was
-changed there since is known, and files that are published no more are taken away. A notebook that
-students have is left as it is: their own copy would collide with a change at the next `git pull`.
+`.published.json` in it lists the files that were written last time, with their hashes. So files that were
+edited there are recognised, and files that are no longer published are removed. A notebook that students
+have is not changed: their own copy would conflict with a change at the next `git pull`.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ MANIFEST = ".published.json"
 
 
 class NotPublished(Exception):
-    """A folder that cannot be brought up to date; nothing in it was changed."""
+    """The folder cannot be brought up to date; nothing in it was changed."""
 
 
 @dataclass
 class Changes:
-    """What has to be done to a checkout; paths are relative to it.
+    """The changes that a checkout needs; paths are relative to it.
 
     Attributes:
         written: files that are new or differ.
-        removed: files that are published no more.
-        left: notebooks whose text changed since students have them.
+        removed: files that are no longer published.
+        left: notebooks whose text changed after students got them.
     """
 
     written: list[str] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Changes:
 
 
 def compare(bundle: Path, place: Path, replace: Collection[str] = ()) -> Changes:
-    """Find out what a checkout needs to become what a bundle is.
+    """Compare a checkout with a bundle; return the changes that it needs.
 
     Args:
         bundle: the folder with all files of a release.
@@ -49,24 +49,24 @@ def compare(bundle: Path, place: Path, replace: Collection[str] = ()) -> Changes
         NotPublished: there are other files in the checkout, or files that were edited there.
     """
     before, changes = _manifest(place), Changes()
-    wanted = {path: (bundle / path).read_bytes() for path in files_in(bundle)}
-    there = (
+    bundled = {path: (bundle / path).read_bytes() for path in files_in(bundle)}
+    present = (
         {path: (place / path).read_bytes() for path in files_in(place)} if place.exists() else {}
     )
     foreign, edited = [], []
-    for path, data in wanted.items():
-        if there.get(path) == data:
+    for path, data in bundled.items():
+        if present.get(path) == data:
             continue
-        if path in there and path not in before:
+        if path in present and path not in before:
             foreign.append(path)
-        elif path in there and hash_of(there[path]) != before[path]:
+        elif path in present and hash_of(present[path]) != before[path]:
             edited.append(path)
-        elif path in there and path.endswith(".ipynb") and path.split("/")[1] not in replace:
+        elif path in present and path.endswith(".ipynb") and path.split("/")[1] not in replace:
             changes.left.append(path)
         else:
             changes.written.append(path)
-    for path in sorted(set(before) & set(there) - set(wanted)):
-        (changes.removed if hash_of(there[path]) == before[path] else edited).append(path)
+    for path in sorted(set(before) & set(present) - set(bundled)):
+        (changes.removed if hash_of(present[path]) == before[path] else edited).append(path)
     if foreign:
         raise NotPublished(
             f"{place} holds files that `autograder publish` did not write: {_some(foreign)}. Publish "
@@ -98,7 +98,8 @@ def apply(changes: Changes, bundle: Path, place: Path) -> None:
 
 
 def files_in(place: Path) -> list[str]:
-    """List the files in a folder, but for git's, the manifest and what running things makes."""
+    """List the files in a folder, except git's, the manifest and those that programs create when they
+    run."""
     made = {".git", ".venv", "__pycache__", ".ipynb_checkpoints", ".virtual_documents"}
     return sorted(
         path.relative_to(place).as_posix()
@@ -116,14 +117,14 @@ def hash_of(data: bytes) -> str:
 
 
 def _manifest(place: Path) -> dict[str, str]:
-    """Read the hashes of what was published last time; {} where nothing was."""
+    """Return the hashes of the files that were published last time; {} if there were none."""
     path = place / MANIFEST
     if not path.exists():
         return {}
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if type(found) is dict and all(type(value) is str for value in found.values()):
-            return found
+        hashes = json.loads(path.read_text(encoding="utf-8"))
+        if type(hashes) is dict and all(type(value) is str for value in hashes.values()):
+            return hashes
     except ValueError:
         pass
     raise NotPublished(

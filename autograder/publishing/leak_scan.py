@@ -1,9 +1,12 @@
 """Scan a students' repository for what they must not read: answers of lessons that are open or yet to
 come, hidden tests, the museum, the oracle.
 
-Looked for are lines and names of answers, as in a released notebook; functions and methods of answers and
-of the museum, whatever their names, blanks and comments are; words that stand only in what instructors
-have; and files of kinds that nobody can read.
+It searches for
+
+* lines and names of answers, as in a released notebook;
+* functions and methods of answers and of the museum, whatever their names, spaces and comments are;
+* words that occur only in instructors' files;
+* files of kinds that it cannot read.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ SHORTEST_WORD = 10
 
 @dataclass(frozen=True)
 class Hidden:
-    """What nobody may find in a students' repository.
+    """The secrets that a students' repository must not contain.
 
     Attributes:
         secrets: of the answers and hidden tests, see `leaks`.
@@ -139,11 +142,11 @@ def leaks_of_file(name: str, data: bytes, hidden: Hidden) -> list[str]:
         return ["it is no text"]
     if suffix == ".ipynb":
         return _leaks_of_notebook(text, hidden)
-    found = [f"forbidden: {word}" for word in FORBIDDEN if word in text]
-    found += [f"a word of the judge: {word}" for word in sorted(_words([text]) & hidden.words)]
+    leaking = [f"forbidden: {word}" for word in FORBIDDEN if word in text]
+    leaking += [f"a word of the judge: {word}" for word in sorted(_words([text]) & hidden.words)]
     lines = {squeezed(line) for line in text.splitlines()}
-    found += [f"a line of an answer: {line}" for line in sorted(lines & hidden.lines)]
-    return found + (_functions(text, hidden) if suffix == ".py" else [])
+    leaking += [f"a line of an answer: {line}" for line in sorted(lines & hidden.lines)]
+    return leaking + (_functions(text, hidden) if suffix == ".py" else [])
 
 
 def _leaks_of_notebook(text: str, hidden: Hidden) -> list[str]:
@@ -151,12 +154,12 @@ def _leaks_of_notebook(text: str, hidden: Hidden) -> list[str]:
         notebook = json.loads(text)
     except ValueError:
         return ["it is no notebook"]
-    found = leaks(notebook, hidden.secrets)
-    found += [f"a word of the judge: {word}" for word in sorted(_words([text]) & hidden.words)]
+    leaking = leaks(notebook, hidden.secrets)
+    leaking += [f"a word of the judge: {word}" for word in sorted(_words([text]) & hidden.words)]
     for cell in notebook.get("cells", []):
         if cell.get("cell_type") == "code":
-            found += _functions("".join(cell.get("source", "")), hidden)
-    return found
+            leaking += _functions("".join(cell.get("source", "")), hidden)
+    return leaking
 
 
 def _functions(source: str, hidden: Hidden) -> list[str]:

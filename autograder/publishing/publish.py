@@ -52,31 +52,31 @@ def main(arguments: list[str]) -> int:
         metavar="LESSON",
         help="publish these notebooks anew, although students have them",
     )
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
         course = Course(SOLUTIONS.parent)
-        last = course.folders()[-1] if asked.self_study else asked.through
-        release = read_release(course, last, last if asked.self_study else asked.closed_through)
-        replace = {read_release(course, name, None).lessons[-1] for name in asked.replace}
+        last = course.folders()[-1] if options.self_study else options.through
+        release = read_release(course, last, last if options.self_study else options.closed_through)
+        replace = {read_release(course, name, None).lessons[-1] for name in options.replace}
         with tempfile.TemporaryDirectory(prefix="second-token-") as folder:
             bundle = Path(folder) / "bundle"
             bundle.mkdir()
             lay_out(bundle, release)
             hidden = hidden_of(release)
-            found = scan(bundle, hidden)
-            found += leaks_beside(asked.place, files_in(bundle), hidden)
-            if found := found + leaks_in_history(asked.place, hidden):
+            leaks = scan(bundle, hidden)
+            leaks += leaks_beside(options.place, files_in(bundle), hidden)
+            if leaks := leaks + leaks_in_history(options.place, hidden):
                 print(
-                    f"nothing was written: students would read\n  {_lines(found)}", file=sys.stderr
+                    f"nothing was written: students would read\n  {_lines(leaks)}", file=sys.stderr
                 )
                 return 1
-            changes = compare(bundle, asked.place, replace)
-            apply(changes, bundle, asked.place)
+            changes = compare(bundle, options.place, replace)
+            apply(changes, bundle, options.place)
     except (LessonError, NotPublished) as error:
         print(f"nothing was written: {error}", file=sys.stderr)
         return 1
-    _tell(changes, asked.place, release.lessons[-1])
-    return _add_book(course, asked.place / BOOK) if asked.self_study else 0
+    _tell(changes, options.place, release.lessons[-1])
+    return _add_book(course, options.place / BOOK) if options.self_study else 0
 
 
 def _add_book(course: Course, place: Path) -> int:
@@ -109,6 +109,6 @@ def _tell(changes: Changes, place: Path, last: str) -> None:
     print(f"Next: git -C {place} add --all && git -C {place} commit -m 'Lessons through {last}'")
 
 
-def _lines(found: list[str]) -> str:
-    more = f"\n  and {len(found) - 20} more" if len(found) > 20 else ""
-    return "\n  ".join(found[:20]) + more
+def _lines(leaks: list[str]) -> str:
+    more = f"\n  and {len(leaks) - 20} more" if len(leaks) > 20 else ""
+    return "\n  ".join(leaks[:20]) + more

@@ -1,4 +1,4 @@
-"""Say which lessons students get, and which of them are closed: their answers may be read."""
+"""Choose the lessons that students get, and those that are closed: their answers may be read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from autograder.lessons import module_of
 
 @dataclass(frozen=True)
 class Release:
-    """What is published.
+    """The lessons that are published.
 
     Attributes:
         course: the instructor's repository.
@@ -67,7 +67,7 @@ def read_release(course: Course, through: str, closed_through: str | None) -> Re
 
 def _place(folders: list[str], name: str) -> int:
     """Find a lesson by its folder or number."""
-    found = [n for n, folder in enumerate(folders) if name in (folder, folder[:2])]
-    if not found:
+    places = [n for n, folder in enumerate(folders) if name in (folder, folder[:2])]
+    if not places:
         raise LessonError(f"there is no lesson {name!r}; there are: {', '.join(folders)}")
-    return found[0]
+    return places[0]

@@ -28,13 +28,13 @@ def _plain(function: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.Module:
     body = whole.body
     if body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
         body = body[1:]
-    own = {argument.arg for argument in _arguments(whole)}
-    own |= {
+    local_names = {argument.arg for argument in _arguments(whole)}
+    local_names |= {
         n.id for n in ast.walk(whole) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     }
     numbers: dict[str, str] = {}
     module = ast.Module(body, [])
-    return _Renamed(own, numbers).visit(module)
+    return _Renamed(local_names, numbers).visit(module)
 
 
 def _arguments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
@@ -44,14 +44,16 @@ def _arguments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg
 class _Renamed(ast.NodeTransformer):
     """Number a function's own names in the order in which they are met."""
 
-    def __init__(self, own: set[str], numbers: dict[str, str]) -> None:
-        self._own, self._numbers = own, numbers
+    def __init__(self, local_names: set[str], numbers: dict[str, str]) -> None:
+        self._local_names, self._numbers = local_names, numbers
 
     def _number(self, name: str) -> str:
         return self._numbers.setdefault(name, f"_{len(self._numbers)}")
 
     def visit_Name(self, node: ast.Name) -> ast.Name:
-        return ast.Name(self._number(node.id) if node.id in self._own else node.id, node.ctx)
+        return ast.Name(
+            self._number(node.id) if node.id in self._local_names else node.id, node.ctx
+        )
 
     def visit_Constant(self, node: ast.Constant) -> ast.Constant:
         return ast.Constant("") if isinstance(node.value, str) else node

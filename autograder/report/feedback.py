@@ -26,17 +26,17 @@ Cell = Mapping[str, Any]
 
 
 def feedback_notebook(
-    found: list[Any], released: NotebookNode, result: Result, level: str
+    submitted: list[Any], released: NotebookNode, result: Result, level: str
 ) -> NotebookNode:
     """Lay out one judged submission.
 
     Args:
-        found: the cells as they were handed in, whatever they are; see `read_cells`.
+        submitted: the cells as they were handed in, whatever they are; see `read_cells`.
         released: the lesson's notebook as students get it.
-        result: what the judge found.
-        level: in what the student's code ran, for the report at the top.
+        result: the judge's result.
+        level: the kind of sandbox that the code ran in, for the report at the top.
     """
-    handed_in = [cell for cell in found if isinstance(cell, Mapping)]
+    handed_in = [cell for cell in submitted if isinstance(cell, Mapping)]
     places = _places(handed_in, released)
     texts = {cell.source for cell in released.cells if cell.cell_type == "markdown"}
     cells = [_shown(cell, places.get(n), texts) for n, cell in enumerate(handed_in)]

@@ -75,10 +75,10 @@ def questions_of(cells: Iterable[NotebookNode]) -> list[QuestionShown]:
 
 def _message(cell: NotebookNode) -> str:
     """Return the first sentence that the judge says at a graded cell, behind whether its points hold."""
-    said, result = cell.outputs
-    _mark, _, message = said.text.partition("  ")
+    stream, result = cell.outputs
+    _mark, _, message = stream.text.partition("  ")
     message = " ".join(visible(message).split())
-    sentence = found[0] if (found := _SENTENCE.match(message)) else message
+    sentence = match[0] if (match := _SENTENCE.match(message)) else message
     if len(sentence) > LONGEST:
         sentence = f"{sentence[:LONGEST]}…"
     judged, score = float(result.data["text/plain"]), cell.metadata.nbgrader.score

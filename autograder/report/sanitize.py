@@ -121,13 +121,13 @@ def _rendered(source: str, attachments: Any = None) -> str:
 
 def _pasted(attachments: Any) -> dict[str, dict[str, str]]:
     """Return the pictures of a cell's attachments."""
-    found = attachments if isinstance(attachments, Mapping) else {}
-    kept = {}
-    for name, bundle in found.items():
+    bundles = attachments if isinstance(attachments, Mapping) else {}
+    pasted = {}
+    for name, bundle in bundles.items():
         pictures = _pictures(bundle) if isinstance(bundle, Mapping) else {}
         if pictures:
-            kept[name] = pictures
-    return kept
+            pasted[name] = pictures
+    return pasted
 
 
 def outputs(found: Any) -> list[NotebookNode]:
@@ -160,12 +160,12 @@ def _texts(found: Any) -> list[str]:
 def _bundle(data: Any) -> dict[str, str]:
     """Sanitise the forms of one output, known ones only."""
     data = data if isinstance(data, Mapping) else {}
-    kept = _pictures(data)
+    forms = _pictures(data)
     for name in ("text/plain", "text/latex"):
         if text := text_of(data.get(name)):
-            kept[name] = plain(text)
+            forms[name] = plain(text)
     rich = _rich(data)
-    return {**kept, "text/html": rich} if rich else kept
+    return {**forms, "text/html": rich} if rich else forms
 
 
 def _rich(data: Mapping[str, Any]) -> str:
@@ -184,7 +184,7 @@ def _rich(data: Mapping[str, Any]) -> str:
 
 def _pictures(data: Mapping[str, Any]) -> dict[str, str]:
     """Keep the pictures that are what they say, in base64 that was written here."""
-    kept = {}
+    pictures = {}
     for name, start in _PICTURES.items():
         code = text_of(data.get(name))
         if not code or len(code) > LARGEST_PICTURE:
@@ -194,13 +194,13 @@ def _pictures(data: Mapping[str, Any]) -> dict[str, str]:
         except (binascii.Error, ValueError):
             continue
         if content.startswith(start):
-            kept[name] = base64.b64encode(content).decode()
-    return kept
+            pictures[name] = base64.b64encode(content).decode()
+    return pictures
 
 
 def _alt(output: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """Return a picture's alt text."""
-    found = output.get("metadata")
-    found = found.get("image/png") if isinstance(found, Mapping) else None
-    words = found.get("alt") if isinstance(found, Mapping) else None
+    metadata = output.get("metadata")
+    metadata = metadata.get("image/png") if isinstance(metadata, Mapping) else None
+    words = metadata.get("alt") if isinstance(metadata, Mapping) else None
     return {"image/png": {"alt": plain(words)}} if type(words) is str else {}

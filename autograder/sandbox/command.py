@@ -178,12 +178,12 @@ def spawn(
 
 def _first_process_id(news: IO[bytes]) -> int | None:
     """Wait until bubblewrap tells the number of the first process inside; None if it fails before."""
-    said = b""
-    while b"}" not in said:
+    received = b""
+    while b"}" not in received:
         if not select.select([news], [], [], START)[0] or not (part := news.read(4096)):
             return None
-        said += part
-    return json.loads(said)["child-pid"]
+        received += part
+    return json.loads(received)["child-pid"]
 
 
 def surround(
@@ -229,10 +229,10 @@ def program(name: str) -> str:
     Raises:
         SandboxMissing: it is not on PATH.
     """
-    found = shutil.which(name)
-    if found is None:
+    path = shutil.which(name)
+    if path is None:
         raise SandboxMissing(f"{name} is not on PATH; apt-get install {PACKAGES[name]}")
-    return found
+    return path
 
 
 @contextmanager
@@ -300,8 +300,8 @@ def _closed() -> list[str]:
 def _check_readable(paths: Iterable[Path]) -> None:
     for path in paths:
         mode = path.lstat().st_mode
-        wanted = 0o005 if stat.S_ISDIR(mode) else 0o004
-        if not stat.S_ISLNK(mode) and mode & wanted != wanted:
+        needed = 0o005 if stat.S_ISDIR(mode) else 0o004
+        if not stat.S_ISLNK(mode) and mode & needed != needed:
             raise PermissionError(
                 f"{path} has mode {stat.S_IMODE(mode):o}; root's sandbox belongs to nobody, who "
                 f"must be able to read it: chmod o+r{'x' * stat.S_ISDIR(mode)} {path}"

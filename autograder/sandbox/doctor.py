@@ -191,26 +191,26 @@ def why_not(output: str) -> str:
             return (SETTINGS / path).read_text().strip()
         return ""
 
-    found = []
+    remedies = []
     if setting("kernel/apparmor_restrict_unprivileged_userns") == "1":
-        found.append(
+        remedies.append(
             "AppArmor keeps user namespaces from bubblewrap (Ubuntu 23.10 and later); allow it:\n"
             "printf 'abi <abi/4.0>,\\nprofile bwrap /usr/bin/bwrap flags=(unconfined) {\\n  userns,"
             "\\n}\\n' | sudo tee /etc/apparmor.d/bwrap && sudo apparmor_parser -r "
             "/etc/apparmor.d/bwrap"
         )
     if setting("kernel/unprivileged_userns_clone") == "0":
-        found.append("allow user namespaces: sudo sysctl kernel.unprivileged_userns_clone=1")
+        remedies.append("allow user namespaces: sudo sysctl kernel.unprivileged_userns_clone=1")
     if setting("user/max_user_namespaces") == "0":
-        found.append("allow user namespaces: sudo sysctl user.max_user_namespaces=10000")
+        remedies.append("allow user namespaces: sudo sysctl user.max_user_namespaces=10000")
     if "Unknown option" in output:
-        found.append(f"{_BUBBLEWRAP} (Debian 12, Ubuntu 24.04)")
+        remedies.append(f"{_BUBBLEWRAP} (Debian 12, Ubuntu 24.04)")
     if Path("/.dockerenv").exists() or Path("/run/.containerenv").exists():
-        found.append(
+        remedies.append(
             "this is a container: start it with --security-opt seccomp=unconfined --security-opt "
             "apparmor=unconfined --security-opt systempaths=unconfined"
         )
-    return "\n".join(found) or _BUBBLEWRAP
+    return "\n".join(remedies) or _BUBBLEWRAP
 
 
 def _try(barrier: Barrier, start: Start, facts: dict[str, Any]) -> Finding:

@@ -90,14 +90,14 @@ def found_in(told: bytes, names: list[str], place: Path) -> Iterator[str]:
 
 def memory_of(process: Path) -> bytes:
     """Read what a process keeps in its own memory, as far as that can be read."""
-    kept = []
+    parts = []
     with contextlib.suppress(OSError), open(process / "mem", "rb", buffering=0) as memory:
         for line in (process / "maps").read_text().splitlines():
             begin, end = (int(number, 16) for number in line.split()[0].split("-"))
             with contextlib.suppress(OSError, OverflowError):
                 memory.seek(begin)
-                kept.append(memory.read(min(end - begin, 16 * MIB)))
-    return b"\0".join(kept)
+                parts.append(memory.read(min(end - begin, 16 * MIB)))
+    return b"\0".join(parts)
 
 
 def writing(facts: Facts) -> Iterator[str]:

@@ -139,14 +139,14 @@ def _tell(child: int, status: int, output: int) -> None:
 
 def _place(output: int, passed: list[int], numbers: list[int]) -> None:
     """Give the descriptors the numbers that the script knows, and close all others."""
-    wanted = [0, 1, 2, *numbers]
-    above = max(wanted) + 1
+    targets = [0, 1, 2, *numbers]
+    above = max(targets) + 1
     nothing = os.open("/dev/null", os.O_RDONLY)
     sources = [fcntl.fcntl(fd, fcntl.F_DUPFD, above) for fd in (nothing, output, output, *passed)]
-    for source, number in zip(sources, wanted, strict=True):
+    for source, number in zip(sources, targets, strict=True):
         os.dup2(source, number)
     for fd in map(int, os.listdir("/proc/self/fd")):
-        if fd not in wanted:
+        if fd not in targets:
             with contextlib.suppress(OSError):  # the one that lists the folder
                 os.close(fd)
 

@@ -132,15 +132,15 @@ class ForkServer:
 
 def _wait_until_made(news: int, output: int) -> None:
     """Wait for bubblewrap and the shell inside."""
-    said = b""
-    while not said.endswith(b"ready\n"):
+    received = b""
+    while not received.endswith(b"ready\n"):
         if not select.select([news], [], [], command.START)[0]:
             raise OSError(f"no sandbox was made within {command.START} s")
         part = os.read(news, 4096)
         if not part:
             why = os.read(output, 4096).decode(errors="replace")
             raise OSError(f"no sandbox was made: {why.strip()}")
-        said += part
+        received += part
 
 
 def _abandon(process: subprocess.Popen) -> None:

@@ -1,8 +1,8 @@
 """Choose what a confined process sees of this machine: programs, libraries, and Python.
 
-Where a folder that is shown holds something that instructors alone have, another one covers it: the
-judge is an empty folder then, and packages for grading, authoring and testing cannot be imported. What
-a student's installation has as well is shown whole, with its own tests.
+Where a visible folder holds something that only instructors have, an empty folder covers it: the judge is
+invisible, and packages for grading, authoring and testing cannot be imported. Packages that a student's
+installation has as well are visible as a whole, with their own tests.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ABSENT = "/view/absent.py"
 
 @cache
 def options() -> tuple[str, ...]:
-    """Write the options of bubblewrap that lay it out, read-only, each at the path it has here."""
+    """Return bubblewrap's options that mount these folders, read-only, each at its own path."""
     system = {path for name in _SYSTEM if (path := Path(name)).exists()}
     python = {place for folder in _python_folders() for place in (folder, folder.resolve())}
     shown = system | python
@@ -75,15 +75,15 @@ def _both_names(paths: Iterable[Path]) -> set[Path]:
 
 def _private() -> Iterable[Path]:
     """Find the judge, the whole library, and the checkout around them, in every copy there is."""
-    found = [Path(name) / package for name in site.getsitepackages() for package in _PRIVATE]
+    folders = [Path(name) / package for name in site.getsitepackages() for package in _PRIVATE]
     for package in _PRIVATE:
         spec = importlib.util.find_spec(package)
         for folder in map(Path, spec.submodule_search_locations if spec else ()):
-            found += [
+            folders += [
                 folder,
                 *([folder.parent] if (folder.parent / "pyproject.toml").exists() else []),
             ]
-    return found
+    return folders
 
 
 def _packages_of_instructors() -> Iterator[Path]:
@@ -92,10 +92,10 @@ def _packages_of_instructors() -> Iterator[Path]:
     instructors = _required(_PROJECT, _OF_INSTRUCTORS)
     for name in instructors - _installed_with({_PROJECT: _OF_STUDENTS, **_EVERYWHERE}):
         with suppress(PackageNotFoundError):
-            found = distribution(name)
-            tops = {file.parts[0] for file in found.files or () if len(file.parts) > 1}
+            package = distribution(name)
+            tops = {file.parts[0] for file in package.files or () if len(file.parts) > 1}
             tops = {top for top in tops if top.isidentifier() and top != "__pycache__"}
-            yield from (Path(found.locate_file(top)) for top in tops)
+            yield from (Path(package.locate_file(top)) for top in tops)
 
 
 def _required(name: str, extras: Iterable[str]) -> set[str]:
@@ -104,20 +104,20 @@ def _required(name: str, extras: Iterable[str]) -> set[str]:
         requirements = list(map(Requirement, distribution(name).requires or ()))
     except PackageNotFoundError:
         return set()
-    wanted = [{"extra": extra} for extra in ("", *extras)]
+    environments = [{"extra": extra} for extra in ("", *extras)]
     return {
         canonicalize_name(requirement.name)
         for requirement in requirements
-        if not requirement.marker or any(map(requirement.marker.evaluate, wanted))
+        if not requirement.marker or any(map(requirement.marker.evaluate, environments))
     }
 
 
 def _installed_with(names: Mapping[str, Iterable[str]]) -> set[str]:
     """Name all distributions that come with these, each with its extras."""
-    found: set[str] = set()
+    installed: set[str] = set()
     waiting = dict(names)
     while waiting:
         name, extras = waiting.popitem()
-        found.add(name)
-        waiting |= dict.fromkeys(_required(name, extras) - found - set(waiting), ())
-    return found
+        installed.add(name)
+        waiting |= dict.fromkeys(_required(name, extras) - installed - set(waiting), ())
+    return installed

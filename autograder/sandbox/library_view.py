@@ -1,9 +1,12 @@
 """Lay out the part of the library that a student's process may see while one lesson is judged.
 
-A view is a folder with `course/`, without the answers of that lesson and of every later one
-(neither those exported nor those that stand in a module given, see `SEEN_FROM`), and
-`judge/`, with the program that runs inside, the wire and the lesson's probes. Nothing in it holds an
-expected value. One view serves every submission of its lesson, and is mounted read-only.
+A view is a folder with two packages:
+
+* `course/`, without the answers of that lesson and of every later one, neither the exported ones nor
+  those in modules that are given (see `SEEN_FROM`);
+* `judge/`, with the program that runs inside, the wire and the lesson's probes.
+
+Nothing in it holds an expected value. One view serves every submission to its lesson; it is read-only.
 """
 
 from __future__ import annotations
@@ -35,8 +38,8 @@ SEEN_FROM = {
     "given/latent": "latent_attention",  # lesson 03's cached pass
     "world/train_latent": "latent_attention",  # lesson 01's heads; it builds on world/train
 }
-"""Modules of `course`, hand-written and given, in which answers stand all the same: each with the
-first lesson whose view may hold it, the one after the last that asks for what stands there."""
+"""Given modules of `course` that contain answers, each with the first lesson whose view may hold it: the
+one after the last lesson that asks for these answers."""
 
 
 def lay_out(place: Path, module: str, order: Sequence[str]) -> Path:

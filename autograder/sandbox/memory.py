@@ -1,9 +1,9 @@
 """Watch the memory of a sandbox as a whole, and end the sandbox when it takes more than it may.
 
-The kernel's limits bind one process each; a cgroup would bind all together, where a system hands one
-out. Here a thread adds up every INTERVAL what the processes of the sandbox hold: pages of their own,
-shared pages, page tables, and files in memory. It looks from outside, where nothing inside can stop
-it. What is taken within one interval comes on top of the limit.
+The kernel's limits apply to single processes; a cgroup would limit all together, but not every system
+provides one. Here a thread outside the sandbox, where nothing inside can stop it, adds up the memory of
+its processes every INTERVAL: private and shared pages, page tables, and files in memory. Memory that is
+taken within one interval comes on top of the limit.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import threading
 from collections.abc import Iterator
 
 INTERVAL = 0.05
-"""Seconds between two looks."""
+"""Seconds between two measurements."""
 FOLDERS = ("tmp", "dev/shm")
-"""The folders inside whose files lie in memory."""
+"""The folders in the sandbox whose files are in memory."""
 INODE = 1024
 """Bytes that the kernel holds for each file in memory, also for an empty one."""
 KIB, MB = 1024, 10**6
@@ -110,8 +110,8 @@ def _files_in(folder: int) -> int:
 def _counted(processes: int, name: str) -> int:
     """Return the bytes that one process holds, shared pages in full; 0 when it has ended."""
     fields = dict(_fields(processes, f"{name}/status"))
-    wanted = ("RssAnon", "RssShmem", "VmPTE", "VmSwap")
-    return sum(fields.get(key, 0) for key in wanted)
+    keys = ("RssAnon", "RssShmem", "VmPTE", "VmSwap")
+    return sum(fields.get(key, 0) for key in keys)
 
 
 def _shared_out(processes: int, name: str) -> int:

@@ -1,8 +1,8 @@
-"""Remember that every barrier held here, until the machine starts anew or the sandbox changes.
+"""Remember that every barrier was proven here, until the machine reboots or the sandbox changes.
 
-Proving all of them takes ten seconds, and nothing that it depends on changes from one run to the next:
-the kernel and its settings, bubblewrap, this code, who runs it and in which namespaces. That a process
-starts inside is tried each time.
+Proving all of them takes ten seconds, and the result depends on nothing that changes from run to run: the
+kernel and its settings, bubblewrap, this code, the account and its namespaces. Each run still tests
+that a process starts inside.
 """
 
 from __future__ import annotations
@@ -36,18 +36,19 @@ def require(start: doctor.Start = command.popen) -> int:
     Raises:
         SandboxMissing: see `doctor.require`.
     """
-    found = circumstances()
-    if found and _read(_record()) == found:
+    now = circumstances()
+    if now and _read(_record()) == now:
         doctor.require(start, doctor.BARRIERS[:1])
     else:
         doctor.require(start)
         with contextlib.suppress(OSError):  # then they are proven again the next time
-            _write(_record(), found)
+            _write(_record(), now)
     return len(doctor.BARRIERS)
 
 
 def circumstances() -> str:
-    """Digest what the barriers depend on; "" where the machine does not tell when it started."""
+    """Return a digest of everything that the barriers depend on; "" if the time of the boot is
+    unknown."""
     try:
         parts = [BOOT.read_text(), platform.version(), platform.python_version()]
         parts += [os.readlink(f"/proc/self/ns/{kind}") for kind in ("user", "pid", "net")]
@@ -71,25 +72,25 @@ def _setting(name: str) -> str:
 def _version(program: str | None) -> str:
     if program is None:
         return ""
-    found = os.stat(program)
-    return f"{program} {found.st_size} {found.st_mtime_ns} {found.st_mode}"
+    status = os.stat(program)
+    return f"{program} {status.st_size} {status.st_mtime_ns} {status.st_mode}"
 
 
 def _record() -> Path:
-    """Return where it is remembered: in the account's own cache, which no student's process sees."""
+    """Return the path of the record: in the account's cache, which no student's process sees."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache, "second-token", "barriers-proven")
 
 
 def _read(path: Path) -> str:
-    """Read the record; "" where somebody else could have written it."""
+    """Return the record; "" if somebody else could have written it."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
         return ""
     with open(fd, encoding="utf-8") as file:
-        found = os.fstat(fd)
-        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o022:
+        status = os.fstat(fd)
+        if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o022:
             return ""
         return file.read(100)
 

@@ -50,9 +50,9 @@ def _copy_folder(source: int, place: Path, left: _Left, depth: int) -> None:
     place.mkdir()
     place.chmod(0o755)  # whatever the umask is
     try:
-        with os.scandir(source) as found:
-            some = islice(found, left.entries // 2)  # the next folder shall have its part as well
-            entries = sorted(some, key=lambda entry: entry.name)
+        with os.scandir(source) as scan:
+            first = islice(scan, left.entries // 2)  # the next folder shall have its part as well
+            entries = sorted(first, key=lambda entry: entry.name)
         left.entries -= len(entries)
         for entry in entries:
             stamp = depth == 1 and entry.name == STAMP

@@ -1,4 +1,4 @@
-"""Propose tokens by a smaller model, with a cache of its own that goes back where guesses were wrong."""
+"""Propose tokens by a smaller model, whose own cache is truncated where guesses were wrong."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from course.model.bounds import check_between
 
 
 class ModelDraft:
-    """Let a model write the proposals.
+    """Proposes what a model would write.
 
     Args:
-        model: with the vocabulary of the model that verifies.
-        max_len: tokens of the longest text.
+        model: has the vocabulary of the model that verifies.
+        max_len: the length of the longest text, in tokens.
     """
 
     def __init__(self, model: MiniGPT, max_len: int) -> None:
@@ -30,15 +30,15 @@ class ModelDraft:
         """Continue text (S,) greedily by n_draft tokens, (n_draft,) int64."""
         known = text.tolist()
         for _ in range(n_draft):
-            self._back_to(known)
+            self._truncate_to(known)
             feed = torch.tensor([known[len(self.fed) :]])
             logits = forward_cached(self.model, feed, self.cache)  # (1, T, V)
             self.fed = list(known)
             known.append(int(logits[0, -1].argmax()))
         return torch.tensor(known[len(text) :], dtype=torch.int64)
 
-    def _back_to(self, known: list[int]) -> None:
-        """Forget what was fed and is not the beginning of `known`; leave at least one token to feed."""
+    def _truncate_to(self, known: list[int]) -> None:
+        """Truncate the cache to what it shares with `known`; at least one token is left to feed."""
         same = 0
         for fed, token in zip(self.fed, known[:-1], strict=False):
             if fed != token:
@@ -52,7 +52,7 @@ def first_layers(model: MiniGPT, n: int) -> MiniGPT:
     """Make a model of the first n layers of another, with its embedding and its head.
 
     Raises:
-        ValueError: not from 1 to as many layers as there are.
+        ValueError: n is not from 1 to the number of layers.
     """
     check_between("n", n, 1, model.config.n_layers)
     others = tuple(f"blocks.{layer}." for layer in range(n, model.config.n_layers))
@@ -63,18 +63,19 @@ def first_layers(model: MiniGPT, n: int) -> MiniGPT:
 
 
 def acceptance(model: MiniGPT, draft: MiniGPT, texts: Sequence[Tensor]) -> tuple[float, float]:
-    """Compute the share of a draft model's next tokens that are accepted, at each place of some texts.
+    """Compute the share of a draft model's next tokens that are accepted, over all places of some texts.
 
     Args:
         texts: (S,) int64 each.
 
     Returns:
-        Greedily: where both have the same likeliest token. When sampling at temperature 1: the mean of
-        the sums of min(p, q), the most that any rule can accept.
+        Two shares. In greedy decoding a token is accepted where both models have the same likeliest
+        token. In sampling at temperature 1 the share is the mean of the sums of min(p, q), the most
+        that any rule can accept.
     """
     greedy, sampled = [], []
     for text in texts:
-        p, q = (one(text[None])[0].softmax(dim=-1) for one in (model, draft))  # (S, V) each
+        p, q = (m(text[None])[0].softmax(dim=-1) for m in (model, draft))  # (S, V) each
         greedy.append((p.argmax(dim=-1) == q.argmax(dim=-1)).float().mean())
         sampled.append(torch.minimum(p, q).sum(dim=-1).mean())
     return float(torch.stack(greedy).mean()), float(torch.stack(sampled).mean())

@@ -1,4 +1,4 @@
-"""Measure drafts beside plain decoding: tokens a pass, acceptance, seconds; equal texts asserted."""
+"""Measure drafts against plain decoding: tokens per pass, acceptance and seconds, for the same text."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Tally:
     """What became of one draft's proposals.
 
     Attributes:
-        passes: of the model that verifies, those of prompts not counted.
+        passes: passes of the model that verifies, those over prompts not counted.
         written: tokens that these passes wrote.
-        kept: drafted tokens that were kept.
-        tried: drafted tokens that were looked at: those kept, and the first wrong one of each draft.
-        marks: of the last text, how each new token came: "drafted", "corrected" or "bonus", which also
-            stands for a token that nobody guessed.
+        kept: drafted tokens that were accepted.
+        tried: drafted tokens that were compared: those accepted, and the first wrong one of each draft.
+        marks: where each new token of the last text is from: "drafted", "corrected" or "bonus", which
+            also stands for a token that nobody guessed.
         text: the new tokens of that text.
-        speedup: seconds of plain decoding by seconds with this draft, one for each round.
+        speedup: seconds of plain decoding divided by seconds with this draft, for each round.
     """
 
     passes: int = 0
@@ -42,23 +42,23 @@ class Tally:
 
     @property
     def per_pass(self) -> float:
-        """Tokens a pass."""
+        """Tokens per pass."""
         return self.written / self.passes
 
     @property
     def acceptance(self) -> float:
-        """Share of the drafted tokens looked at that were right."""
+        """The share of the compared drafted tokens that were accepted."""
         return self.kept / max(self.tried, 1)
 
     @property
     def faster(self) -> float:
-        """Median of the rounds."""
+        """The median of the rounds' speedups."""
         return median(self.speedup)
 
     def add(
         self, proposals: Sequence[tuple[int, list[int]]], text: list[int], n_prompt: int
     ) -> None:
-        """Count proposals, each with the length of the text it was made for, against the whole text."""
+        """Compare proposals, each with the length of the text before it, with the text, and count."""
         self.marks, self.text = ["bonus"], text[n_prompt:]  # the prompt's pass gives one
         for length, draft in proposals:
             right = text[length : length + len(draft)]
@@ -87,11 +87,11 @@ def race(
     """Continue each prompt plainly and with each draft, in turn.
 
     Args:
-        drafts: by name, what makes a fresh `propose` for each text.
+        drafts: by name, a function that makes a fresh `propose` for each text.
         prompts: (P,) int64 each.
-        speculate: lesson 12's.
-        generate: lesson 03's, for a batch of one row.
-        rounds: how often all of it is timed.
+        speculate: lesson 12's function.
+        generate: lesson 03's function, called with a batch of one row.
+        rounds: how often everything is timed.
         report: called with 1 after each prompt of each round.
 
     Raises:
@@ -102,9 +102,9 @@ def race(
         plain = 0.0
         seconds = dict.fromkeys(drafts, 0.0)
         for prompt in prompts:
-            began = time.perf_counter()
+            start = time.perf_counter()
             text = generate(model, prompt[None], n_new)[0]
-            plain += time.perf_counter() - began
+            plain += time.perf_counter() - start
             for name, make in drafts.items():
                 propose, proposals = make(), []
 
@@ -113,10 +113,10 @@ def race(
                     proposals.append((len(so_far), draft))
                     return draft
 
-                began = time.perf_counter()
-                found = speculate(model, noted, prompt, n_new, n_draft)
-                seconds[name] += time.perf_counter() - began
-                assert torch.equal(found, text), f"with {name} the text is another"
+                start = time.perf_counter()
+                result = speculate(model, noted, prompt, n_new, n_draft)
+                seconds[name] += time.perf_counter() - start
+                assert torch.equal(result, text), f"{name} changes the text"
                 if round_ == 0:
                     rows = [(length, draft.tolist()) for length, draft in proposals]
                     tallies[name].add(rows, text.tolist(), len(prompt))

@@ -9,12 +9,15 @@ from course.model import MiniGPT
 from course.model.bounds import check_between
 
 CLOSE = 1e-3
-"""By how much probabilities may miss a sum of 1: those of float16 do by rounding."""
+"""By how much the sum of probabilities may differ from 1: in float16 it does by rounding."""
 
 
 def check_draft(draft: Tensor, rows: Tensor) -> None:
-    """Check a draft (K,) int64 against the rows (K + 1, V) of a pass; a ValueError names what is
-    wrong."""
+    """Check that a draft is (K,) int64 and fits the rows (K + 1, V) of a pass.
+
+    Raises:
+        ValueError: it does not, as in every function here; the message names what is wrong.
+    """
     if draft.dim() != 1 or draft.dtype != torch.int64:
         raise ValueError(f"a draft is (K,) int64, got {draft.dtype} of shape {tuple(draft.shape)}")
     K = len(draft)
@@ -28,8 +31,8 @@ def check_draft(draft: Tensor, rows: Tensor) -> None:
 
 
 def check_odds(draft: Tensor, q: Tensor, p: Tensor) -> None:
-    """Check a draft (K,) with the probabilities q (K, V) that it was drawn from and p (K + 1, V) of the
-    model that verifies; a ValueError names what is wrong."""
+    """Check a draft (K,), the probabilities q (K, V) that it was drawn from, and the probabilities p
+    (K + 1, V) of the model that verifies."""
     check_draft(draft, p)
     if tuple(q.shape) != (len(draft), p.shape[1]):
         raise ValueError(
@@ -46,14 +49,14 @@ def check_odds(draft: Tensor, q: Tensor, p: Tensor) -> None:
 
 
 def check_expected(acceptance: float, n_draft: int) -> None:
-    """Check a share of accepted tokens and a length of drafts; a ValueError names what is wrong."""
+    """Check a share of accepted tokens, and a length of drafts."""
     if not 0 <= acceptance <= 1:
         raise ValueError(f"acceptance must lie in 0 … 1, got {acceptance}")
     check_between("n_draft", n_draft, 0, 2**31)
 
 
 def check_lookup(text: Tensor, n_draft: int, longest: int) -> None:
-    """Check a text (S,) int64 of at least one token and two sizes; a ValueError names what is wrong."""
+    """Check a text (S,) int64 of at least one token, and two sizes."""
     if text.dim() != 1 or len(text) == 0:
         raise ValueError(f"text must be (S,) with at least one token, got {tuple(text.shape)}")
     check_between("n_draft", n_draft, 0, 2**31)
@@ -61,7 +64,7 @@ def check_lookup(text: Tensor, n_draft: int, longest: int) -> None:
 
 
 def check_request(model: MiniGPT, prompt: Tensor, n_new: int, n_draft: int) -> None:
-    """Check a prompt (P,) and two sizes before anything is fed; a ValueError names what is wrong."""
+    """Check a prompt (P,) and two sizes before anything is fed."""
     if prompt.dim() != 1:
         raise ValueError(f"prompt must be (P,), got shape {tuple(prompt.shape)}")
     model.check_tokens(prompt.unsqueeze(0))

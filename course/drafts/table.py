@@ -1,4 +1,4 @@
-"""Propose tokens by counting which word followed which: a draft that costs next to nothing.
+"""Propose tokens by counting which token followed which: a draft that costs almost nothing.
 
 table = NextWords.of_stories(300)
 draft = table.propose(text, 4)             # (S,) int64 -> (<= 4,) int64
@@ -18,15 +18,15 @@ from course.world.tokenizer import encode
 
 
 class NextWords:
-    """Know which token followed the last few tokens most often.
+    """Proposes the token that most often followed the last few tokens.
 
     Args:
-        texts: token ids of the texts that are counted.
-        longest: tokens of the longest context that is counted; where it was never seen, a shorter one
-            decides.
+        texts: the token ids of the texts that are counted.
+        longest: the length of the longest context that is counted; where a context was never seen, a
+            shorter one decides.
 
     Raises:
-        ValueError: a longest context of less than 1 token.
+        ValueError: `longest` is below 1.
     """
 
     def __init__(self, texts: Iterable[Sequence[int]], longest: int = 4) -> None:
@@ -41,11 +41,11 @@ class NextWords:
 
     @classmethod
     def of_stories(cls, n: int, longest: int = 4) -> NextWords:
-        """Count n stories, none of which is held out for tests."""
+        """Count n stories; none of them is held out for tests."""
         return cls((encode(tell(seed).text)[0].tolist() for seed in range(n)), longest)
 
     def propose(self, text: Tensor, n_draft: int) -> Tensor:
-        """Propose up to n_draft tokens after text (S,): fewer where nothing like its end was counted.
+        """Propose up to n_draft tokens after text (S,); fewer where its end was never counted.
 
         Returns:
             (<= n_draft,) int64.
@@ -60,7 +60,7 @@ class NextWords:
         return torch.tensor(known[start:], dtype=torch.int64)
 
     def next_after(self, known: Sequence[int]) -> int | None:
-        """The token that followed the longest counted end of `known`; None where none was counted."""
+        """Return the token that followed the longest counted end of `known`, or None."""
         for n in range(min(self.longest, len(known)), 0, -1):
             token = self.next.get(tuple(known[-n:]))
             if token is not None:
@@ -69,25 +69,23 @@ class NextWords:
 
 
 class NextWordsAndOwn:
-    """Ask the text itself first: what followed its last tokens earlier in it, and then the table.
+    """Proposes what followed the last tokens earlier in the text itself, or else what a table says.
 
-    Args:
-        table: what is asked where the text has no earlier place like its end. One object serves one
-            text, which grows from call to call.
+    One object serves one text, which grows from call to call.
     """
 
     def __init__(self, table: NextWords) -> None:
-        self.table, self.own, self.seen = table, {}, 0
+        self.table, self.in_text, self.seen = table, {}, 0
         self.longest = table.longest
 
     def propose(self, text: Tensor, n_draft: int) -> Tensor:
         """Propose n_draft tokens after text (S,), as `NextWords.propose` does."""
         known, n = text.tolist(), self.longest
         for end in range(max(n, self.seen), len(known)):
-            self.own[tuple(known[end - n : end])] = known[end]  # the latest place counts
+            self.in_text[tuple(known[end - n : end])] = known[end]  # the latest place counts
         self.seen = len(known)
         for _ in range(n_draft):
-            token = self.own.get(tuple(known[-n:]))
+            token = self.in_text.get(tuple(known[-n:]))
             if token is None:
                 token = self.table.next_after(known)
             if token is None:

@@ -14,14 +14,14 @@ from course.files.writing import write_whole
 HANDING_IN = "SECOND_TOKEN_HAND_IN"
 """Set in the kernel that `hand-in` starts: the path of the notebook that it runs."""
 NOTES = ".second-token"
-"""The folder, beside those of the lessons, with what is remembered about a student's work."""
+"""The folder, beside those of the lessons, with notes about a student's work."""
 
 
 def own_notebook() -> Path | None:
     """Return the file of the notebook that a student has open in this kernel, or None.
 
-    None in the kernels that grading, builds, tests and `hand-in` start: JupyterLab and VS Code alone say
-    which file it is.
+    It is None in the kernels that grading, builds, tests and `hand-in` start: only JupyterLab and VS Code
+    tell which file is open.
     """
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if getattr(shell, "kernel", None) is None:
@@ -40,18 +40,18 @@ def notebook_handed_in() -> Path | None:
 
 
 def on_colab() -> bool:
-    """Whether this kernel runs on Colab, where no notebook has a file."""
+    """Tell whether this kernel runs on Colab, where no notebook has a file."""
     return "google.colab" in sys.modules
 
 
 def lessons_folder(notebook: Path) -> Path:
-    """Return the folder in which the lessons' folders lie, seen from one lesson's notebook."""
+    """Return the folder that holds the lessons' folders, given one lesson's notebook."""
     folder = notebook.resolve().parent
     return folder.parent if folder.name[:2].isdigit() and folder.name[2:3] == "-" else folder
 
 
 def notebook_of(lesson: Released, lessons: Path) -> Path | None:
-    """Find a lesson's notebook, in its own folder or among the others, or None."""
+    """Return a lesson's notebook, in its own folder or directly in `lessons`, or None."""
     for path in (lessons / lesson.folder / lesson.file_name, lessons / lesson.file_name):
         if path.is_file():
             return path
@@ -79,13 +79,13 @@ def read_cells(path: Path) -> list[dict[str, Any]]:
 
 
 def nbgrader_of(cell: dict[str, Any]) -> dict[str, Any]:
-    """Return what nbgrader noted about a cell; empty for a student's own."""
-    noted = cell["metadata"].get("nbgrader")
-    return noted if isinstance(noted, dict) else {}
+    """Return nbgrader's metadata of a cell; empty for a cell that the student added."""
+    metadata = cell["metadata"].get("nbgrader")
+    return metadata if isinstance(metadata, dict) else {}
 
 
 def read_notes(path: Path) -> dict[str, Any]:
-    """Read a file of notes; empty where it is not there, half-written or something else."""
+    """Read a file of notes; empty if it is missing, incomplete or something else."""
     try:
         notes = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

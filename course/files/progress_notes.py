@@ -16,7 +16,7 @@ from course.files.released import find_lesson
 FILE = "progress.json"
 
 Passed = dict[str, dict[str, str]]
-"""When each check passed first, in local time (ISO 8601): by module and check."""
+"""When each check first passed, in local time (ISO 8601), by module and check."""
 
 
 def remember_pass(check: str) -> None:
@@ -26,7 +26,7 @@ def remember_pass(check: str) -> None:
         if notebook is None:
             return
         lesson = find_lesson(notebook.name)
-        if check not in [one.name for one in lesson.graded]:
+        if check not in [cell.name for cell in lesson.graded]:
             return
         path = lessons_folder(notebook) / NOTES / FILE
         passed = read_passed(path)
@@ -37,7 +37,7 @@ def remember_pass(check: str) -> None:
 
 
 def read_passed(path: Path) -> Passed:
-    """Read the notes; what is no note of a pass is left out."""
+    """Read the notes; anything else in the file is left out."""
     return {
         module: {
             check: time

@@ -14,15 +14,15 @@ from course.files.released import Released, released_lessons
 def show_progress() -> None:
     """Draw the page in a notebook; print it elsewhere."""
     notebook = own_notebook()
-    lessons = lessons_folder(notebook) if notebook else find_lessons_folder()
-    there, passed = read_progress(lessons)
+    folder = lessons_folder(notebook) if notebook else find_lessons_folder()
+    lessons, passed = read_progress(folder)
     if notebook is None:
-        print(write_progress(there, passed))
+        print(write_progress(lessons, passed))
         return
     from course.plots.progress import draw_progress
     from course.plots.style import show
 
-    show(draw_progress(there, passed, what_is_next(there, passed)))
+    show(draw_progress(lessons, passed, what_is_next(lessons, passed)))
 
 
 def main(arguments: list[str]) -> int:
@@ -35,22 +35,22 @@ def main(arguments: list[str]) -> int:
 
 
 def find_lessons_folder() -> Path:
-    """Find the folder with the lessons' folders: here, in `lessons/`, or one up."""
+    """Return the folder with the lessons' folders: this one, `lessons/`, or the parent folder."""
     for place in (Path(), Path("lessons"), Path("..")):
         if any(notebook_of(lesson, place) for lesson in released_lessons().values()):
             return place
     return Path()
 
 
-def read_progress(lessons: Path) -> tuple[list[Released], Passed]:
-    """Return the lessons whose notebooks lie there (all, where none does), and what passed."""
+def read_progress(folder: Path) -> tuple[list[Released], Passed]:
+    """Return the lessons whose notebooks are in a folder, or all if none is, and what passed."""
     every = list(released_lessons().values())
-    there = [lesson for lesson in every if notebook_of(lesson, lessons)]
-    return there or every, read_passed(lessons / NOTES / FILE)
+    present = [lesson for lesson in every if notebook_of(lesson, folder)]
+    return present or every, read_passed(folder / NOTES / FILE)
 
 
 def what_is_next(lessons: list[Released], passed: Passed) -> str:
-    """Name the first check that has not passed, as a sentence."""
+    """Return a sentence that names the first check that has not passed."""
     for lesson in lessons:
         for cell in lesson.graded:
             if cell.name not in passed.get(lesson.module, {}):
@@ -59,7 +59,7 @@ def what_is_next(lessons: list[Released], passed: Passed) -> str:
 
 
 def write_progress(lessons: list[Released], passed: Passed) -> str:
-    """Write the page as text, a line a lesson."""
+    """Return the page as text, one line per lesson."""
     lines = []
     for lesson in lessons:
         times = passed.get(lesson.module, {})

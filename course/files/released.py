@@ -1,7 +1,7 @@
-"""What is recorded of each released lesson: its file, its graded cells, its imports of earlier ones.
+"""Read the records of the released lessons: their files, graded cells and imports of earlier lessons.
 
-`checks/released/<lesson>.json` is built with the lesson. It holds no code: of each graded cell its
-name, its points and the hash of its source.
+`checks/released/<lesson>.json` is built with the lesson. It holds no code, only the name, the points and
+the hash of the source of each graded cell.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class Released:
 
     @property
     def file_name(self) -> str:
-        """What the notebook is called."""
+        """The name of the notebook's file."""
         return f"{self.module}.ipynb"
 
 
 def source_hash(source: str) -> str:
-    """Hash a cell's source; blanks at its ends do not count, since editors drop them."""
+    """Hash a cell's source; spaces at its ends do not count, since editors remove them."""
     return hashlib.sha256(source.strip().encode()).hexdigest()
 
 
@@ -64,14 +64,14 @@ def source_hash(source: str) -> str:
 def released_lessons() -> dict[str, Released]:
     """Return the lessons by module, in their order."""
     lessons = [_read(path) for path in FOLDER.glob("*.json")]
-    return {lesson.module: lesson for lesson in sorted(lessons, key=lambda one: one.folder)}
+    return {lesson.module: lesson for lesson in sorted(lessons, key=lambda lesson: lesson.folder)}
 
 
 def find_lesson(name: str) -> Released:
     """Find a lesson by its number, folder, module or file: 03, 03-kv-cache, kv_cache, kv_cache.ipynb.
 
     Raises:
-        ValueError: there is none; the message lists the lessons.
+        ValueError: there is no such lesson; the message lists those that exist.
     """
     for lesson in released_lessons().values():
         if name in (lesson.number, lesson.folder, lesson.module, lesson.file_name):
@@ -81,7 +81,7 @@ def find_lesson(name: str) -> Released:
 
 
 def earlier_lessons(module: str) -> list[Released]:
-    """List the lessons before one, in their order; none for a lesson that is not recorded."""
+    """List the lessons before one, in their order; none before a lesson without a record."""
     lessons = released_lessons()
     order = list(lessons)
     return [lessons[name] for name in order[: order.index(module)]] if module in order else []

@@ -9,10 +9,10 @@ from pathlib import Path
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file that is there with all its bytes or not at all, even where the power fails.
+    """Write a file whole or not at all, even if the power fails.
 
     Raises:
-        OSError: as of `open` and `write`.
+        OSError: as `open` and `write` raise it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     fd, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".partial")

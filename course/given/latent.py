@@ -1,9 +1,9 @@
-"""A model whose tokens are kept as latents: its parts, its cached pass, and what is refused at the door.
+"""A model that caches latents: its layers, its cached forward pass, and the checks of arguments.
 
     model = LatentGPT.from_weights("story-latent-16-16")
     logits = forward_latent(model, tokens, cache, latent_attention_layer)
 
-What a layer computes with a `LatentAttention`, and what a cache keeps, is asked in lesson 13.
+What a layer computes with a `LatentAttention`, and what its cache holds, is written in lesson 13.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from course.model.config import GPTConfig
 from course.model.rotary import rotary_table, rotate
 
 LARGEST = 2**31
-"""Of any size that is checked here."""
+"""The largest size that the checks here accept."""
 
 
 class LatentAttention(nn.Module):
-    """Hold the matrices of one layer of latent attention and its sizes. DeepSeek-AI 2024.
+    """The matrices and the sizes of one layer of latent attention (DeepSeek-AI 2024).
 
     Args:
-        config: the sizes of the model; every head makes keys and values of its own, so n_kv_heads says
-            nothing here.
-        rank: numbers of a latent.
-        d_rope: R, numbers of the rotated key that all heads share, and of each head's rotated query.
+        config: the sizes of the model; n_kv_heads is ignored, since every head has its own keys and
+            values.
+        rank: the width of a latent.
+        d_rope: R, the width of the rotated key that all heads share, and of each head's rotated query.
 
     Attributes:
         n_heads, head_dim, rank, d_rope: H, D, rank and R.
-        wq: (H * (D + R), C). Of each head's D + R numbers the first D are the query of the content, the
+        wq: (H * (D + R), C). Of each head's D + R numbers the first D are the query of the content; the
             last R are to be rotated.
-        down: (rank + R, C): the latent first, then the shared key, to be rotated.
-        up_k, up_v: (H * D, rank): from a latent to the keys and to the values of all heads.
+        down: (rank + R, C), from a token to its latent and then the shared key, which is to be rotated.
+        up_k, up_v: (H * D, rank), from a latent to the keys and to the values of all heads.
         wo: (C, H * D).
     """
 
@@ -81,7 +81,7 @@ class LatentGPT(MiniGPT):
         """Load a model with weights that the course ships, such as "story-latent-16-16".
 
         Raises:
-            ValueError: no such weights, or not those of latent attention.
+            ValueError: there are no such weights, or they are not those of latent attention.
         """
         from course import weights
 
@@ -110,17 +110,17 @@ def _not_without_a_cache(attn: LatentAttention, x: Tensor, positions: Tensor) ->
 
 
 def forward_latent(model: LatentGPT, tokens: Tensor, cache: object, layer: LatentLayer) -> Tensor:
-    """Logits of new tokens that follow those in the cache, in one pass; then the cache holds them.
+    """Compute the logits of new tokens that follow those in the cache; then the cache holds them too.
 
     Args:
         model: a LatentGPT.
         tokens: (B, T) int64, T at least 1.
-        cache: a LatentKVCache of the tokens before; advanced by T, once.
+        cache: a LatentKVCache of the earlier tokens; it is advanced by T, once.
         layer: lesson 13's `latent_attention_layer`.
 
     Raises:
-        ValueError: tokens that the model cannot take.
-        CacheFull: no room for T tokens; the cache holds what it held.
+        ValueError: the model cannot take the tokens.
+        CacheFull: there is no room for T tokens; the cache is not changed.
     """
     model.check_tokens(tokens)
     past, T = len(cache), tokens.shape[1]
@@ -159,10 +159,10 @@ def check_latent_block(
     c: Tensor,
     k_rope: Tensor,
 ) -> None:
-    """Check what is put into a cache of latents; a ValueError names what is wrong.
+    """Check what is appended to a cache of latents; a ValueError names what is wrong.
 
     Args:
-        n_layers, batch, rank, d_rope, dtype: of the cache.
+        n_layers, batch, rank, d_rope, dtype: the sizes and the dtype of the cache.
         layer: 0 … L-1.
         c: (B, T, rank), with T of at least 1.
         k_rope: (B, 1, T, R).
@@ -187,7 +187,7 @@ def check_latent_block(
 def check_latent_bytes(
     n_layers: int, rank: int, d_rope: int, n_tokens: int, batch: int, bytes_per_element: int
 ) -> None:
-    """Check the sizes of which bytes are counted; a ValueError names what is wrong."""
+    """Check the sizes of a cache whose bytes are counted; a ValueError names what is wrong."""
     check_between("n_layers", n_layers, 1, LARGEST)
     check_latent_sizes(rank, d_rope)
     check_between("n_tokens", n_tokens, 0, LARGEST)
@@ -199,10 +199,10 @@ def check_absorbed(q_nope: Tensor, up_k: Tensor) -> None:
     """Check queries (B, H, T, D) and a matrix (H * D, rank) that belong together."""
     if q_nope.dim() != 4 or 0 in q_nope.shape:
         raise ValueError(f"q_nope must be (B, H, T, D), none of them 0; got {tuple(q_nope.shape)}")
-    wanted = q_nope.shape[1] * q_nope.shape[3]
-    if up_k.dim() != 2 or up_k.shape[0] != wanted or up_k.shape[1] < 1:
+    width = q_nope.shape[1] * q_nope.shape[3]
+    if up_k.dim() != 2 or up_k.shape[0] != width or up_k.shape[1] < 1:
         raise ValueError(
-            f"queries {tuple(q_nope.shape)} need up_k of shape (H * D, rank) = ({wanted}, rank), got "
+            f"queries {tuple(q_nope.shape)} need up_k of shape (H * D, rank) = ({width}, rank), got "
             f"{tuple(up_k.shape)}"
         )
 
@@ -224,5 +224,5 @@ def check_latent_queries(q: Tensor, rows: Tensor, rank: int, mask: Tensor | None
         raise ValueError(f"the mask must be bool, True where a token may look; got {mask.dtype}")
     whole = (B, H, T, rows.shape[1])
     sizes = zip(reversed(mask.shape), reversed(whole), strict=False)
-    if mask.dim() > 4 or any(size not in (1, wanted) for size, wanted in sizes):
+    if mask.dim() > 4 or any(size not in (1, full) for size, full in sizes):
         raise ValueError(f"a mask {tuple(mask.shape)} does not broadcast to (B, H, T, S) = {whole}")

@@ -1,4 +1,4 @@
-"""Check what is put into a pool of blocks, and into the functions that look for known blocks."""
+"""Check the arguments of lesson 10: of a pool of blocks, and of the search for known blocks."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ def check_block_numbers(blocks: Sequence[int], n_blocks: int) -> None:
 
 
 def check_token_list(tokens: Sequence[int], block_size: int, at_least: int = 0) -> None:
-    """Check the size of a block, and that tokens are a list of so many whole numbers ≥ 0."""
+    """Check the size of a block, and that tokens are a list of `at_least` or more whole numbers ≥ 0."""
     check_between("block_size", block_size, 1, LARGEST)
     if not isinstance(tokens, list):
         raise ValueError(f"tokens must be a list of whole numbers, got {type(tokens).__name__}")
@@ -36,7 +36,7 @@ def check_token_list(tokens: Sequence[int], block_size: int, at_least: int = 0) 
 
 
 def check_cache_limit(config: GPTConfig, max_len: int | None) -> int:
-    """Check the tokens that a cache may hold, 1 … config.max_seq_len; None stands for the latter."""
+    """Return how many tokens a cache may hold, 1 … config.max_seq_len; None stands for the latter."""
     if max_len is None:
         return config.max_seq_len
     check_between("max_len", max_len, 1, config.max_seq_len)

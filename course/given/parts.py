@@ -1,4 +1,4 @@
-"""What attention over a part of the keys leaves behind, and what is refused at the door of lesson 09."""
+"""The result of attention over a part of the keys, and the checks of arguments of lesson 09."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from course.model.bounds import check_between, check_grouped
 
 
 class Part(NamedTuple):
-    """What queries found in some of the keys: all that is needed to add what they find in others.
+    """The attention of queries over some of the keys, in a form that can be merged with that over others.
 
     Attributes:
-        out: (B, H, T, D): the values, each times exp(score - top), added up. A sum, not a mean.
+        out: (B, H, T, D): the sum of the values, each times exp(score - top). It is not a mean.
         top: (B, H, T, 1): the largest score; -inf for a query that sees none of these keys.
-        total: (B, H, T, 1): exp(score - top), added up.
+        total: (B, H, T, 1): the sum of exp(score - top).
     """
 
     out: Tensor
@@ -68,8 +68,8 @@ def check_blocks(
     Args:
         q: (1, H, T, D).
         keys, values: (n_blocks, G, size, D), of all conversations.
-        table: numbers of this one's blocks, in the order of its tokens.
-        length: tokens that it holds.
+        table: the numbers of its blocks, in the order of its tokens.
+        length: how many tokens it holds.
     """
     check_grouped(q, keys[:1], values[:1], None)  # one block, as keys (1, G, size, D)
     if keys.shape != values.shape:
@@ -100,7 +100,7 @@ def check_shared(
     check_grouped(q, own_k, own_v, None)
     check_grouped(q[:1], prefix_k, prefix_v, None)
     if q.shape[2] != 1:
-        raise ValueError(f"one new token a row is wanted, q (B, H, 1, D); got {tuple(q.shape)}")
+        raise ValueError(f"q must be (B, H, 1, D), one new token per row; got {tuple(q.shape)}")
     if prefix_k.shape[1] != own_k.shape[1]:
         raise ValueError(
             f"the prefix has {prefix_k.shape[1]} KV heads, the rows' own keys {own_k.shape[1]}"

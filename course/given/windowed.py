@@ -1,11 +1,11 @@
-"""Attention in which every layer has a window: over a whole text, and with a cache.
+"""Forward passes in which every layer has a window: over a whole text, and with a cache.
 
     forward = windowed_model(model, window_mask, windows=[32, 32, EVERYTHING, 32])
     logits = forward(tokens)                                            # (B, T) -> (B, T, V)
     logits = forward_windowed(model, tokens, cache, window_mask)        # the same, in steps
 
-Which token looks at which is the caller's to say: `window_mask` is what lesson 08 asks for. Its cache
-need not keep rows in the order of the text, for the mask is made of the tokens' numbers.
+The caller's `window_mask`, written in lesson 08, decides which token looks at which. It is made from the
+tokens' numbers, so the cache need not keep its rows in the order of the text.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from course.model.config import GPTConfig
 from course.model.layers import Attention
 
 EVERYTHING = 2**31
-"""A window that no text outgrows."""
+"""A window that is larger than any text."""
 WindowMask = Callable[..., Tensor]
-"""Lesson 08's: (own, places, window, n_sinks) -> (T, R) bool."""
+"""Lesson 08's function: (own, places, window, n_sinks) -> (T, R) bool."""
 Store = Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]]
 """Takes a layer's new keys and values, (B, G, T, D); returns those to look at, (B, G, R, D)."""
 
 
 def check_window(window: int, n_sinks: int) -> None:
-    """Check that a window holds at least 1 token, and that there are 0 sinks or more."""
+    """Check that a window has at least 1 token, and that there are 0 sinks or more."""
     check_between("window", window, 1, EVERYTHING)
     check_between("n_sinks", n_sinks, 0, EVERYTHING)
 
@@ -62,10 +62,10 @@ def windowed_model(
     """Make a forward pass without a cache, in which layer i has the window windows[i].
 
     Returns:
-        A function of tokens (B, T) int64 that gives logits (B, T, V).
+        A function of tokens (B, T) int64 that returns logits (B, T, V).
 
     Raises:
-        ValueError: not one window for each layer.
+        ValueError: there is not one window for each layer.
     """
     if len(windows) != model.config.n_layers:
         raise ValueError(
@@ -74,9 +74,9 @@ def windowed_model(
 
     def forward(tokens: Tensor) -> Tensor:
         model.check_tokens(tokens)
-        own = torch.arange(tokens.shape[1], device=tokens.device)
-        masks = [window_mask(own, own, window, n_sinks) for window in windows]  # (T, T) each
-        return _forward(model, tokens, own, masks, lambda layer, k, v: (k, v))
+        positions = torch.arange(tokens.shape[1], device=tokens.device)
+        masks = [window_mask(positions, positions, w, n_sinks) for w in windows]  # (T, T) each
+        return _forward(model, tokens, positions, masks, lambda layer, k, v: (k, v))
 
     return forward
 
@@ -86,23 +86,23 @@ def forward_windowed(model: MiniGPT, tokens: Tensor, cache: Any, window_mask: Wi
 
     Args:
         tokens: (B, T) int64.
-        cache: lesson 08's; its `places` say which tokens' rows `append` returns, its `window` and
-            `n_sinks` go into the mask. Advanced by T, once.
+        cache: lesson 08's cache. Its `places` returns which tokens' rows `append` returns; its `window`
+            and `n_sinks` go into the mask. It is advanced by T, once.
 
     Returns:
         (B, T, V).
 
     Raises:
-        ValueError: tokens that the model cannot take.
-        CacheFull: no room for T tokens; the cache holds what it held.
+        ValueError: the model cannot take the tokens.
+        CacheFull: there is no room for T tokens; the cache is not changed.
     """
     model.check_tokens(tokens)
     past, T = len(cache), tokens.shape[1]
     if past + T > cache.max_len:  # rotate() may have no such positions
         raise CacheFull(f"{past} of {cache.max_len} tokens were fed, {T} more are too many")
-    own = torch.arange(past, past + T, device=tokens.device)
-    mask = window_mask(own, cache.places(T), cache.window, cache.n_sinks)  # (T, R)
-    logits = _forward(model, tokens, own, [mask] * len(model.blocks), cache.append)
+    positions = torch.arange(past, past + T, device=tokens.device)
+    mask = window_mask(positions, cache.places(T), cache.window, cache.n_sinks)  # (T, R)
+    logits = _forward(model, tokens, positions, [mask] * len(model.blocks), cache.append)
     cache.advance(T)
     return logits
 
@@ -136,23 +136,24 @@ def attention_to_token(model: MiniGPT, tokens: Tensor, number: int, first: int =
 
     Args:
         tokens: (B, T) int64.
-        number: of that token.
-        first: only queries from this token on count.
+        number: the position of that token.
+        first: the first query that counts.
 
     Returns:
-        (L, H): the mean over rows and queries; 1 where a head looks at nothing else.
+        (L, H): the mean over rows and queries; 1 for a head that looks at nothing else.
     """
     model.check_tokens(tokens)
-    T, found = tokens.shape[1], []
-    own = torch.arange(T, device=tokens.device)
+    T, means = tokens.shape[1], []
+    positions = torch.arange(T, device=tokens.device)
     x = model.embed(tokens)  # (B, T, C)
     for block in model.blocks:
         attn, normed = block.attn, block.attn_norm(x)
-        q = attn.rotate(split_heads(attn.wq(normed), attn.n_heads), own)  # (B, H, T, D)
-        k = attn.rotate(split_heads(attn.wk(normed), attn.n_kv_heads), own)  # (B, G, T, D)
+        q = attn.rotate(split_heads(attn.wq(normed), attn.n_heads), positions)  # (B, H, T, D)
+        k = attn.rotate(split_heads(attn.wk(normed), attn.n_kv_heads), positions)  # (B, G, T, D)
         k = k.repeat_interleave(attn.n_heads // attn.n_kv_heads, dim=1)  # (B, H, T, D)
-        scores = (q @ k.mT / attn.head_dim**0.5).masked_fill(own > own[:, None], -torch.inf)
-        found.append(scores.softmax(dim=-1)[:, :, first:, number].mean(dim=(0, 2)))  # (H,)
-        x = x + model.attention_layer(attn, normed, own)
+        scores = q @ k.mT / attn.head_dim**0.5
+        scores = scores.masked_fill(positions > positions[:, None], -torch.inf)
+        means.append(scores.softmax(dim=-1)[:, :, first:, number].mean(dim=(0, 2)))  # (H,)
+        x = x + model.attention_layer(attn, normed, positions)
         x = x + block.mlp(block.mlp_norm(x))
-    return torch.stack(found)
+    return torch.stack(means)

@@ -1,1 +1,1 @@
-"""Hand in with confidence: run a notebook as it will be run, and say what is right and what is not."""
+"""Check a notebook before it is handed in: run it afresh, and list what is right and what is not."""

@@ -24,9 +24,9 @@ def main(arguments: list[str]) -> int:
     """Run the command. Returns 0 only when the notebook is fit to hand in."""
     parser = argparse.ArgumentParser(prog="python -m course hand-in", description=__doc__)
     parser.add_argument("lesson", help="03, 03-kv-cache, or the path of a notebook")
-    asked = parser.parse_args(arguments).lesson
+    name = parser.parse_args(arguments).lesson
     try:
-        lesson, path = find_notebook(asked)
+        lesson, path = find_notebook(name)
         facts = inspect(lesson, path)
     except (ValueError, ModuleNotFoundError) as error:
         print(error, file=sys.stderr)
@@ -34,21 +34,21 @@ def main(arguments: list[str]) -> int:
     return 0 if all(fact.right for fact in facts) else 1
 
 
-def find_notebook(asked: str) -> tuple[Released, Path]:
-    """Find a lesson's notebook here, in `lessons/` or one folder up, or take the path that is given.
+def find_notebook(name: str) -> tuple[Released, Path]:
+    """Find a lesson's notebook here, in `lessons/` or in the parent folder; take a path as it is.
 
     Raises:
         ValueError: there is no such lesson, or no notebook of it.
     """
-    path = Path(asked)
+    path = Path(name)
     if path.suffix == ".ipynb":
         if not path.is_file():
-            raise ValueError(f"there is no file {asked}")
+            raise ValueError(f"there is no file {name}")
         return _lesson_of(path), path
-    lesson = find_lesson(asked)
+    lesson = find_lesson(name)
     for place in (Path(), Path("lessons"), Path("..")):
-        if found := notebook_of(lesson, place):
-            return lesson, found
+        if path := notebook_of(lesson, place):
+            return lesson, path
     raise ValueError(
         f"there is no {lesson.folder}/{lesson.file_name} here ({Path().resolve()}); "
         "go to the folder with your lessons, or name the file"
@@ -68,11 +68,11 @@ def _lesson_of(path: Path) -> Released:
 
 
 def inspect(lesson: Released, path: Path) -> list[Fact]:
-    """Look at a notebook, run it, say one line a fact, and write the receipt beside it.
+    """Check a notebook, run it, print one line per fact, and write the receipt beside it.
 
     Raises:
         ValueError: it is no notebook.
-        ModuleNotFoundError: what runs notebooks is not installed.
+        ModuleNotFoundError: a package that running notebooks needs is not installed.
     """
     data = path.read_bytes()
     saved = datetime.fromtimestamp(path.stat().st_mtime)
@@ -125,11 +125,11 @@ def _run(path: Path) -> Run:
 
 
 def _results(lesson: Released, run: Run) -> list[Fact]:
-    """Say how the checks went, then what else stopped."""
+    """List the results of the checks, then the other cells that stopped."""
     failing = [
-        Fact(False, f"{one.name} ({one.points:g} of 10 points): {_why(one.name, run)}")
-        for one in lesson.graded
-        if run.checks.get(one.name, "") is not None
+        Fact(False, f"{cell.name} ({cell.points:g} of 10 points): {_why(cell.name, run)}")
+        for cell in lesson.graded
+        if run.checks.get(cell.name, "") is not None
     ]
     n_checks = len(lesson.graded)
     words = f"{n_checks - len(failing)} of {n_checks} visible checks pass in a fresh kernel."
@@ -166,7 +166,7 @@ def _unchanged(path: Path, code: str) -> Fact:
 def _receipt(
     lesson: Released, path: Path, data: bytes, code: str, run: Run, facts: list[Fact]
 ) -> dict[str, Any]:
-    """What is written down: which bytes were looked at when, with which versions, and what was found."""
+    """Return the receipt: which bytes were checked when, with which versions, and the results."""
     versions = {"python": sys.version.split()[0]}
     for package in ("second-token", "torch", "numpy", "ipython"):
         try:
@@ -182,8 +182,8 @@ def _receipt(
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": versions,
         "checks": {
-            one.name: run.checks.get(one.name, "it did not run") or "passes"
-            for one in lesson.graded
+            cell.name: run.checks.get(cell.name, "it did not run") or "passes"
+            for cell in lesson.graded
         },
         "wrong": [fact.words for fact in facts if not fact.right],
         "fit": all(fact.right for fact in facts),

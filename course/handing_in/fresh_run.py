@@ -19,10 +19,10 @@ CELL_SECONDS = 120
 
 @dataclass
 class Run:
-    """What came of the cells.
+    """The outcome of the cells.
 
     Attributes:
-        checks: of each graded cell that ran, None where it passed, else the first line of its message.
+        checks: for each graded cell that ran, None if it passed, else the first line of its message.
         stopped: every other cell that raised: "cell 12: NameError: …".
         ended_early: why the run could not go on, or None.
     """
@@ -33,7 +33,7 @@ class Run:
 
 
 def run_afresh(path: Path, cell_seconds: float = CELL_SECONDS) -> Run:
-    """Run a copy of a notebook in a kernel of its own, in its folder; the file stays as it is.
+    """Run a copy of a notebook in a fresh kernel, in its folder; the file is not changed.
 
     Raises:
         ModuleNotFoundError: nbclient is not installed.
@@ -75,7 +75,7 @@ def run_afresh(path: Path, cell_seconds: float = CELL_SECONDS) -> Run:
 
 
 def _environment(path: Path) -> dict[str, str]:
-    """Earlier lessons are ours where they are given, as in grading."""
+    """Return the kernel's environment, in which earlier lessons are ours where given, as in grading."""
     environment = {**os.environ, HANDING_IN: str(path.resolve()), "SECOND_TOKEN_MINE": "missing"}
     for name in ("JPY_SESSION_NAME", "MPLBACKEND"):
         environment.pop(name, None)
@@ -87,15 +87,15 @@ def _note(run: Run, index: int, cell: Any) -> None:
     why = _first_line(errors[0]) if errors else None
     if run.ended_early and why is None:
         why = run.ended_early
-    noted = nbgrader_of(cell)
-    if noted.get("grade"):
-        run.checks[noted["grade_id"]] = why
+    nbgrader = nbgrader_of(cell)
+    if nbgrader.get("grade"):
+        run.checks[nbgrader["grade_id"]] = why
     elif errors:
         run.stopped.append(f"cell {index + 1}: {why}")
 
 
 def _first_line(error: Any) -> str:
-    """ "NotImplementedError" says to a student: not written yet."""
+    """Return the first line of an error's message; of NotImplementedError, "not written yet"."""
     if error.ename == "NotImplementedError":
         return "not written yet"
     text = re.sub(r"\x1b\[[0-9;]*m", "", error.evalue).strip()

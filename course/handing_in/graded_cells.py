@@ -10,16 +10,16 @@ from course.files.released import Released, source_hash
 
 
 class Fact(NamedTuple):
-    """One line of what `hand-in` says: whether it is right, and the words."""
+    """One line that `hand-in` prints: whether it is right, and the text."""
 
     right: bool
     words: str
 
 
 def compare_cells(lesson: Released, cells: list[dict[str, Any]]) -> list[Fact]:
-    """Say which of a lesson's cells are missing, doubled or changed; one fact where all is well."""
+    """List which of a lesson's cells are missing, doubled or changed, or one fact if all are right."""
     names = Counter(name for cell in cells if (name := nbgrader_of(cell).get("grade_id")))
-    graded = [one.name for one in lesson.graded]
+    graded = [cell.name for cell in lesson.graded]
     wrong = [
         Fact(False, f"{name}: {_trouble(names[name])}")
         for name in [*lesson.solutions, *graded]
@@ -27,9 +27,9 @@ def compare_cells(lesson: Released, cells: list[dict[str, Any]]) -> list[Fact]:
     ]
     hashes = {nbgrader_of(cell).get("grade_id"): source_hash(cell["source"]) for cell in cells}
     wrong += [
-        Fact(False, f"{one.name}: this graded cell was changed. Grading uses the released one.")
-        for one in lesson.graded
-        if names[one.name] == 1 and hashes[one.name] != one.sha256
+        Fact(False, f"{cell.name}: this graded cell was changed. Grading uses the released one.")
+        for cell in lesson.graded
+        if names[cell.name] == 1 and hashes[cell.name] != cell.sha256
     ]
     return wrong or [Fact(True, f"All {len(graded)} graded cells are there, unchanged.")]
 

@@ -16,7 +16,7 @@ COURSE = Path(__file__).resolve().parents[2]
 
 
 def hand_in_this_notebook() -> None:
-    """Say whether this kernel's notebook is fit to hand in; do nothing where no student has it open."""
+    """Print whether this kernel's notebook is fit to hand in; do nothing where no student has it open."""
     notebook = own_notebook()
     if notebook is None:
         if on_colab() and not os.environ.get(HANDING_IN):
@@ -46,10 +46,10 @@ def _run_so_far() -> list[str]:
 
 
 def unsaved_answers(cells: list[dict[str, Any]], run: list[str]) -> list[str]:
-    """List the answers whose cell ran last with another source than the file holds.
+    """List the answers whose cell last ran with another source than the file holds.
 
     Args:
-        cells: of the file.
+        cells: the cells of the file.
         run: the sources that ran in this kernel, in their order.
     """
     unsaved = []
@@ -64,7 +64,7 @@ def unsaved_answers(cells: list[dict[str, Any]], run: list[str]) -> list[str]:
 
 
 def _defined(source: str) -> set[str]:
-    """The functions and classes that a cell defines; none where it is no Python."""
+    """Return the functions and classes that a cell defines; none if it is not valid Python."""
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError):
@@ -73,7 +73,7 @@ def _defined(source: str) -> set[str]:
 
 
 def _run_command(notebook: Path) -> None:
-    """Run `hand-in` beside this kernel, and show what it says as it says it."""
+    """Run `hand-in` in another process, and print its output as it appears."""
     path = os.pathsep.join(filter(None, [str(COURSE), os.environ.get("PYTHONPATH")]))
     process = subprocess.Popen(
         [sys.executable, "-m", "course", "hand-in", str(notebook)],

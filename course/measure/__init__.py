@@ -1,1 +1,1 @@
-"""Measure: clocks, limits of machines, devices, costs, counted work."""
+"""Measure: clocks, limits of machines, datasheets, devices, costs, counted work."""

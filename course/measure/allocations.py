@@ -4,9 +4,9 @@ with watch_new_tensors(q, k, v) as made:
     attention(q, k, v)
 made.numbers  # how many numbers were written into new memory
 
-A view is no new tensor: `transpose`, `expand` and a slice share the memory of what they view. Copies are
-recorded, also those that an operation makes on its way, such as a matrix product whose batch axes
-differ. Memory that a single operation of PyTorch uses only while it runs is not.
+A view is not a new tensor: `transpose`, `expand` and a slice share the memory of what they view. Copies
+are recorded, also those that an operation makes internally, such as a matrix product whose batch axes
+differ. Memory that an operation of PyTorch uses only while it runs is not recorded.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from torch.utils._pytree import tree_leaves
 
 @dataclass(frozen=True)
 class NewTensor:
-    """Describe a tensor with memory of its own.
+    """A tensor with memory of its own.
 
     Attributes:
         made_by: PyTorch's name of the operation, such as "clone" or "bmm".
-        shape: as that operation saw it.
-        numbers: that its memory has room for.
+        shape: its shape in that operation.
+        numbers: how many numbers its memory holds.
     """
 
     made_by: str
@@ -38,7 +38,7 @@ class NewTensor:
 
 @dataclass
 class NewTensors:
-    """Hold the tensors that were made, in order of time.
+    """The tensors that were made, in order of time.
 
     Attributes:
         tensors: the new ones.
@@ -56,7 +56,7 @@ class NewTensors:
 
     @property
     def largest(self) -> NewTensor | None:
-        """Find the new tensor with most numbers, the first of several; None where there is none."""
+        """Return the new tensor with the most numbers, the first of several, or None."""
         return max(self.tensors, key=lambda tensor: tensor.numbers, default=None)
 
 
@@ -105,7 +105,7 @@ def watch_new_tensors(*given: Tensor) -> Iterator[NewTensors]:
     """Record every tensor made inside the `with` block; all of them stay alive until it ends.
 
     Args:
-        given: tensors that were there before. Any other that is used inside counts as new.
+        given: tensors that existed before. Any other that is used inside counts as new.
     """
     with _Watch(given) as watch:
         yield watch.made

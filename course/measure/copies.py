@@ -23,8 +23,8 @@ class _Cache(Protocol):
 def count_copied(cache: _Cache, config: GPTConfig, n_tokens: int) -> list[int]:
     """Append tokens one at a time to every layer, for one row; count what each step copies.
 
-    What operations of PyTorch write into new memory is counted, less the keys and values of the new
-    token itself: these have to be written somewhere. What is written in place makes no new memory.
+    Numbers that PyTorch's operations write into new memory are counted, without the keys and values of
+    the new token itself, which have to be written somewhere. Writing in place makes no new memory.
     """
     copied = []
     for _ in range(n_tokens):

@@ -1,6 +1,6 @@
 """What one forward pass costs: floating-point operations, and the bytes that it must move.
 
-A cost is a count, the same on every machine; `course.measure.limits` has what turns it into seconds.
+A cost is a count, the same on every machine; the limits of a machine turn it into seconds.
 Lesson 05 computes a `Cost` from the sizes of a model.
 """
 
@@ -28,8 +28,8 @@ class Cost:
         activation_bytes: rows that matrices read and write.
 
     Raises:
-        ValueError: a count is no whole number of at least 0. A float or a NumPy number that is
-            whole will do, and is kept as an int.
+        ValueError: a count is not a whole number of at least 0. A whole float or NumPy number is
+            converted to an int.
     """
 
     flops: int
@@ -70,7 +70,7 @@ class Cost:
         """Split the bill into its matrix products and its attention.
 
         Args:
-            attention_flops: those of the flops that are attention's. Its bytes are the cache's.
+            attention_flops: how many of the FLOPs are attention's. Its bytes are the cache's.
 
         Raises:
             ValueError: attention has more FLOPs than the bill.
@@ -83,11 +83,10 @@ class Cost:
 
 
 class Parts(NamedTuple):
-    """One forward pass in two parts, of which one follows the other: layer by layer, matrices wait for
-    attention and attention for matrices, so that their seconds add up.
+    """One forward pass in two parts. In each layer one waits for the other, so their seconds add up.
 
     Attributes:
-        matrices: weights and activations, and the FLOPs of the matrix products.
+        matrices: the weights and activations, and the FLOPs of the matrix products.
         attention: the cache, and the FLOPs of scores and of sums of values.
     """
 

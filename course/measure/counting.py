@@ -29,7 +29,7 @@ from course.model import MiniGPT
 
 @dataclass
 class KVRowCount:
-    """Hold the number of tokens for which a key, and with it a value, was computed.
+    """The number of tokens for which a key, and with it a value, was computed.
 
     Attributes:
         by_layer: for each layer, the rows (B·T) of each use of its `wk`, in order of time.
@@ -78,10 +78,10 @@ def count_kv_rows(model: MiniGPT) -> Iterator[KVRowCount]:
 
 
 class _Uses:
-    """Add multiplications by the numbers of one layer's weight up to whole uses of it.
+    """Adds up multiplications by the numbers of one layer's weight to uses of the whole weight.
 
     Attributes:
-        rows: of each use so far. A use of only a part of the weight counts as much of a row, rounded up.
+        rows: the rows of each use so far. A use of a part of the weight counts as that part, rounded up.
     """
 
     def __init__(self, n_numbers: int) -> None:
@@ -102,8 +102,8 @@ class _Uses:
 
 
 class _FunctionsOfMarked(TorchFunctionMode):
-    """Look into those functions of PyTorch alone that are given numbers of a `wk`: a look at every
-    operation of a forward pass would take four times as long as the pass."""
+    """Follow only those functions of PyTorch that are given numbers of a `wk`: following every operation
+    would take four times as long as the forward pass."""
 
     def __init__(self, products: _Products) -> None:
         super().__init__()
@@ -122,9 +122,9 @@ class _FunctionsOfMarked(TorchFunctionMode):
 class _Products(TorchDispatchMode):
     """Follow the numbers of every `wk` through copies, and count the products that they go into.
 
-    Beside each memory that holds some of them lies another of whole numbers, the marks: 0 for any other
-    number, i + 1 for number i of all the weights, one layer after the other. A tensor's marks are
-    those of its memory, so views need no care.
+    For each memory that holds some of them there is a second one of whole numbers, the marks: i + 1 for
+    number i of all the weights, one layer after the other, and 0 for any other number. A tensor's marks
+    are those of its memory, so views need no special care.
     """
 
     def __init__(self, model: MiniGPT, uses: list[_Uses]) -> None:

@@ -1,7 +1,7 @@
 """A clock for work that may be queued, on a CPU and on a GPU.
 
-A call returns as soon as a GPU has queued its work, which is done later. To read the clock then is to
-time the queueing; `synchronize` waits until the queue is empty.
+A call returns as soon as a GPU has queued its work, which is done later. Reading the clock then would
+measure the queueing; `synchronize` waits until the queue is empty.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import torch
 
 
 class Device(Protocol):
-    """A clock, and a way to wait for the work that was asked for."""
+    """A clock, and a way to wait for queued work."""
 
     def now(self) -> float:
         """Read the clock: seconds since some moment in the past."""
         ...
 
     def synchronize(self) -> None:
-        """Wait until all work that was asked for is done."""
+        """Wait until all queued work is done."""
         ...
 
 

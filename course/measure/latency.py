@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 
 class Latency(NamedTuple):
-    """Hold the latency of one stream; times in seconds.
+    """The latency of one stream, in seconds.
 
     Attributes:
         ttft: time to first token: from the request to the first token.
         itl_mean, itl_p50, itl_p99: mean, median and 99th percentile of the inter-token latency, the
             gaps between neighbouring tokens. None where there is only one token, so no gap.
-        tokens_per_second: of the decode phase; None where there is only one token.
+        tokens_per_second: the speed of the decode phase; None where there is only one token.
     """
 
     ttft: float
@@ -29,9 +29,9 @@ def check_stamps(start: float, stamps: Sequence[float]) -> None:
     """Check that these can be the times of one stream; a ValueError names the one that cannot.
 
     Args:
-        start: when the request came, in seconds.
-        stamps: when each token came: at least one, none before `start` or before its predecessor,
-            and not all at one moment.
+        start: the time of the request, in seconds.
+        stamps: the time of each token: at least one, none before `start` or before its predecessor,
+            and not all the same.
     """
     if len(stamps) == 0:
         raise ValueError("stamps is empty: a stream without tokens has no latency")

@@ -3,18 +3,8 @@
     here = measure_machine()            # this CPU, one thread
     here.flops_per_second, here.bytes_per_second, here.balance
 
-`DATASHEETS` holds what the makers of some GPUs promise. A measured machine stays below its
-datasheet, and a program below the measured machine. Rates are FLOP/s and bytes/s; a multiply-add is
-two FLOPs.
-
-Datasheets, read for dense (not sparse) float16 or bfloat16 with tensor cores, and the memory's rate and
-size:
-
-* T4: NVIDIA T4 datasheet (2019), 65 TFLOP/s, 320 GB/s, 16 GB
-* L4: NVIDIA L4 datasheet (2023), 242 TFLOP/s with sparsity, so 121; 300 GB/s, 24 GB
-* A100: NVIDIA A100 datasheet (2022), 80 GB SXM, 312 TFLOP/s, 2,039 GB/s
-* H100: NVIDIA H100 datasheet (2023), SXM, 1,979 TFLOP/s with sparsity, so 989; 3.35 TB/s, 80 GB
-* H200: NVIDIA H200 datasheet (2024), SXM, 1,979 TFLOP/s with sparsity, so 989; 4.8 TB/s, 141 GB
+A measured machine stays below its datasheet (`datasheets.py`), and a program below the measured machine.
+Rates are FLOP/s and bytes/s; a multiply-add is two FLOPs.
 """
 
 from __future__ import annotations
@@ -41,12 +31,12 @@ class Machine:
     """The two limits of a machine.
 
     Attributes:
-        name: what it is, for a legend.
-        flops_per_second: of a large matrix product.
-        bytes_per_second: to and from its memory.
+        name: the machine's name, for a legend.
+        flops_per_second: the rate of a large matrix product.
+        bytes_per_second: the rate to and from its memory.
 
     Raises:
-        ValueError: a rate that is no finite number above 0.
+        ValueError: a rate is not a finite number above 0.
     """
 
     name: str
@@ -61,22 +51,8 @@ class Machine:
 
     @property
     def balance(self) -> float:
-        """FLOPs done while one byte arrives: the ridge point, in FLOP/byte."""
+        """The FLOPs that are done while one byte arrives: the ridge point, in FLOP/byte."""
         return self.flops_per_second / self.bytes_per_second
-
-
-DATASHEETS: dict[str, Machine] = {
-    machine.name: machine
-    for machine in (
-        Machine("T4", 65e12, 320e9),
-        Machine("L4", 121e12, 300e9),
-        Machine("A100", 312e12, 2039e9),
-        Machine("H100", 989e12, 3350e9),
-        Machine("H200", 989e12, 4800e9),
-    )
-}
-MEMORY_BYTES = {"T4": 16e9, "L4": 24e9, "A100": 80e9, "H100": 80e9, "H200": 141e9}
-"""What the memory of each of them holds, by the same datasheets."""
 
 
 def measure_machine(
@@ -86,12 +62,12 @@ def measure_machine(
 
     On a CPU one thread reads 256 MiB, as decode reads weights, and multiplies two matrices. On CUDA
     1 GiB is copied, which counts twice: read and written. Every array is filled with random numbers
-    first: memory that was never written may not be backed by any, and zeros can be cheaper than
-    numbers. The best of several rounds counts, as a limit is measured.
+    first: memory that was never written may not be allocated yet, and zeros can be faster to process.
+    The best of several rounds counts, since a limit is measured.
 
     Args:
         device: "cpu", "cuda" or "cuda:1".
-        dtype: of the matrices.
+        dtype: the matrices' dtype.
 
     Raises:
         ValueError: no such device here, or a dtype that is not a floating-point one.
@@ -113,8 +89,8 @@ def _measure(name: str, dtype: torch.dtype) -> Machine:
 
 @dataclass(frozen=True)
 class Work:
-    """One call that only computes and one that only moves bytes, and how much each does. Their work
-    is done when they return, on a GPU as well."""
+    """A call that only computes and a call that only moves bytes, and how much each does. Their work is
+    done when they return, on a GPU as well."""
 
     multiply: Callable[[], object]
     flops: int
@@ -123,7 +99,7 @@ class Work:
 
 
 def limit_work(device: str | torch.device, dtype: torch.dtype) -> Work:
-    """Prepare what `measure_machine` times, for benchmarks that time it and programs by turns.
+    """Prepare the calls that `measure_machine` times; benchmarks time them interleaved with programs.
 
     Raises:
         ValueError: no such device here.

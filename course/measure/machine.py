@@ -25,7 +25,7 @@ Name = TypeVar("Name", bound=Hashable)
 
 @dataclass(frozen=True)
 class Card:
-    """What a timing should be printed with.
+    """The facts about a machine that a timing should be printed with.
 
     Attributes:
         cpu: the processor's name.
@@ -67,7 +67,7 @@ def card() -> Card:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch compute with one thread inside the block, and with as many as before after it.
+    """Let torch compute with one thread inside the `with` block.
 
     In a step of the mini-GPT threads mostly wait for one another; with one thread, times can be
     compared.
@@ -97,9 +97,9 @@ def seconds(call: Callable[[], object], warmup: int = 1, repeats: int = 5) -> li
 def interleaved(
     calls: Mapping[Name, Callable[[], object]], rounds: int = 5
 ) -> dict[Name, list[float]]:
-    """Time several calls by turns, A, B, A, B, …, so that a noisy minute falls on all of them.
+    """Time several calls interleaved, A, B, A, B, …, so that a noisy minute affects all of them.
 
-    Each is called once before, which does not count.
+    Each is called once before the timing starts.
 
     Args:
         calls: by name.

@@ -1,4 +1,4 @@
-"""Runs of `benchmarks/roofline.py` on GPUs, kept for readers who have none.
+"""Recorded runs of `benchmarks/roofline.py` on GPUs, for readers who have none.
 
 Each is one JSON file in `course/measure/runs`, written by `--record` and read by lesson 05, which
 draws it with its device and date beside the reader's own points.
@@ -24,8 +24,8 @@ class Point:
         size: the model's name in `course.published.sizes`.
         phase: "prefill" or "decode".
         batch, n_new, n_past: B rows of T new tokens after P cached ones.
-        flops, bytes: what the phase must do and move at least.
-        seconds: what it took.
+        flops, bytes: the least that the phase must compute and move.
+        seconds: the time that it took.
     """
 
     size: str
@@ -73,10 +73,10 @@ def recordings(folder: Path = FOLDER) -> list[Recording]:
 
 def read(path: Path) -> Recording:
     """Read a file that `write` wrote."""
-    found = json.loads(path.read_text(encoding="utf-8"))
-    machine = Machine(**found.pop("machine"))
-    points = tuple(Point(**point) for point in found.pop("points"))
-    return Recording(**found, machine=machine, points=points)
+    data = json.loads(path.read_text(encoding="utf-8"))
+    machine = Machine(**data.pop("machine"))
+    points = tuple(Point(**point) for point in data.pop("points"))
+    return Recording(**data, machine=machine, points=points)
 
 
 def write(recording: Recording, folder: Path) -> Path:

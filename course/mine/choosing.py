@@ -10,23 +10,22 @@ from course.files.notebooks import NOTES, lessons_folder, notebook_of
 from course.files.released import Released, earlier_lessons, released_lessons
 from course.mine.replacing import ours_are_given, put_in, run_code, say_why_absent, take_out
 from course.mine.student_code import student_code
-from course.mine.trial import Earlier, Found, key_of, remember, remembered, try_code
+from course.mine.trial import Earlier, TrialResult, key_of, read_result, try_code, write_result
 
-OWN_FILES = "mine.json"
-EVERYTHING = ""
-"""In the reasons of what was found: one that holds for every function of the lesson."""
+RESULTS_FILE = "mine.json"
+EVERY_FUNCTION = ""
+"""The key of a reason that holds for every function of the lesson."""
 
 
 def choose(module: str, notebook: Path | None, mode: str) -> str:
-    """Put functions in place for a lesson and return the line that says which are whose.
+    """Put functions in place for a lesson, and return the line that says which are whose.
+
+    The line is empty where the lesson imports nothing from earlier ones.
 
     Args:
         module: the lesson that is open.
-        notebook: its file; None where notebooks have none.
+        notebook: its file; None where notebooks have no files.
         mode: one of `course.mine.MODES`.
-
-    Returns:
-        An empty line where the lesson uses nothing of earlier ones.
     """
     earlier = earlier_lessons(module)
     take_out(lesson.module for lesson in earlier)
@@ -36,35 +35,37 @@ def choose(module: str, notebook: Path | None, mode: str) -> str:
     if notebook is None:
         _say_which_are_missing(earlier, "none of your notebooks lies beside this one")
         return "Earlier lessons: ours, since none of your notebooks lies beside this one."
-    found = _find_all(earlier, notebook, mode)
+    chosen = _choose_all(earlier, notebook, mode)
     if mode == "0":
         return "Earlier lessons: ours, since SECOND_TOKEN_MINE or use_mine turned yours off."
-    if all(reasons.get(EVERYTHING, "").startswith("there is no") for _, reasons in found.values()):
+    if all(
+        reasons.get(EVERY_FUNCTION, "").startswith("there is no") for _, reasons in chosen.values()
+    ):
         return "Earlier lessons: ours, since none of your notebooks lies beside this one."
-    said = [
-        f"{name}: {_whose(name, lesson, *found[lesson])}"
+    parts = [
+        f"{name}: {_whose(name, lesson, *chosen[lesson])}"
         for lesson, names in uses.items()
         for name in names
-        if lesson in found
+        if lesson in chosen
     ]
-    return " · ".join(said)
+    return " · ".join(parts)
 
 
-def _whose(name: str, module: str, kept: tuple[str, ...], reasons: dict[str, str]) -> str:
-    if name in kept:
+def _whose(name: str, module: str, passed: tuple[str, ...], reasons: dict[str, str]) -> str:
+    if name in passed:
         return "yours"
-    why = reasons.get(name) or reasons.get(EVERYTHING)
+    why = reasons.get(name) or reasons.get(EVERY_FUNCTION)
     ours = "ours" if ours_are_given(module) else "missing"
     return f"{ours}, {why}" if why else ours  # without a reason: given in the lesson
 
 
-def _find_all(
+def _choose_all(
     earlier: list[Released], notebook: Path, mode: str
 ) -> dict[str, tuple[tuple[str, ...], dict[str, str]]]:
-    """Try and put in place lesson after lesson, since later answers run on earlier ones.
+    """Try the code of each lesson and put it in place, in order: later answers run on earlier ones.
 
     Returns:
-        By module, the names that are the student's, and why the others are not.
+        By module, the names that are taken from the student, and why the others are not.
     """
     chain: list[Earlier] = []
     chosen = {}
@@ -72,50 +73,52 @@ def _find_all(
     for lesson in earlier:
         given = ours_are_given(lesson.module)
         if mode == "0" or (mode == "missing" and given):
-            found, code = Found([], {EVERYTHING: "yours are turned off"}), ""
+            result, code = TrialResult([], {EVERY_FUNCTION: "yours are turned off"}), ""
         else:
-            found, code = _find(lesson, lessons, chain)
+            result, code = _result_of(lesson, lessons, chain)
         functions = {}
-        if found.passes:
+        if result.passes:
             try:
                 space = run_code(lesson.module, code)
-                functions = {name: space[name] for name in found.passes}
-            except Exception as error:  # it depends on more than was looked at
-                found = Found([], {EVERYTHING: f"yours stops with {type(error).__name__}"})
+                functions = {name: space[name] for name in result.passes}
+            except Exception as error:  # the code depends on something that its key leaves out
+                result = TrialResult(
+                    [], {EVERY_FUNCTION: f"yours stops with {type(error).__name__}"}
+                )
         put_in(lesson.module, functions)
         if not given:
-            say_why_absent(lesson.module, lesson.folder, found.reasons)
+            say_why_absent(lesson.module, lesson.folder, result.reasons)
         if functions:
             chain.append(Earlier(lesson.module, code, tuple(functions)))
-        chosen[lesson.module] = (tuple(functions), found.reasons)
+        chosen[lesson.module] = (tuple(functions), result.reasons)
     return chosen
 
 
 def _say_which_are_missing(earlier: list[Released], why: str) -> None:
     for lesson in earlier:
         if not ours_are_given(lesson.module):
-            say_why_absent(lesson.module, lesson.folder, {EVERYTHING: why})
+            say_why_absent(lesson.module, lesson.folder, {EVERY_FUNCTION: why})
 
 
-def _find(lesson: Released, lessons: Path, chain: list[Earlier]) -> tuple[Found, str]:
-    """Find out which of a lesson's functions pass; look it up where the same content was tried before."""
+def _result_of(lesson: Released, lessons: Path, chain: list[Earlier]) -> tuple[TrialResult, str]:
+    """Return which of a lesson's functions pass, and the code. The same content is tried only once."""
     path = notebook_of(lesson, lessons)
     if path is None:
-        return Found([], {EVERYTHING: f"there is no {lesson.file_name}"}), ""
+        return TrialResult([], {EVERY_FUNCTION: f"there is no {lesson.file_name}"}), ""
     try:
         code = student_code(path)
     except ValueError:
-        return Found([], {EVERYTHING: f"your {lesson.file_name} cannot be read"}), ""
-    notes = lessons / NOTES / OWN_FILES
+        return TrialResult([], {EVERY_FUNCTION: f"your {lesson.file_name} cannot be read"}), ""
+    file = lessons / NOTES / RESULTS_FILE
     key = key_of(lesson.module, code, chain)
-    found = remembered(notes, lesson.module, key)
-    if found is None:
-        found = _try_with_a_bar(lesson, code, chain)
-        remember(notes, lesson.module, key, found)
-    return found, code
+    result = read_result(file, lesson.module, key)
+    if result is None:
+        result = _try_with_a_bar(lesson, code, chain)
+        write_result(file, lesson.module, key, result)
+    return result, code
 
 
-def _try_with_a_bar(lesson: Released, code: str, chain: list[Earlier]) -> Found:
+def _try_with_a_bar(lesson: Released, code: str, chain: list[Earlier]) -> TrialResult:
     import sys
 
     with tqdm(
@@ -124,6 +127,6 @@ def _try_with_a_bar(lesson: Released, code: str, chain: list[Earlier]) -> Found:
         file=sys.stdout,
         leave=False,
     ) as bar:
-        found = try_code(lesson.module, code, chain)
+        result = try_code(lesson.module, code, chain)
         bar.update()
-    return found
+    return result

@@ -11,12 +11,12 @@ from types import ModuleType
 from typing import Any
 
 _OURS: dict[tuple[str, str], Any] = {}
-"""What was replaced, by module and name; `_ABSENT` where ours are not given."""
+"""The functions that were replaced, by module and name; `_ABSENT` where ours are not given."""
 _ABSENT = object()
 
 
 def run_code(module: str, code: str) -> dict[str, Any]:
-    """Run a student's code in a namespace of its own and return that. Errors show its lines."""
+    """Run a student's code in a new namespace and return that. Tracebacks show the code's lines."""
     name = f"<your {module}.ipynb>"
     linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
     space: dict[str, Any] = {"__name__": f"course.minigpt.{module}"}
@@ -25,16 +25,16 @@ def run_code(module: str, code: str) -> dict[str, Any]:
 
 
 def ours_are_given(module: str) -> bool:
-    """Whether the course holds the answers of a lesson."""
-    found = importlib.util.find_spec("course.minigpt")
-    return found is not None and any(
+    """Tell whether the course holds the answers of a lesson."""
+    package = importlib.util.find_spec("course.minigpt")
+    return package is not None and any(
         importlib.machinery.PathFinder.find_spec(f"course.minigpt.{module}", [place])
-        for place in found.submodule_search_locations or ()
+        for place in package.submodule_search_locations or ()
     )
 
 
 def put_in(module: str, functions: Mapping[str, Any]) -> None:
-    """Let `from course.minigpt.<module> import <name>` give these functions."""
+    """Make `from course.minigpt.<module> import <name>` return these functions."""
     target = _module(module)
     for name, function in functions.items():
         _OURS.setdefault((module, name), vars(target).get(name, _ABSENT))
@@ -43,9 +43,9 @@ def put_in(module: str, functions: Mapping[str, Any]) -> None:
 
 def take_out(modules: Iterable[str]) -> None:
     """Put ours back in these modules."""
-    wanted = set(modules)
+    restored = set(modules)
     for (module, name), ours in list(_OURS.items()):
-        if module not in wanted:
+        if module not in restored:
             continue
         target = _module(module)
         if ours is _ABSENT:
@@ -56,12 +56,12 @@ def take_out(modules: Iterable[str]) -> None:
 
 
 def say_why_absent(module: str, folder: str, reasons: Mapping[str, str]) -> None:
-    """Where ours are not given, let the import of a name that is in no place say why it is missing.
+    """Make the import of a name that neither we nor the student provide say why it is missing.
 
     Args:
         module: the lesson whose functions are missing.
         folder: its folder.
-        reasons: why, by name; that of "" holds for every name that has none of its own.
+        reasons: the reason for each name; that of "" holds for every other name.
     """
     target = _module(module)
 

@@ -1,7 +1,7 @@
 """Run a lesson's visible checks on a student's code: the program of the process that `trial` starts.
 
-It reads one JSON from stdin and writes a JSON a line to what was its stdout: `start` before each check,
-`done` after it. What the student's code prints goes nowhere.
+It reads one JSON object from stdin and writes one per line to stdout: `start` before each check, `done`
+after it. What the student's code prints is discarded.
 """
 
 from __future__ import annotations
@@ -17,32 +17,34 @@ from course.mine.replacing import put_in, run_code
 
 
 def main() -> None:
-    """Run what stdin asks for."""
-    asked = json.load(sys.stdin)
+    """Run the checks that the request on stdin asks for."""
+    request = json.load(sys.stdin)
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
-    importlib.import_module("course.checks.recorder")  # loads torch, which is no fault of the code
-    _say(replies, start="the code", needs=[])
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
+    importlib.import_module(
+        "course.checks.recorder"
+    )  # loads torch before the clock of the code starts
+    _send(replies, start="the code", needs=[])
     try:
-        for earlier in asked["earlier"]:
+        for earlier in request["earlier"]:
             space = run_code(earlier["module"], earlier["code"])
-            put_in(earlier["module"], {name: space[name] for name in earlier["kept"]})
-        space = run_code(asked["module"], asked["code"])
-        checks = checks_in(importlib.import_module(f"course.checks.{asked['module']}"))
+            put_in(earlier["module"], {name: space[name] for name in earlier["names"]})
+        space = run_code(request["module"], request["code"])
+        checks = checks_in(importlib.import_module(f"course.checks.{request['module']}"))
     except BaseException as error:
-        _say(replies, broken=f"{type(error).__name__}: {error}")
+        _send(replies, broken=f"{type(error).__name__}: {error}")
         return
     for name, check in checks.items():
-        if name not in asked["skip"] and not set(check.needs) & set(asked["stuck"]):
-            _say(replies, start=name, needs=check.needs)
-            _say(replies, done=name, needs=check.needs, outcome=_outcome(check, space))
-    _say(replies, end=True, names=sorted({n for check in checks.values() for n in check.needs}))
+        if name not in request["skip"] and not set(check.needs) & set(request["stuck"]):
+            _send(replies, start=name, needs=check.needs)
+            _send(replies, done=name, needs=check.needs, outcome=_outcome(check, space))
+    _send(replies, end=True, names=sorted({n for check in checks.values() for n in check.needs}))
 
 
 def _outcome(check: Check, space: dict[str, Any]) -> str:
-    """ "passes", "fails", "missing" or "not written"."""
+    """Return "passes", "fails", "missing" or "not written"."""
     if any(name not in space for name in check.needs):
         return "missing"
     try:
@@ -53,8 +55,8 @@ def _outcome(check: Check, space: dict[str, Any]) -> str:
         return "fails"
 
 
-def _say(replies: TextIO, **words: Any) -> None:
-    print(json.dumps(words), file=replies, flush=True)
+def _send(replies: TextIO, **fields: Any) -> None:
+    print(json.dumps(fields), file=replies, flush=True)
 
 
 if __name__ == "__main__":

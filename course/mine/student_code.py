@@ -1,4 +1,4 @@
-"""Take from a notebook what its answers are made of, as one piece of code."""
+"""Extract a notebook's answers, with what they need, as one piece of code."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from course.files.notebooks import nbgrader_of, read_cells
 
 
 def student_code(path: Path) -> str:
-    """Return the cells that students fill and those tagged `export`, in their order, with what they need
-    of the notebook's other cells: imports, functions, classes and variables at the top of a cell.
+    """Return the cells that students fill and those tagged `export`, in their order. They come with the
+    imports, functions, classes and variables of other cells that they need.
 
-    Cells that are no Python are left out.
+    Cells that are not valid Python are left out.
 
     Raises:
         ValueError: the notebook cannot be read.
     """
     parts = [part for cell in read_cells(path) for part in _statements(cell)]
-    kept = {number for number, (_, answers) in enumerate(parts) if answers}
+    included = {number for number, (_, answers) in enumerate(parts) if answers}
     while True:
-        wanted = set().union(*(_names(parts[number][0], ast.Load) for number in kept))
+        needed = set().union(*(_names(parts[number][0], ast.Load) for number in included))
         more = {
             number
             for number, (node, _) in enumerate(parts)
-            if number not in kept and _binds(node) & wanted
+            if number not in included and _binds(node) & needed
         }
         if not more:
             break
-        kept |= more
-    return "\n\n\n".join(ast.unparse(parts[number][0]) for number in sorted(kept))
+        included |= more
+    return "\n\n\n".join(ast.unparse(parts[number][0]) for number in sorted(included))
 
 
 def _statements(cell: dict[str, Any]) -> list[tuple[ast.stmt, bool]]:
-    """List what stands at the top of a cell, each with whether it belongs to the answers."""
+    """List the statements at the top level of a cell, each with whether it belongs to the answers."""
     noted = nbgrader_of(cell)
     tags = cell["metadata"].get("tags") or []
     if cell.get("cell_type") != "code" or noted.get("grade") or "setup" in tags:
@@ -58,7 +58,7 @@ def _names(node: ast.AST, context: type) -> set[str]:
 
 
 def _binds(node: ast.stmt) -> set[str]:
-    """The names that a statement gives a value, of the kinds that may be run without the rest."""
+    """Return the names that a definition, an import or an assignment binds; none of other statements."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return {node.name}
     if isinstance(node, ast.Import | ast.ImportFrom):

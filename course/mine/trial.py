@@ -1,4 +1,4 @@
-"""Try a student's code: run the visible checks in a process of its own, with deadlines, and only once."""
+"""Try a student's code: run the visible checks in a separate process, with deadlines, and only once."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from typing import Any
 from course.files.notebooks import read_notes, write_notes
 
 START_SECONDS = 60.0
-"""How long the process may take until its first check: importing torch takes long on a slow disk."""
+"""The time until the first check: importing torch takes long on a slow disk."""
 CHECK_SECONDS = 30.0
-"""How long one check may take."""
+"""The time for one check."""
 COURSE = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True)
 class Earlier:
-    """A student's code of a lesson, and which of its functions are used."""
+    """A student's code of an earlier lesson, and the names of its functions that are used."""
 
     module: str
     code: str
-    kept: tuple[str, ...]
+    names: tuple[str, ...]
 
 
 @dataclass
-class Found:
-    """What the visible checks found.
+class TrialResult:
+    """The result of the visible checks.
 
     Attributes:
         passes: the functions that pass every check that calls them.
-        reasons: of every other function, why not, such as "yours fails cache_can_go_back".
+        reasons: why any other function does not, such as "yours fails cache_can_go_back".
     """
 
     passes: list[str] = field(default_factory=list)
@@ -49,8 +49,8 @@ class Found:
 
 
 def key_of(module: str, code: str, earlier: list[Earlier]) -> str:
-    """Name the content on which the checks' outcome depends: code, course and versions."""
-    parts = [module, code, [asdict(one) for one in earlier], _course_hash(), sys.version]
+    """Hash everything that the result depends on: the code, the course and the versions."""
+    parts = [module, code, [asdict(lesson) for lesson in earlier], _course_hash(), sys.version]
     for package in ("torch", "numpy"):
         with contextlib.suppress(PackageNotFoundError):
             parts.append(version(package))
@@ -59,68 +59,71 @@ def key_of(module: str, code: str, earlier: list[Earlier]) -> str:
 
 @cache
 def _course_hash() -> str:
-    """Hash the course's own modules and what is recorded."""
+    """Hash the course's modules and recorded answers."""
     digest = hashlib.sha256()
     for path in sorted([*COURSE.rglob("*.py"), *COURSE.rglob("*.json")]):
         digest.update(path.relative_to(COURSE).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
 
-def remembered(notes: Path, module: str, key: str) -> Found | None:
-    """Return what was found of the same content before, or None."""
-    match read_notes(notes).get(module):
+def read_result(file: Path, module: str, key: str) -> TrialResult | None:
+    """Return the earlier result for the same content, or None."""
+    match read_notes(file).get(module):
         case {"key": str(known), "passes": list(passes), "reasons": dict(reasons)} if known == key:
-            return Found(passes, reasons)
+            return TrialResult(passes, reasons)
     return None
 
 
-def remember(notes: Path, module: str, key: str, found: Found) -> None:
-    """Write down what was found; a folder that cannot be written costs only the next start's time."""
+def write_result(file: Path, module: str, key: str, result: TrialResult) -> None:
+    """Write a result; where the folder cannot be written, the code is only tried again next time."""
     with contextlib.suppress(OSError):
-        write_notes(notes, {**read_notes(notes), module: {"key": key, **asdict(found)}})
+        write_notes(file, {**read_notes(file), module: {"key": key, **asdict(result)}})
 
 
 def try_code(
     module: str, code: str, earlier: list[Earlier], check_seconds: float = CHECK_SECONDS
-) -> Found:
+) -> TrialResult:
     """Run the visible checks of a lesson on a student's code.
 
     Args:
         earlier: the student's functions of earlier lessons, on which this code runs.
-        check_seconds: after which a check counts as endless; its functions' other checks are left out.
+        check_seconds: the time after which a check is stopped; its functions' other checks are left out.
     """
     outcomes: dict[str, tuple[list[str], str]] = {}
     stuck: set[str] = set()
     while True:
-        asked = {
+        request = {
             "module": module,
             "code": code,
-            "earlier": [asdict(one) for one in earlier],
+            "earlier": [asdict(lesson) for lesson in earlier],
             "skip": list(outcomes),
             "stuck": sorted(stuck),
         }
-        ended, names, running = _run_process(asked, outcomes, check_seconds)
+        ended, names, running = _run_process(request, outcomes, check_seconds)
         if ended is not None:
-            return Found([], {"": ended}) if ended else _sum_up(outcomes, names, stuck)
+            return TrialResult([], {"": ended}) if ended else _sum_up(outcomes, names, stuck)
         check, needs, why = running
         outcomes[check] = (needs, why)
         if not needs:
-            return Found([], {"": f"your notebook's code {why.removeprefix('yours ')}"})
+            return TrialResult([], {"": f"your notebook's code {why.removeprefix('yours ')}"})
         stuck |= set(needs)
 
 
 def _run_process(
-    asked: dict[str, Any], outcomes: dict[str, tuple[list[str], str]], check_seconds: float
+    request: dict[str, Any], outcomes: dict[str, tuple[list[str], str]], check_seconds: float
 ) -> tuple[str | None, list[str], tuple[str, list[str], str]]:
-    """Run one process and note each check's outcome.
+    """Run one process and add each check's outcome to `outcomes`.
 
     Returns:
-        "" when it reached its end, or what is wrong with all of the code, or None when a check killed
-        it or did not end; the names that checks call; the check that ran last, what it calls, and why
-        it is out.
+        A triple:
+
+        * "" if the process reached its end, the error if the code itself cannot run, or None if a check
+          ended the process or did not end;
+        * the names that checks call;
+        * the check that ran last, the names that it calls, and why it is left out from now on.
     """
     running: tuple[str, list[str], str] = ("", [], "yours did not start")
-    with _process(asked) as replies:
+    with _process(request) as replies:
         seconds = START_SECONDS
         while True:
             try:
@@ -142,8 +145,8 @@ def _run_process(
 
 
 @contextlib.contextmanager
-def _process(asked: dict[str, Any]):
-    """Start the process, and give its replies as they come; None is its end."""
+def _process(request: dict[str, Any]):
+    """Start the process; yield a queue of its replies, in which None stands for its end."""
     environment = {**os.environ, "SECOND_TOKEN_MINE": "0"}
     for name in ("JPY_SESSION_NAME", "MPLBACKEND"):  # no notebook; no drawing into one
         environment.pop(name, None)
@@ -172,7 +175,7 @@ def _process(asked: dict[str, Any]):
         listener.start()
         try:
             with contextlib.suppress(OSError):
-                json.dump(asked, process.stdin)
+                json.dump(request, process.stdin)
                 process.stdin.close()
             yield replies
         finally:
@@ -182,22 +185,24 @@ def _process(asked: dict[str, Any]):
             process.stdout.close()
 
 
-def _sum_up(outcomes: dict[str, tuple[list[str], str]], names: list[str], stuck: set[str]) -> Found:
-    """Decide for each function: it passes when every check that calls it does."""
-    found = Found()
+def _sum_up(
+    outcomes: dict[str, tuple[list[str], str]], names: list[str], stuck: set[str]
+) -> TrialResult:
+    """Decide about each function: it passes if every check that calls it passes."""
+    result = TrialResult()
     for name in names:
-        own = {check: why for check, (needs, why) in outcomes.items() if name in needs}
-        wrong = {check: why for check, why in own.items() if why != "passes"}
-        words = {why for why in wrong.values() if why.startswith("yours")}
-        if words:
-            found.reasons[name] = min(words)
+        tried = {check: why for check, (needs, why) in outcomes.items() if name in needs}
+        wrong = {check: why for check, why in tried.items() if why != "passes"}
+        reasons = {why for why in wrong.values() if why.startswith("yours")}
+        if reasons:
+            result.reasons[name] = min(reasons)
         elif "fails" in wrong.values():
             first = next(check for check, why in wrong.items() if why == "fails")
-            found.reasons[name] = f"yours fails {first}"
+            result.reasons[name] = f"yours fails {first}"
         elif wrong:
-            found.reasons[name] = "yours is not written yet"
-        elif own:
-            found.passes.append(name)
+            result.reasons[name] = "yours is not written yet"
+        elif tried:
+            result.passes.append(name)
         else:
-            found.reasons[name] = "no check could be run on yours"
-    return found
+            result.reasons[name] = "no check could be run on yours"
+    return result

@@ -3,8 +3,8 @@
     model = load("HuggingFaceTB/SmolLM2-135M", device="cuda", dtype=torch.bfloat16)
     model = load("path/to/a/folder")           # config.json and *.safetensors
 
-Settings, names and shapes are all checked before any number is read, so no model is ever loaded in
-part.
+All settings, names and shapes are checked before any number is read, so no model is ever loaded
+partially.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ def load(
     folder = folder_of(path_or_hub_id)
     config = read_config(folder)
     files = _files_of_tensors(folder)
-    wanted = expected_tensors(config)
-    _compare(folder, files, wanted)
-    state = {wanted[name][0]: tensor.to(dtype) for name, tensor in _read(files, set(wanted))}
+    expected = expected_tensors(config)
+    _compare(folder, files, expected)
+    state = {expected[name][0]: tensor.to(dtype) for name, tensor in _read(files, set(expected))}
     return MiniGPT.from_state(config, state, attention_layer).to(device=device, dtype=dtype)
 
 
@@ -115,9 +115,11 @@ def _refuse_other_settings(folder: Path, settings: dict[str, Any], config: GPTCo
         "hidden_act": (settings.get("hidden_act", "silu"), "silu"),
         "head_dim": (settings.get("head_dim") or config.head_dim, config.head_dim),
     }
-    for name, (found, right) in supported.items():
-        if found != right:
-            raise ValueError(f"{folder}: {name} is {found!r}; the mini-GPT supports {right!r} only")
+    for name, (actual, right) in supported.items():
+        if actual != right:
+            raise ValueError(
+                f"{folder}: {name} is {actual!r}; the mini-GPT supports {right!r} only"
+            )
 
 
 def expected_tensors(config: GPTConfig) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -135,17 +137,17 @@ def expected_tensors(config: GPTConfig) -> dict[str, tuple[str, tuple[int, ...]]
         "mlp.up": (F, C),
         "mlp.down": (C, F),
     }
-    wanted = {"model.embed_tokens.weight": ("embed.weight", (V, C))}
+    expected = {"model.embed_tokens.weight": ("embed.weight", (V, C))}
     for i in range(config.n_layers):
         for ours, theirs in LAYER_PARTS.items():
-            wanted[f"model.layers.{i}.{theirs}.weight"] = (
+            expected[f"model.layers.{i}.{theirs}.weight"] = (
                 f"blocks.{i}.{ours}.weight",
                 shapes[ours],
             )
-    wanted["model.norm.weight"] = ("norm.weight", (C,))
+    expected["model.norm.weight"] = ("norm.weight", (C,))
     if not config.tie_embeddings:
-        wanted["lm_head.weight"] = ("lm_head.weight", (V, C))
-    return wanted
+        expected["lm_head.weight"] = ("lm_head.weight", (V, C))
+    return expected
 
 
 def folder_of(path_or_hub_id: str | Path) -> Path:
@@ -224,7 +226,7 @@ def _files_of_tensors(folder: Path) -> dict[str, Path]:
 
 
 def _compare(
-    folder: Path, files: dict[str, Path], wanted: dict[str, tuple[str, tuple[int, ...]]]
+    folder: Path, files: dict[str, Path], expected: dict[str, tuple[str, tuple[int, ...]]]
 ) -> None:
     """Compare names and shapes with what the config promises, before any number is read."""
     for path in sorted(set(files.values())):
@@ -234,16 +236,16 @@ def _compare(
                 if name not in held:
                     raise ValueError(f"{path} does not hold {name}, which {INDEX} places there")
                 shape = tuple(file.get_slice(name).get_shape())
-                if name in wanted and shape != wanted[name][1]:
+                if name in expected and shape != expected[name][1]:
                     raise ValueError(
                         f"{path}: {name} has shape {shape}, but config.json asks for "
-                        f"{wanted[name][1]}"
+                        f"{expected[name][1]}"
                     )
-    if missing := [name for name in wanted if name not in files]:
+    if missing := [name for name in expected if name not in files]:
         raise ValueError(f"{folder}: no tensor {_some(missing)} in the checkpoint")
     # With tied embeddings some writers store the head a second time; older ones store the rotary
     # frequencies, which follow from the config.
-    unknown = [name for name in files if name not in wanted and name != "lm_head.weight"
+    unknown = [name for name in files if name not in expected and name != "lm_head.weight"
                and not name.endswith("rotary_emb.inv_freq")]  # fmt: skip
     if unknown:
         raise ValueError(f"{folder}: the mini-GPT has no place for {_some(unknown)}")

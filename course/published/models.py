@@ -87,7 +87,7 @@ class Latent:
 
     @property
     def bytes_per_token(self) -> int:
-        """Bytes of the cache for one token, 16 bits a number."""
+        """The bytes of the cache for one token, with 16 bits per number."""
         return self.n_layers * self.row * 2
 
 

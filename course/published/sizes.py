@@ -1,7 +1,7 @@
 """Models of random weights to time, chosen for the machine and checked against its memory.
 
 A model must be large enough that its weights outgrow a CPU's caches (or, on a GPU, that reading them
-takes longer than starting the kernels), and small enough to be waited for. Its weights are random:
+takes longer than starting the kernels), and small enough to wait for. Its weights are random:
 how long a step takes does not depend on what they are.
 
     size = choose_size("cpu")
@@ -107,7 +107,7 @@ def choose_size(device: str | torch.device, free_bytes: int | None = None) -> Si
     """
     kind = check_device(device).type
     free = free_memory(device) if free_bytes is None else free_bytes
-    name = "cpu" if kind == "cpu" else next(name for least, name in _FOR_GPUS if free >= least)
+    name = "cpu" if kind == "cpu" else next(name for needed, name in _FOR_GPUS if free >= needed)
     check_room(SIZES[name], device, batch=1, context=1024, free_bytes=free)
     return SIZES[name]
 
@@ -166,13 +166,13 @@ def free_memory(device: str | torch.device) -> int:
     """
     device = check_device(device)
     if device.type == "cuda":
-        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return torch.cuda.mem_get_info(device)[0] + kept  # torch keeps what it will use again
+        reusable = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + reusable  # torch keeps freed memory for later
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():
-        found = re.search(r"MemAvailable:\s+(\d+) kB", meminfo.read_text())
-        if found:
-            return int(found[1]) * 1024
+        match = re.search(r"MemAvailable:\s+(\d+) kB", meminfo.read_text())
+        if match:
+            return int(match[1]) * 1024
     return card().memory // 2  # where the system does not say: it has work of its own
 
 

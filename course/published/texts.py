@@ -23,11 +23,11 @@ class StoryWords:
     ends = frozenset({tokenizer.END})
 
     def encode(self, text: str) -> list[int]:
-        """Token ids; a ValueError names a word that no story uses."""
+        """Return token ids; a ValueError names a word that no story uses."""
         return tokenizer.encode(text)[0].tolist()
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """A text, a space between any two words."""
+        """Return a text, with a space between any two words."""
         return tokenizer.decode(tokens)
 
 
@@ -45,14 +45,14 @@ class CheckpointWords:
         self.ends = frozenset(end if isinstance(end, list) else [end])
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of a text; a ValueError where there are none."""
+        """Return the token ids of a text; a ValueError if there are none."""
         tokens = self._tokenizer.encode(text).ids
         if not tokens:
             raise ValueError(f"nothing to encode: the tokenizer finds no token in {text!r}")
         return tokens
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text of tokens, special ones left out."""
+        """Return the text of tokens, without special ones."""
         return self._tokenizer.decode(list(tokens))
 
 

@@ -1,10 +1,10 @@
-"""Time a schedule, with a model and a real clock or with a cost line and a virtual one.
+"""Time a schedule: with a model and a real clock, or with a linear cost model and a virtual clock.
 
     trace = draw_trace(per_second=50, seconds=8)
     served = serve_virtually(Scheduler(64, 16), trace, STORY)
     served.tokens_per_second, served.longest_gap
 
-A virtual clock has no noise: each pass takes what a line says that was measured once.
+A virtual clock has no noise: the seconds of each pass are computed from costs that were measured once.
 """
 
 from __future__ import annotations
@@ -34,26 +34,32 @@ class Steps(Protocol):
 
 
 @dataclass(frozen=True)
-class CostLine:
-    """Seconds of a pass: `start`, and for each token more, `token` for its matrices and `seen` for each
-    token that it may look at. `row` is what each request's own attention costs to begin."""
+class PassCost:
+    """The seconds of a pass, as a sum of parts.
 
-    start: float
-    row: float
-    token: float
-    seen: float
+    Attributes:
+        per_pass: paid once.
+        per_request: for starting the attention of each request.
+        per_token: for the matrix products of each token that is fed.
+        per_score: for each score of attention, of a query and a key that it may see.
+    """
+
+    per_pass: float
+    per_request: float
+    per_token: float
+    per_score: float
 
     def __call__(self, pieces: Sequence[Piece]) -> float:
-        """Seconds of one pass over these pieces."""
-        seconds = self.start + self.row * len(pieces)
+        """Compute the seconds of one pass over these pieces."""
+        seconds = self.per_pass + self.per_request * len(pieces)
         for request, n in pieces:
-            seen = n * request.fed + n * (n + 1) / 2  # of all its n queries together
-            seconds += self.token * n + self.seen * seen
+            scores = n * request.fed + n * (n + 1) / 2  # of its n queries with the keys they see
+            seconds += self.per_token * n + self.per_score * scores
         return seconds
 
 
-STORY = CostLine(start=1.2e-3, row=0.11e-3, token=16e-6, seen=0.098e-6)
-"""A line through passes of the story model on one CPU core: 8 decodes beside prompts of 0, 32, 64, 128,
+STORY = PassCost(per_pass=1.2e-3, per_request=0.11e-3, per_token=16e-6, per_score=0.098e-6)
+"""Fitted to passes of the story model on one CPU core: 8 decodes beside prompts of 0, 32, 64, 128,
 256 and 500 tokens took 2.5, 3.0, 3.7, 5.4, 9.8 and 23 ms."""
 
 
@@ -63,8 +69,8 @@ class Served:
 
     Attributes:
         seconds: from the first arrival to the last token.
-        stamps: when each token came, by request.
-        requests: in the order in which they came.
+        stamps: when each token was written, by request.
+        requests: in the order of their arrival.
     """
 
     seconds: float
@@ -73,7 +79,7 @@ class Served:
 
     @property
     def tokens_per_second(self) -> float:
-        """Throughput: tokens of all answers a second."""
+        """Throughput: the tokens of all answers, per second."""
         return sum(map(len, self.stamps.values())) / self.seconds
 
     @property
@@ -91,8 +97,8 @@ class Served:
 def draw_trace(
     per_second: float, seconds: float, seed: int = 0, long_every: int = 8
 ) -> list[Request]:
-    """Draw requests that come at random moments: prompts of 16 to 64 tokens, every eighth of 400 to 500,
-    and answers of 20 to 70.
+    """Draw requests that arrive at random moments, with prompts of 16 to 64 tokens, every eighth of 400
+    to 500, and answers of 20 to 70 tokens.
 
     Raises:
         ValueError: a rate or a duration of 0 or less.
@@ -112,7 +118,7 @@ def draw_trace(
     return requests
 
 
-def serve_virtually(scheduler: Steps, trace: Sequence[Request], cost: CostLine) -> Served:
+def serve_virtually(scheduler: Steps, trace: Sequence[Request], cost: PassCost) -> Served:
     """Serve a trace by the virtual clock; no model runs, and every token is 0."""
 
     def forward(pieces: list[Piece]) -> Tensor:
@@ -124,7 +130,7 @@ def serve_virtually(scheduler: Steps, trace: Sequence[Request], cost: CostLine) 
 
 
 def serve(scheduler: Steps, trace: Sequence[Request], forward: Forward) -> Served:
-    """Serve a trace by the clock on the wall: requests are added when they come."""
+    """Serve a trace in real time: each request is added when it arrives."""
     return _serve(scheduler, trace, forward, _Real())
 
 
@@ -137,11 +143,11 @@ class _Virtual:
 
 class _Real:
     def __init__(self) -> None:
-        self.begun = time.perf_counter()
+        self.start = time.perf_counter()
 
     @property
     def now(self) -> float:
-        return time.perf_counter() - self.begun
+        return time.perf_counter() - self.start
 
     def wait_until(self, moment: float) -> None:
         time.sleep(max(0.0, moment - self.now))
@@ -152,19 +158,19 @@ def _serve(
 ) -> Served:
     requests = tuple(Request(r.id, r.prompt, r.n_new, r.arrival) for r in trace)  # fresh ones
     stamps: dict[int, list[float]] = {request.id: [] for request in requests}
-    coming, unserved, idle = list(requests), sum(r.n_new for r in requests), 0
+    arriving, unserved, idle = list(requests), sum(r.n_new for r in requests), 0
     while unserved:
-        while coming and coming[0].arrival <= clock.now:
-            scheduler.add(coming.pop(0))
-        said = scheduler.step(forward)
+        while arriving and arriving[0].arrival <= clock.now:
+            scheduler.add(arriving.pop(0))
+        written = scheduler.step(forward)
         now = clock.now
-        for number, _ in said:
+        for number, _ in written:
             stamps[number].append(now)
-        unserved -= len(said)
-        if said or any(request.fed for request in requests if not request.done):
-            idle = 0 if said else idle + 1
-        elif coming:
-            clock.wait_until(coming[0].arrival)
+        unserved -= len(written)
+        if written or any(request.fed for request in requests if not request.done):
+            idle = 0 if written else idle + 1
+        elif arriving:
+            clock.wait_until(arriving[0].arrival)
         else:
             idle += 1
         if idle > 10_000:

@@ -1,4 +1,4 @@
-"""The pool of an engine: who may begin, and which prompts' pages are kept for others."""
+"""The memory of an engine: which requests may start, and which prompts' blocks are kept for others."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Running = tuple[Request, PagedKVCache]
 
 
 class Memory:
-    """Blocks for conversations, and known blocks of earlier prompts for those who begin alike.
+    """A pool of blocks, with an index of the prompts whose blocks another request can reuse.
 
     Args:
-        model: whose sizes, dtype and device the pool has.
-        n_blocks, block_size: of the pool.
+        model: the pool takes its sizes, dtype and device.
+        n_blocks, block_size: the sizes of the pool.
 
     Attributes:
-        known: blocks of prompts by what they hold (`block_keys`); one of their owners is this memory.
+        known: the blocks of earlier prompts by `block_keys`; this memory is one of their owners.
     """
 
     def __init__(self, model: MiniGPT, n_blocks: int, block_size: int) -> None:
@@ -28,38 +28,41 @@ class Memory:
         self.known: dict[bytes, int] = {}
 
     def check(self, request: Request) -> None:
-        """Check that the pool can ever hold a conversation; a ValueError says what it needs."""
-        if (needed := self.needed(request)) > self.pool.n_blocks:
+        """Check that the pool can ever hold a request; a ValueError says what it needs."""
+        if (needed := self.blocks_needed(request)) > self.pool.n_blocks:
             raise ValueError(
                 f"{len(request.prompt)} tokens and {request.n_new} new ones need {needed} blocks of "
                 f"{self.pool.block_size}; the whole pool has {self.pool.n_blocks}"
             )
 
-    def needed(self, request: Request) -> int:
-        """Blocks that a conversation takes in the end: its last token is never fed."""
+    def blocks_needed(self, request: Request) -> int:
+        """Return how many blocks a request takes in the end; its last token is never fed."""
         return -(-(len(request.prompt) + request.n_new - 1) // self.pool.block_size)
 
     def admit(self, request: Request, running: Iterable[Running]) -> PagedKVCache | None:
-        """Give a conversation a cache, with what is known of its prompt. None, and it waits, where the
-        pool has no room for all of its text beside what was promised to those that run, or where one of
-        them begins alike and its prompt is under way: soon more is known."""
+        """Return a cache for a request, with the known blocks of its prompt, or None if it must wait.
+
+        * Every running request is promised the blocks for its whole text.
+        * A request waits while the pool lacks room for its whole text beside those promises.
+        * It waits while another request feeds a prompt with the same first block, unless that block is
+          known: soon it can be reused.
+        """
         size, running = self.pool.block_size, list(running)
         cache = PagedKVCache(self.pool)
         cache.adopt(reusable_blocks(list(request.prompt), size, self.known))
-        begin = list(request.prompt[:size])
-        alike = (
-            list(other.prompt[:size]) == begin and not other.decodes and len(begin) == size
-            for other, _ in running
+        first = list(request.prompt[:size])
+        same_prompt_is_fed = len(first) == size and any(
+            list(other.prompt[:size]) == first and not other.decodes for other, _ in running
         )
-        promised = sum(self.needed(other) - len(its.table) for other, its in running)
-        waits = not cache.table and any(alike)
-        if not waits and self.make_room(promised + self.needed(request) - len(cache.table)):
+        promised = sum(self.blocks_needed(r) - len(its.table) for r, its in running)
+        missing = self.blocks_needed(request) - len(cache.table)
+        if (cache.table or not same_prompt_is_fed) and self.make_room(promised + missing):
             return cache
         cache.reset()
         return None
 
     def make_room(self, n: int) -> bool:
-        """Forget known blocks that nobody reads, oldest first, until n are free, if that is possible."""
+        """Forget known blocks that no request uses, oldest first, until n are free; tell if they are."""
         allocator = self.pool.allocator
         for key, block in list(self.known.items()):
             if len(allocator) >= n:
@@ -69,9 +72,9 @@ class Memory:
         return len(allocator) >= n
 
     def remember(self, request: Request, cache: PagedKVCache) -> None:
-        """Keep the full blocks of a prompt, as far as it was fed."""
-        held = list(request.prompt[: len(cache)])
-        for key, block in zip(block_keys(held, self.pool.block_size), cache.table, strict=False):
+        """Add the full blocks of a prompt, as far as it was fed, to `known`."""
+        fed = list(request.prompt[: len(cache)])
+        for key, block in zip(block_keys(fed, self.pool.block_size), cache.table, strict=False):
             if key not in self.known:
                 self.pool.allocator.share([block])
                 self.known[key] = block

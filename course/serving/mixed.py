@@ -24,7 +24,7 @@ from course.serving.request import Piece, Request
 
 
 class Slots:
-    """Room for the keys and values of so many requests at once, `max_len` tokens each.
+    """Storage for the keys and values of up to `max_running` requests, `max_len` tokens each.
 
     Attributes:
         keys, values: (L, max_running, G, max_len, D) each.
@@ -39,7 +39,7 @@ class Slots:
         shape = (config.n_layers, max_running, config.n_kv_heads, max_len, config.head_dim)
         self.keys, self.values = torch.zeros((2, *shape), dtype=weight.dtype, device=weight.device)
         self.of: dict[int, int] = {}
-        self._held: dict[int, Request] = {}
+        self._requests: dict[int, Request] = {}
 
     def check(self, request: Request) -> None:
         """Check that a slot can hold the request; a ValueError says what it needs."""
@@ -50,40 +50,40 @@ class Slots:
             )
 
     def place(self, request: Request) -> int:
-        """Return the request's slot; a new one gets one that is free.
+        """Return the request's slot; a new request gets a free one.
 
         Raises:
-            CacheFull: all are taken.
+            CacheFull: no slot is free.
         """
-        for number in [id for id, other in self._held.items() if other.done]:
-            del self._held[number], self.of[number]
+        for number in [id for id, other in self._requests.items() if other.done]:
+            del self._requests[number], self.of[number]
         if request.id not in self.of:
             self.check(request)
             free = set(range(self.keys.shape[1])) - set(self.of.values())
             if not free:
                 raise CacheFull(f"all {self.keys.shape[1]} slots are taken")
             self.of[request.id] = min(free)
-            self._held[request.id] = request
+            self._requests[request.id] = request
         return self.of[request.id]
 
 
 @torch.no_grad()
 def forward_mixed(model: MiniGPT, pieces: list[Piece], slots: Slots) -> Tensor:
-    """Replace one `forward_cached` a request by one pass: logits after the last token of each piece.
+    """Replace one `forward_cached` per request by one pass: logits after the last token of each piece.
 
     Use it where a pass mixes chunks of prompts and single tokens, as lesson 11's schedules do. Where each
     conversation gets one token and lives in pages, `course.serving.pages.decode_together` is faster.
 
     Args:
-        pieces: requests and how many of their next tokens are fed. The requests stay as they are; what
-            is fed twice replaces what was there.
-        slots: hold the keys and values of all tokens before.
+        pieces: requests, and how many of their next tokens are fed. The requests are not changed; the
+            keys and values of a token that is fed twice are overwritten.
+        slots: hold the keys and values of all earlier tokens.
 
     Returns:
         (n, V), a row for each piece, in their order.
 
     Raises:
-        ValueError: there are no pieces, or a request that fits into no slot.
+        ValueError: there are no pieces, or a request does not fit into a slot.
         CacheFull: no slot is free.
     """
     if not pieces:
@@ -102,8 +102,8 @@ def forward_mixed(model: MiniGPT, pieces: list[Piece], slots: Slots) -> Tensor:
         v = split_heads(attn.wv(rows), attn.n_kv_heads)
         heads = []
         parts = (part.split(sizes, dim=2) for part in (q, k, v))
-        for place, (first, end), *own in zip(places, spans, *parts, strict=True):
-            heads.append(_attend(slots, layer, place, first, end, *own))
+        for place, (first, end), *qkv in zip(places, spans, *parts, strict=True):
+            heads.append(_attend(slots, layer, place, first, end, *qkv))
         x = x + attn.wo(merge_heads(torch.cat(heads, dim=2)))
         x = x + block.mlp(block.mlp_norm(x))
     last = torch.tensor(sizes, device=device).cumsum(0) - 1  # (n,)
@@ -113,7 +113,7 @@ def forward_mixed(model: MiniGPT, pieces: list[Piece], slots: Slots) -> Tensor:
 def _attend(
     slots: Slots, layer: int, place: int, first: int, end: int, q: Tensor, k: Tensor, v: Tensor
 ) -> Tensor:
-    """Keep the keys and values of one piece, and let its queries look at its own request's."""
+    """Store the keys and values of one piece; attend to those of its request."""
     keys, values = slots.keys[layer, place], slots.values[layer, place]  # (G, max_len, D)
     keys[:, first:end], values[:, first:end] = k[0], v[0]
     mask = None if end - first == 1 else causal_mask(end - first, end, device=q.device)

@@ -8,7 +8,8 @@ from dataclasses import replace
 from ipywidgets import Dropdown, SelectionSlider
 
 from course.measure.costs import Cost, Parts
-from course.measure.limits import DATASHEETS, MEMORY_BYTES, Machine
+from course.measure.datasheets import DATASHEETS, MEMORY_BYTES
+from course.measure.limits import Machine
 from course.plots.roofline import draw_operating_points
 from course.plots.style import Picture
 from course.plots.units import as_time, in_digits

@@ -45,7 +45,7 @@ def evaluate(
         batch: stories per call of `forward`; shorter ones are padded at their end.
 
     Returns:
-        "loss" in nats a token; "perplexity", its exponential; and, for each kind ("surname",
+        "loss" in nats per token; "perplexity", its exponential; and, for each kind ("surname",
         "place") and distance ("near", "far": at least 100 tokens back), "recall_<kind>_<distance>"
         in 0 … 1 with "questions_<kind>_<distance>", how many there were; also for both kinds
         together, "recall_<distance>". A recall without questions is NaN.

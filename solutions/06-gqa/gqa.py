@@ -46,7 +46,7 @@ from course import weights
 from course.measure.allocations import watch_new_tensors
 from course.checks import gqa as checks
 from course.world.evaluation import evaluate, held_out
-from course.measure.limits import DATASHEETS
+from course.measure.datasheets import DATASHEETS
 from course.measure.machine import interleaved, one_thread
 from course.minigpt.kv_cache import causal_mask
 from course.minigpt.mini_gpt import merge_heads, split_heads

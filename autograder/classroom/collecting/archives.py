@@ -108,10 +108,10 @@ def read_archive(path: Path, zone: tzinfo | None, stack: ExitStack) -> Archive:
         raise Refused(f"{path.name} cannot be read: {error}") from None
 
 
-def _sorted_out(name: str, found: Iterator[tuple[str, Entry | str]]) -> Archive:
+def _sorted_out(name: str, entries: Iterator[tuple[str, Entry | str]]) -> Archive:
     """Leave out junk, and name what is refused."""
     archive = Archive(name, [])
-    for count, (where, entry) in enumerate(found, 1):
+    for count, (where, entry) in enumerate(entries, 1):
         if count > MAX_ENTRIES:
             raise Refused(f"{name} holds more than {MAX_ENTRIES:,} files: collect it in parts")
         parts = tuple(part for part in where.split("/") if part not in ("", "."))
@@ -189,10 +189,10 @@ def _in_folder(folder: Path) -> Iterator[tuple[str, Entry | str]]:
         folders[:] = sorted(name for name in folders if name.lower() not in _JUNK_FOLDERS)
         for name in sorted([*files, *links]):
             path = Path(place, name)
-            where, found = path.relative_to(folder).as_posix(), path.lstat()
-            if stat.S_ISREG(found.st_mode):
-                time = datetime.fromtimestamp(int(found.st_mtime), UTC)
-                yield where, Entry((), time, found.st_size, partial(_open_file, path))
+            where, status = path.relative_to(folder).as_posix(), path.lstat()
+            if stat.S_ISREG(status.st_mode):
+                time = datetime.fromtimestamp(int(status.st_mtime), UTC)
+                yield where, Entry((), time, status.st_size, partial(_open_file, path))
             else:
                 yield where, "it is a link, or another thing that is no file"
 

@@ -5,10 +5,10 @@
     autograder collect 03-kv-cache moodle.zip --match "Wei Zhang_902=wzhang2"
 
 Each student's newest attempt goes to grading/submitted, under the lesson's name and, where that is known,
-with its time. What lay there before is kept under grading/replaced. Run it as often as you like.
+with its time. Replaced files are kept under grading/replaced. Run it as often as you like.
 
-Exit codes: 0 everything found its student; 1 something did not, and the lines say what to do; 2 nothing
-could be begun.
+Exit codes: 0 everything was assigned to a student; 1 something was not, and the lines say what to do; 2
+the command could not start.
 """
 
 from __future__ import annotations
@@ -112,7 +112,8 @@ def _collect(lesson: Lesson, options: argparse.Namespace, stack: ExitStack) -> C
     collected.missing = sorted(
         student
         for student in students
-        if student not in {*inbox.newest, *inbox.asked} and not _folder(lesson, student).exists()
+        if student not in {*inbox.newest, *inbox.candidates}
+        and not _folder(lesson, student).exists()
     )
     return collected
 
@@ -120,7 +121,7 @@ def _collect(lesson: Lesson, options: argparse.Namespace, stack: ExitStack) -> C
 def _read(
     paths: Sequence[Path], zone: tzinfo | None, collected: Collected, stack: ExitStack
 ) -> list[Archive]:
-    """Read the archives; one that is broken is named, and the others are read."""
+    """Read the archives; a broken one is named, and the others are read."""
     if absent := [str(path) for path in paths if not path.exists()]:
         raise CannotStart(f"there is no {' and no '.join(absent)}")
     archives = []
@@ -134,31 +135,31 @@ def _read(
 
 
 def _by_hand(
-    said: Sequence[str],
+    matches: Sequence[str],
     students: Mapping[str, Student],
     archives: Sequence[Archive],
     participants: Mapping[str, Participant],
 ) -> dict[str, str | None]:
-    """Read what the worksheet and `--match` say about senders, by the `key` of their labels.
+    """Return the senders' students by the worksheet and by `--match`, by the `key` of their labels.
 
     Raises:
-        CannotStart: it names nobody in the archives, or nobody in the class.
+        CannotStart: `--match` names nobody in the archives, or nobody in the class.
     """
     senders = [sender for archive in archives for sender in by_sender(archive)]
     labels = {key(sender.label) for sender in senders}
-    found: dict[str, str | None] = {
+    owners: dict[str, str | None] = {
         key(sender.label): row.student
         for sender in senders
         if (row := participants.get(sender.participant)) and row.is_named
     }
-    for words in said:
+    for words in matches:
         label, equals, student = words.rpartition("=")
         if not equals or key(label) not in labels:
             raise CannotStart(f"--match {words!r}: nothing in the archives is called {label!r}")
         if student != LEFT_OUT and student not in students:
             raise CannotStart(f"--match {words!r}: no student has the id {student!r}")
-        found[key(label)] = student
-    return found
+        owners[key(label)] = student
+    return owners
 
 
 def _take(
@@ -169,7 +170,7 @@ def _take(
     options: argparse.Namespace,
     participants: Mapping[str, Participant],
 ) -> None:
-    """Put one student's newest attempt into its folder, and note what became of it."""
+    """Put one student's newest attempt into its folder, and note the outcome."""
     label = attempt.sender.label
     row = participants.get(attempt.sender.participant)
     handed_in = (row and row.handed_in) or _handed_in(attempt, options.times)
@@ -198,16 +199,16 @@ def _take(
             collected.late.append(student)
 
 
-def _handed_in(attempt: Attempt, said: str | None) -> datetime | None:
-    """Return when an attempt was handed in, if the archive tells.
+def _handed_in(attempt: Attempt, times: str | None) -> datetime | None:
+    """Return the time at which an attempt was handed in, if the archive has it.
 
     Args:
-        said: by `--times`; None where it has to be recognised.
+        times: the value of `--times`; None if it has to be recognised.
     """
-    if said is None:
+    if times is None:
         canvas = attempt.sender.platform == Platform.CANVAS
-        said = HANDED_IN if attempt.archive.tells_when_handed_in and not canvas else DOWNLOADED
-    return attempt.time if said == HANDED_IN else None
+        times = HANDED_IN if attempt.archive.tells_when_handed_in and not canvas else DOWNLOADED
+    return attempt.time if times == HANDED_IN else None
 
 
 def _folder(lesson: Lesson, student: str) -> Path:

@@ -1,5 +1,5 @@
-"""Sort what archives hold by student: who is meant, which attempt is the newest, which file is the
-lesson's notebook. What could mean several things is asked about."""
+"""Sort the files of archives by student: who sent them, which attempt is the newest, which file is the
+lesson's notebook. The instructor is asked about ambiguous cases."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from autograder.nbgrader_steps import STAMP
 from autograder.sandbox.submission_view import MAX_BYTES, MAX_DEPTH, MAX_ENTRIES
 
 LEFT_OUT = ""
-"""In place of a student's id: of somebody who is not in the class."""
+"""In place of a student's id, for somebody who is not in the class."""
 _APPENDED = re.compile(r"-(\d{1,2}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})(?=\.[^.]*$|$)")
 
 
 class Unclear(Exception):
-    """What was handed in could mean several things; the message says which."""
+    """What was handed in is ambiguous; the message lists the possibilities."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What one sender handed in, in one archive."""
+    """The files of one sender in one archive."""
 
     sender: Sender
     archive: Archive
@@ -46,30 +46,30 @@ class Attempt:
 
 @dataclass
 class Inbox:
-    """What was found.
+    """The attempts by student, and the senders without a student.
 
     Attributes:
-        newest: attempt, by the student's id.
-        unmatched: why, by the sender's label.
-        ambiguous: why, by the sender's label.
-        asked: ids of students who can be meant there.
+        newest: the newest attempt, by the student's id.
+        unmatched: why a sender matches nobody, by the sender's label.
+        ambiguous: why a sender could be several students, by the sender's label.
+        candidates: the ids of these students.
     """
 
     newest: dict[str, Attempt] = field(default_factory=dict)
     unmatched: dict[str, str] = field(default_factory=dict)
     ambiguous: dict[str, str] = field(default_factory=dict)
-    asked: set[str] = field(default_factory=set)
+    candidates: set[str] = field(default_factory=set)
 
 
 def sort(
     archives: Sequence[Archive], students: Mapping[str, Student], by_hand: Mapping[str, str | None]
 ) -> Inbox:
-    """Find whose files these are, and each student's newest attempt.
+    """Find the student of each sender, and each student's newest attempt.
 
     Args:
-        students: of the class, by id.
-        by_hand: what is known of senders, by the `key` of their labels: the id of a student, LEFT_OUT,
-            or None of those who are nobody in the class, whatever their name.
+        students: the class, by id.
+        by_hand: the known students of senders, by the `key` of their labels: an id, LEFT_OUT, or None
+            for a sender who is not in the class, whatever the name.
     """
     inbox = Inbox()
     attempts = [
@@ -91,23 +91,23 @@ def _owners(
     by_hand: Mapping[str, str | None],
     inbox: Inbox,
 ) -> dict[Sender, str]:
-    """Find each sender's student; what cannot be told goes into the inbox."""
+    """Return each sender's student; the other senders are noted in the inbox."""
     owners, by_name = {}, set()
     for sender in sorted(senders, key=lambda sender: sender.label):
         if key(sender.label) in by_hand:
-            said = by_hand[key(sender.label)]
-            if said is None:
+            owner = by_hand[key(sender.label)]
+            if owner is None:
                 inbox.unmatched[sender.label] = "the class has nobody with this address or number"
             else:
-                owners[sender] = said
+                owners[sender] = owner
             continue
-        found, certain = find(sender, students)
-        if len(found) == 1:
-            owners[sender] = found[0].id
+        candidates, certain = find(sender, students)
+        if len(candidates) == 1:
+            owners[sender] = candidates[0].id
             by_name |= set() if certain else {sender}
-        elif found:
-            inbox.ambiguous[sender.label] = f"can be {_names(found)}"
-            inbox.asked |= {student.id for student in found}
+        elif candidates:
+            inbox.ambiguous[sender.label] = f"can be {_names(candidates)}"
+            inbox.candidates |= {student.id for student in candidates}
         else:
             inbox.unmatched[sender.label] = "nobody in the class"
     for sender in sorted(by_name, key=lambda sender: sender.label):
@@ -115,7 +115,7 @@ def _owners(
         if len(others) > 1:  # one of them has the name alone in common with this student
             who = one_line(" and ".join(sorted(others)))
             inbox.ambiguous[sender.label] = f"{who} can each be {owners[sender]}"
-            inbox.asked.add(owners[sender])
+            inbox.candidates.add(owners[sender])
     return {
         sender: owner
         for sender, owner in owners.items()
@@ -131,7 +131,7 @@ def _names(students: Sequence[Student]) -> str:
 
 
 def _newest_of_each(files: Sequence[Sent]) -> list[Sent]:
-    """Leave out files of which Canvas gives a later upload, with a number appended to the name."""
+    """Leave out files that Canvas has in a later upload, with a number appended to the name."""
     newest: dict[tuple[str, ...], Sent] = {}
     for sent in sorted(files, key=lambda sent: sent.number):
         *folders, name = sent.parts
@@ -146,30 +146,30 @@ def is_notebook(sent: Sent) -> bool:
 
 @dataclass(frozen=True)
 class Arranged:
-    """An attempt as it will lie in the student's folder.
+    """An attempt, arranged for the student's folder.
 
     Attributes:
-        files: by their path there.
-        renamed: what the notebook was called, where that was another name; else "".
+        files: the files by their path in the folder.
+        renamed: the former name of the notebook if it was renamed, else "".
     """
 
     files: dict[str, Entry]
     renamed: str
 
 
-def arrange(attempt: Attempt, wanted: str) -> Arranged:
+def arrange(attempt: Attempt, name: str) -> Arranged:
     """Find the lesson's notebook, and give it the lesson's name.
 
     Args:
-        wanted: name of the lesson's notebook.
+        name: the name of the lesson's notebook.
 
     Raises:
-        Unclear: there are several that could be it, or none.
-        Refused: it is more than a judge takes.
+        Unclear: several notebooks could be it, or none.
+        Refused: the files exceed the judge's limits.
     """
     sent = _without_wrapping(attempt.sent)
-    chosen = _lesson_notebook(sent, wanted)
-    files, taken = {wanted: chosen.entry}, {key(wanted)}
+    chosen = _lesson_notebook(sent, name)
+    files, taken = {name: chosen.entry}, {key(name)}
     for other in reversed(sent):  # of two entries of one name, the later is the newer
         path = "/".join(other.parts)
         # A student's own time stamp would say when it was handed in.
@@ -178,8 +178,10 @@ def arrange(attempt: Attempt, wanted: str) -> Arranged:
             taken.add(key(path))
     _check_sizes(files)
     called = chosen.parts[-1]
-    own = attempt.sender.platform == Platform.PLAIN and called == f"{attempt.sender.label}.ipynb"
-    return Arranged(files, "" if called == wanted or own else called)
+    is_plain = (
+        attempt.sender.platform == Platform.PLAIN and called == f"{attempt.sender.label}.ipynb"
+    )
+    return Arranged(files, "" if called == name or is_plain else called)
 
 
 def _without_wrapping(sent: Sequence[Sent]) -> list[Sent]:
@@ -190,18 +192,18 @@ def _without_wrapping(sent: Sequence[Sent]) -> list[Sent]:
     return sent
 
 
-def _lesson_notebook(sent: Sequence[Sent], wanted: str) -> Sent:
+def _lesson_notebook(sent: Sequence[Sent], name: str) -> Sent:
     notebooks = [one for one in sent if is_notebook(one)]
-    same = [one for one in notebooks if one.parts[-1] == wanted]
-    same = same or [one for one in notebooks if key(one.parts[-1]) == key(wanted)]
-    same = same or [one for one in notebooks if one.number and _plain(one) == key(wanted)]
+    same = [one for one in notebooks if one.parts[-1] == name]
+    same = same or [one for one in notebooks if key(one.parts[-1]) == key(name)]
+    same = same or [one for one in notebooks if one.number and _plain(one) == key(name)]
     uppermost = min((len(one.parts) for one in same), default=0)
-    found = [one for one in same if len(one.parts) == uppermost] or notebooks
-    if len({one.parts for one in found}) == 1:
-        return found[-1]
+    candidates = [one for one in same if len(one.parts) == uppermost] or notebooks
+    if len({one.parts for one in candidates}) == 1:
+        return candidates[-1]
     names = one_line(", ".join(sorted("/".join(one.parts) for one in notebooks or sent)))
     if notebooks:
-        raise Unclear(f"which of these is {wanted}? {names}")
+        raise Unclear(f"which of these is {name}? {names}")
     raise Unclear(f"no notebook, but {names}")
 
 

@@ -123,13 +123,13 @@ def _write_stamp(folder: Path, handed_in: datetime) -> None:
 
 def _contents(folder: Path) -> dict[str, bytes | int]:
     """Digest a folder's files, the time of the hand-in aside."""
-    found: dict[str, bytes | int] = {}
+    contents: dict[str, bytes | int] = {}
     for path in folder.rglob("*"):
         kind = path.lstat().st_mode
         if not stat.S_ISDIR(kind) and path != folder / STAMP:
             name = path.relative_to(folder).as_posix()
-            found[name] = _digest(path) if stat.S_ISREG(kind) else stat.S_IFMT(kind)
-    return found
+            contents[name] = _digest(path) if stat.S_ISREG(kind) else stat.S_IFMT(kind)
+    return contents
 
 
 def _digest(path: Path) -> bytes:

@@ -85,34 +85,34 @@ class Sent:
 
 def by_sender(archive: Archive) -> dict[Sender, list[Sent]]:
     """Sort an archive's files by who handed them in."""
-    found: dict[Sender, list[Sent]] = {}
+    files: dict[Sender, list[Sent]] = {}
     skip = _wrapping(archive)
     for entry in archive.entries:
         sender, sent = _read(entry, entry.parts[skip:])
-        found.setdefault(sender, []).append(sent)
-    return found
+        files.setdefault(sender, []).append(sent)
+    return files
 
 
 def _wrapping(archive: Archive) -> int:
     """Count the folders around everything: the one of the archive's own name, if it is there."""
     (first, *others) = {entry.parts[0] for entry in archive.entries} or {""}
-    own = re.sub(r"( \(\d+\))?\.zip$", "", archive.name, flags=re.IGNORECASE)
+    name = re.sub(r"( \(\d+\))?\.zip$", "", archive.name, flags=re.IGNORECASE)
     inside = all(len(entry.parts) > 1 for entry in archive.entries)
-    return int(not others and inside and first == own)
+    return int(not others and inside and first == name)
 
 
 def _read(entry: Entry, parts: tuple[str, ...]) -> tuple[Sender, Sent]:
     first, *rest = parts
-    if found := (_MOODLE_FOLDER.fullmatch(first) if rest else _MOODLE_FILE.fullmatch(first)):
-        label = f"{found['name']}_{found['number']}"
-        inner = tuple(rest) or (found["file"],)
-        return Sender(label, Platform.MOODLE, found["name"], ""), Sent(entry, inner)
-    if not rest and (found := _CANVAS.fullmatch(first)):
+    if match := (_MOODLE_FOLDER.fullmatch(first) if rest else _MOODLE_FILE.fullmatch(first)):
+        label = f"{match['name']}_{match['number']}"
+        inner = tuple(rest) or (match["file"],)
+        return Sender(label, Platform.MOODLE, match["name"], ""), Sent(entry, inner)
+    if not rest and (match := _CANVAS.fullmatch(first)):
         sender = Sender(
-            f"{found['name']}_{found['user']}", Platform.CANVAS, found["name"], found["user"]
+            f"{match['name']}_{match['user']}", Platform.CANVAS, match["name"], match["user"]
         )
-        name = found["file"] or first.rpartition("_")[2]
-        return sender, Sent(entry, (name,), int(found["number"] or 0), bool(found["late"]))
+        name = match["file"] or first.rpartition("_")[2]
+        return sender, Sent(entry, (name,), int(match["number"] or 0), bool(match["late"]))
     label = first if rest else first.rpartition(".")[0] or first
     return Sender(label, Platform.PLAIN, label, label), Sent(entry, tuple(rest) or (first,))
 

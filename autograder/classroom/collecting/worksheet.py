@@ -56,14 +56,16 @@ def read_worksheet(
         dict(zip(sheet.header, map(str.strip, sheet.row(number)), strict=False))
         for number in range(1, len(sheet))
     ]
-    found = {}
+    participants = {}
     for row in rows:
         if number := row.get(_NUMBER, "").rpartition(" ")[2]:
-            said = {key(row[name]) for name in _WHO if row.get(name)}
-            same = [student.id for student in students.values() if said & student.named_by()]
+            keys = {key(row[name]) for name in _WHO if row.get(name)}
+            same = [student.id for student in students.values() if keys & student.named_by()]
             handed_in = _time(path.name, row.get(_TIME, ""), zone)
-            found[number] = Participant(bool(said), same[0] if len(same) == 1 else None, handed_in)
-    return found
+            participants[number] = Participant(
+                bool(keys), same[0] if len(same) == 1 else None, handed_in
+            )
+    return participants
 
 
 def _time(file: str, text: str, zone: tzinfo | None) -> datetime | None:

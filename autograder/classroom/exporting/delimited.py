@@ -73,16 +73,16 @@ def _split(text: str, separator: str) -> tuple[list[list[str]], list[str]]:
     ends: list[str] = []
     place, begins = 0, True
     while place < len(text) or not begins:
-        found = cell.match(text, place)
-        if not found:
+        match = cell.match(text, place)
+        if not match:
             raise BadSheet(f"row {len(rows) + begins} has a quotation mark where none can be")
         if begins:
             rows.append([])
-        rows[-1].append(found[1])
-        begins = found[2] != separator
+        rows[-1].append(match[1])
+        begins = match[2] != separator
         if begins:
-            ends.append(found[2])
-        place = found.end()
+            ends.append(match[2])
+        place = match.end()
     return rows, ends
 
 

@@ -3,7 +3,7 @@
     autograder export                              # grades.csv: everyone, every lesson handed in
     autograder export 03 --into Grades.csv         # fills Grades-03-kv-cache.csv, to be imported
     autograder export 03 --code compare            # for JPlag or Dolos
-    autograder export 03 --gradescope results      # a results.json a submission
+    autograder export 03 --gradescope results      # a results.json per submission
 
 Nothing is judged and nothing of a student runs: what is exported is what `autograder grade` wrote.
 Options of nbgrader go on to it.
@@ -178,16 +178,16 @@ def _scale(
     Raises:
         BadSheet: the column is worth other points than the lesson, or it is not known how many.
     """
-    name, said = layout.columns[column], layout.most(column)
-    most = said if said is not None else options.maximum
+    name, stated = layout.columns[column], layout.most(column)
+    most = stated if stated is not None else options.maximum
     if most is None:
         raise BadSheet(f"it does not say what {name!r} is worth: say it, such as --maximum 10")
     if not 0 < most < math.inf:
         raise BadSheet(f"{name!r} is worth {most:g} points, of which nobody can have any")
     lesson = table[0].most if table else most
-    if said is not None and options.maximum not in (None, said):
+    if stated is not None and options.maximum not in (None, stated):
         raise BadSheet(
-            f"{name!r} is worth {number(said)} points there, not {number(options.maximum)}"
+            f"{name!r} is worth {number(stated)} points there, not {number(options.maximum)}"
         )
     if most != lesson and not options.scale:
         both = f"{number(most)} points, and the lesson {number(lesson)}"

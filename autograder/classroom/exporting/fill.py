@@ -19,13 +19,13 @@ from autograder.classroom.wording import one_line
 
 @dataclass
 class Filling:
-    """What was filled in, and what was not.
+    """The result of filling a sheet.
 
     Attributes:
-        filled: the ids of the students whose points stand in the sheet now.
-        refused: what cannot be filled in, one line each; the sheet should not be used as it is.
-        left: cells that keep what stood in them, one line each.
-        absent: those of the class whom the sheet does not hold.
+        filled: the ids of the students whose points are in the sheet now.
+        refused: the rows that cannot be filled, one line each; the sheet should not be used then.
+        left: the cells that keep their values, one line each.
+        absent: the students of the class who are not in the sheet.
     """
 
     filled: list[str] = field(default_factory=list)
@@ -34,30 +34,30 @@ class Filling:
     absent: list[Standing] = field(default_factory=list)
 
 
-def choose_column(layout: Layout, released: Path, wanted: str = "") -> int:
+def choose_column(layout: Layout, released: Path, called: str = "") -> int:
     """Choose the column of a lesson.
 
     Args:
         released: the lesson's notebook, in the lesson's folder.
-        wanted: the column's name, with or without Canvas's number of it; or that number alone.
+        called: the column's name, with or without Canvas's number of it; or that number alone.
 
     Raises:
-        BadSheet: none or several could be meant; the message lists them.
+        BadSheet: no column fits, or several do; the message lists them.
     """
-    if wanted:
-        found = [n for n, name in layout.columns.items() if wanted in _names_of_column(name)]
-        sought = f"called {wanted!r}"
+    if called:
+        matching = [n for n, name in layout.columns.items() if called in _names_of_column(name)]
+        sought = f"called {called!r}"
     elif layout.platform == WORKSHEET:  # of one assignment
         return next(iter(layout.columns))
     else:
         names = _names_of_lesson(released)
-        found = [n for n, name in layout.columns.items() if any(_holds(name, t) for t in names)]
+        matching = [n for n, name in layout.columns.items() if any(_holds(name, t) for t in names)]
         sought = f"whose name holds {', '.join(map(repr, names))}"
-    if len(found) == 1:
-        return found[0]
-    several = [layout.columns[n] for n in found or layout.columns]
+    if len(matching) == 1:
+        return matching[0]
+    several = [layout.columns[n] for n in matching or layout.columns]
     listed = ", ".join(one_line(repr(name)) for name in several) or "none that takes points"
-    what = "several columns" if found else "no column"
+    what = "several columns" if matching else "no column"
     raise BadSheet(f"it has {what} {sought}: {listed}. Name one with --column")
 
 
@@ -94,10 +94,10 @@ def fill(
     """Write the score of everyone who has one into the sheet; every other cell stays as it is.
 
     Args:
-        column: to fill.
-        table: how everyone stands.
-        scale: by which the points are multiplied.
-        decimal: the sign before the decimals.
+        column: the column to fill.
+        table: the standing of everyone.
+        scale: the factor for the points.
+        decimal: the decimal separator.
     """
     result = Filling()
     by_id = {standing.student.id: standing for standing in table}
@@ -143,26 +143,29 @@ def _fill_one(
 
 
 def _find(layout: Layout, students: Sequence[Student]) -> dict[int, set[str]]:
-    """Find who each row could be: by id, address or the platform's number, never by name."""
+    """Return the students that each row could be: by id, address or the platform's number, never by
+    name."""
     people = _by_key(students, "id", "email", "lms_user_id")
     numbers = _by_key(students, "lms_user_id")
-    found: dict[int, set[str]] = {}
+    candidates: dict[int, set[str]] = {}
     for row in layout.rows:
         named = (key(layout.sheet.value(row, column)) for column in layout.ids)
-        found[row] = set().union(*(people.get(one, ()) for one in named))
+        candidates[row] = set().union(*(people.get(one, ()) for one in named))
         if layout.platform_id is not None:  # no number that could be a student's elsewhere
-            found[row] |= numbers.get(key(layout.sheet.value(row, layout.platform_id)), set())
-    return found
+            candidates[row] |= numbers.get(key(layout.sheet.value(row, layout.platform_id)), set())
+    return candidates
 
 
-def _sort_out(layout: Layout, found: Mapping[int, set[str]], result: Filling) -> dict[int, str]:
-    """Keep the rows that are one student's, and are so alone; refuse the others."""
+def _sort_out(
+    layout: Layout, candidates: Mapping[int, set[str]], result: Filling
+) -> dict[int, str]:
+    """Return the rows that match exactly one student, and no other row does; refuse the others."""
     rows: dict[int, str] = {}
     rows_of: dict[str, list[int]] = {}
-    for row, ids in found.items():
+    for row, ids in candidates.items():
         for student in ids:
             rows_of.setdefault(student, []).append(row)
-    for row, ids in found.items():
+    for row, ids in candidates.items():
         twins = [other for student in sorted(ids) for other in rows_of[student] if other != row]
         if len(ids) == 1 and not twins:
             rows[row] = next(iter(ids))
@@ -178,12 +181,12 @@ def _sort_out(layout: Layout, found: Mapping[int, set[str]], result: Filling) ->
 
 
 def _by_key(students: Sequence[Student], *names: str) -> Mapping[str, set[str]]:
-    found: dict[str, set[str]] = {}
+    ids: dict[str, set[str]] = {}
     for student in students:
         for name in names:
-            if said := key(getattr(student, name)):
-                found.setdefault(said, set()).add(student.id)
-    return found
+            if text := key(getattr(student, name)):
+                ids.setdefault(text, set()).add(student.id)
+    return ids
 
 
 def _who(layout: Layout, row: int) -> str:

@@ -1,4 +1,4 @@
-"""Write everyone's state and points as grades.csv: one line a student and lesson."""
+"""Write everyone's state and points as grades.csv: one line per student and lesson."""
 
 from __future__ import annotations
 

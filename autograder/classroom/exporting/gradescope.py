@@ -1,4 +1,4 @@
-"""Write results for Gradescope: a results.json a submission, and the autograder that hands them out.
+"""Write results for Gradescope: a results.json per submission, and the autograder that hands them out.
 
     DIR/results/ada/results.json    in the form that Gradescope documents
     DIR/setup.sh, run_autograder    which look up the result of a submission; no student code runs

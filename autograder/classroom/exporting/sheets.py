@@ -109,11 +109,11 @@ def read_layout(data: bytes) -> Layout:
         for recognise in (_canvas, _worksheet, _report):
             if len(sheet) and (layout := recognise(sheet, sheet.header)):
                 return layout
-    wanted = f"Student, ID, …, Section; {', '.join(_WORKSHEET)}; or First name, …, Email address"
+    expected = f"Student, ID, …, Section; {', '.join(_WORKSHEET)}; or First name, …, Email address"
     has = one_line(", ".join(Delimited(data, ",").header[:8])) or "nothing"
     raise BadSheet(
         "neither Canvas nor Moodle (in English) exports such a first line. "
-        f"It would hold {wanted}; it holds {has}"
+        f"It would hold {expected}; it holds {has}"
     )
 
 

@@ -22,19 +22,19 @@ class Spread:
     """How numbers are spread; `count` of them, at least one."""
 
     count: int
-    least: float
+    minimum: float
     median: float
     mean: float
     most: float
 
     @classmethod
     def of(cls, numbers: Iterable[float]) -> Spread | None:
-        """Measure it; None where there are no numbers."""
-        found = sorted(numbers)
-        if not found:
+        """Compute it; None if there are no numbers."""
+        ordered = sorted(numbers)
+        if not ordered:
             return None
-        middle, mean = statistics.median(found), statistics.fmean(found)
-        return cls(len(found), found[0], middle, mean, found[-1])
+        middle, mean = statistics.median(ordered), statistics.fmean(ordered)
+        return cls(len(ordered), ordered[0], middle, mean, ordered[-1])
 
 
 @dataclass(frozen=True)

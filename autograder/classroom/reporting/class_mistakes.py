@@ -73,7 +73,9 @@ def class_mistakes(
     mistakes = [
         _mistake(known.get(bug), family, where, assignment) for (bug, family), where in made.items()
     ]
-    return sorted(mistakes, key=lambda found: (-len(found.students), -found.points, found.words))
+    return sorted(
+        mistakes, key=lambda mistake: (-len(mistake.students), -mistake.points, mistake.words)
+    )
 
 
 def _mistake(
@@ -91,7 +93,7 @@ def _mistake(
 
 def _example(bug: Bug | None, where: list[tuple[Work, Answer]], assignment: Assignment) -> str:
     """Find the shortest answer cell with a mistake that can be shown without telling whose it is."""
-    found = [
+    examples = [
         shown
         for work, answer in where
         for cell in _cells_of(bug, answer, assignment)
@@ -99,7 +101,7 @@ def _example(bug: Bug | None, where: list[tuple[Work, Answer]], assignment: Assi
         and len(shown) <= LONGEST_EXAMPLE
         and without_names(shown, work.student) == shown
     ]
-    return min(found, key=lambda shown: (len(shown), shown), default="")
+    return min(examples, key=lambda shown: (len(shown), shown), default="")
 
 
 def _cells_of(bug: Bug | None, answer: Answer, assignment: Assignment) -> set[str]:
@@ -129,9 +131,9 @@ def lost_without_mistake(works: Iterable[Work], assignment: Assignment) -> list[
             if kind_of(answer) in ("lost", "part") and not answer.family:
                 message = _without_numbers(answer.message, work.student)
                 groups[answer.check, message].add(work.student.id)
-    found = [LostGroup(*key, len(students)) for key, students in groups.items()]
+    lost_groups = [LostGroup(*key, len(students)) for key, students in groups.items()]
     return sorted(
-        found, key=lambda group: (-group.students, order.index(group.check), group.message)
+        lost_groups, key=lambda group: (-group.students, order.index(group.check), group.message)
     )
 
 

@@ -41,7 +41,7 @@ def equal_answers(works: Iterable[Work]) -> list[EqualAnswers]:
     for work in works:
         if code := tuple((name, _code(text)) for name, text in sorted(work.written.items())):
             groups[code].append(work)
-    found = [
+    equal = [
         EqualAnswers(
             tuple((work.student.name, work.student.id) for work in those),
             _how(those),
@@ -50,7 +50,7 @@ def equal_answers(works: Iterable[Work]) -> list[EqualAnswers]:
         for code, those in groups.items()
         if len(those) > 1
     ]
-    return sorted(found, key=lambda group: (-group.lines, group.students))
+    return sorted(equal, key=lambda group: (-group.lines, group.students))
 
 
 def _code(source: str) -> str:

@@ -33,8 +33,8 @@ def written_answers(notebook: Path, assignment: Assignment) -> dict[str, str]:
     last: dict[str, str] = {}
     for cell in cells:
         defined = names_defined_in(cell.source)
-        for name, asked in assignment.answers.items():
-            if asked & defined:
+        for name, names in assignment.answers.items():
+            if names & defined:
                 last[name] = cell.source.strip()
     return {
         name: source
@@ -89,8 +89,8 @@ def without_names(text: str, student: Student) -> str:
 
 
 def _known_by(student: Student) -> set[str]:
-    said = (student.id, student.first_name, student.last_name, student.lms_user_id)
+    fields = (student.id, student.first_name, student.last_name, student.lms_user_id)
     account, _, _ = student.email.partition("@")
-    words: Iterable[str] = (word for text in (*said, account) for word in _WORD.findall(text))
+    words: Iterable[str] = (word for text in (*fields, account) for word in _WORD.findall(text))
     # Neither an initial nor a small number tells who it is, and code is full of both.
     return {word for word in words if len(word) > 1 and not (word.isdecimal() and len(word) < 4)}

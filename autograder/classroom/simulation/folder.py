@@ -83,10 +83,10 @@ def _is_empty_folder(place: Path) -> bool:
 
 def _is_simulated(place: Path) -> bool:
     try:
-        said = json.loads((place / EXPECTED).read_text(encoding="utf-8"))
+        expected = json.loads((place / EXPECTED).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return not place.is_symlink() and isinstance(said, dict) and MARK in said
+    return not place.is_symlink() and isinstance(expected, dict) and MARK in expected
 
 
 def _write_course(lesson: Material, place: Path) -> None:
@@ -153,6 +153,6 @@ def _expected(work: Work) -> dict[str, Any]:
 
 
 def _write_expected(plan: Plan, place: Path, entries: list[Mapping[str, Any]]) -> None:
-    said = {MARK: asdict(plan), "students": sorted(entries, key=lambda entry: entry["id"])}
-    text = json.dumps(said, indent=1, ensure_ascii=False) + "\n"
+    expected = {MARK: asdict(plan), "students": sorted(entries, key=lambda entry: entry["id"])}
+    text = json.dumps(expected, indent=1, ensure_ascii=False) + "\n"
     (place / EXPECTED).write_text(text, encoding="utf-8")

@@ -65,7 +65,7 @@ class Desk:
     @property
     def full(self) -> Points:
         """All points of the lesson."""
-        return full_points(self.lesson.asked)
+        return full_points(self.lesson.assignment)
 
     def solved(self) -> dict:
         """Write the notebook with every answer."""
@@ -93,7 +93,7 @@ def known_mistake(desk: Desk) -> Work:
     """Has every answer, and one of the museum's mistakes in it."""
     bug = desk.draw.choice(desk.lesson.bugs)
     notebook = desk.lesson.notebook(desk.lesson.answers(bug.answer), desk.author)
-    return desk.graded(notebook, points_with_bug(desk.lesson.asked, bug), bug.name)
+    return desk.graded(notebook, points_with_bug(desk.lesson.assignment, bug), bug.name)
 
 
 def never_handed_in(desk: Desk) -> Work:
@@ -127,11 +127,11 @@ def handed_in_twice(desk: Desk) -> Work:
 
 def half_solved(desk: Desk) -> Work:
     """Has some answers; the others are as they were given out."""
-    names = sorted(desk.lesson.asked.answers)
+    names = sorted(desk.lesson.assignment.answers)
     left = desk.draw.sample(names, desk.draw.randrange(1, len(names)))
     answers = {name: a for name, a in desk.lesson.answers().items() if name not in left}
     notebook = desk.lesson.notebook(answers, desk.author)
-    return desk.graded(notebook, points_without(desk.lesson.asked, left))
+    return desk.graded(notebook, points_without(desk.lesson.assignment, left))
 
 
 def broken_file(desk: Desk) -> Work:
@@ -147,11 +147,13 @@ def loop_in_own_cell(desk: Desk) -> Work:
 
 def loop_in_an_answer(desk: Desk) -> Work:
     """Has every answer but one, which never returns."""
-    asked = desk.lesson.asked
-    told = set().union(*(own_cells(asked, question) for question in asked.questions))
+    assignment = desk.lesson.assignment
+    told = set().union(*(own_cells(assignment, question) for question in assignment.questions))
     name = desk.draw.choice(sorted(told))
-    answers = desk.lesson.answers() | {name: looping(asked.stubs[name])}
-    return desk.graded(desk.lesson.notebook(answers, desk.author), points_without(asked, [name]))
+    answers = desk.lesson.answers() | {name: looping(assignment.stubs[name])}
+    return desk.graded(
+        desk.lesson.notebook(answers, desk.author), points_without(assignment, [name])
+    )
 
 
 def empty_file(desk: Desk) -> Work:

@@ -30,13 +30,13 @@ class Points:
     at_most: float
 
 
-def full_points(asked: Assignment) -> Points:
+def full_points(assignment: Assignment) -> Points:
     """Return the points of right work."""
-    most = _sum(asked.questions)
+    most = _sum(assignment.questions)
     return Points(most, most)
 
 
-def points_with_bug(asked: Assignment, bug: Bug) -> Points:
+def points_with_bug(assignment: Assignment, bug: Bug) -> Points:
     """Return the points of right answers beside one mistake of the museum.
 
     What the mistake always loses is lost, and credited where other questions tell that its cell is at
@@ -44,53 +44,57 @@ def points_with_bug(asked: Assignment, bug: Bug) -> Points:
     call every question about its cell: the museum asks each in a process of its own, the judge all in
     one.
     """
-    lost = catches_of(asked.module).get(bug.name, {})
-    wrong = {name for name, defined in asked.answers.items() if defined & set(bug.answer)}
+    lost = catches_of(assignment.module).get(bug.name, {})
+    wrong = {name for name, defined in assignment.answers.items() if defined & set(bug.answer)}
     named = bug.check.partition(".")[2]
-    cells = answer_cells(asked.module, bug.answer)
-    names = {name for question in asked.questions for name in _check(asked, question).needs}
+    cells = answer_cells(assignment.module, bug.answer)
+    names = {
+        name for question in assignment.questions for name in _check(assignment, question).needs
+    }
     stays = wrong if bug.family == "state" and may_keep_state(cells, [], names) else set()
     maybe = [
         question
-        for question in asked.questions
-        if question.check in lost or question.check == named or own_cells(asked, question) & stays
+        for question in assignment.questions
+        if question.check in lost
+        or question.check == named
+        or own_cells(assignment, question) & stays
     ]
     surely = [
         question
         for question in maybe
         if lost.get(question.check) == ALWAYS
-        and not wrong & cells_to_replace(asked, question, maybe, ())
+        and not wrong & cells_to_replace(assignment, question, maybe, ())
     ]
     credited = [
         question
         for question in maybe
-        if wrong <= cells_to_replace(asked, question, [*surely, question], ())
+        if wrong <= cells_to_replace(assignment, question, [*surely, question], ())
     ]
-    most = _sum(asked.questions)
+    most = _sum(assignment.questions)
     at_risk = _sum(question for question in maybe if question not in credited)
     return Points(most - at_risk, most - _sum(surely))
 
 
-def points_without(asked: Assignment, left: Collection[str]) -> Points:
+def points_without(assignment: Assignment, left: Collection[str]) -> Points:
     """Return the points of right answers where some cells are as they were given out, or never return.
 
     Args:
         left: their names.
     """
-    of_cells = {question: own_cells(asked, question) for question in asked.questions}
+    of_cells = {question: own_cells(assignment, question) for question in assignment.questions}
     told = set().union(*of_cells.values())  # about which a question is lost
     right = [question for question, cells in of_cells.items() if not cells & set(left)]
-    untold = set().union(*(asked.answers[name] for name in left if name not in told))
-    sure = [question for question in right if not _reached(asked, question) & untold]
+    untold = set().union(*(assignment.answers[name] for name in left if name not in told))
+    sure = [question for question in right if not _reached(assignment, question) & untold]
     return Points(_sum(sure), _sum(right))
 
 
-def _reached(asked: Assignment, question: Question) -> frozenset[str]:
-    return within_reach(asked.module, _check(asked, question).needs)
+def _reached(assignment: Assignment, question: Question) -> frozenset[str]:
+    return within_reach(assignment.module, _check(assignment, question).needs)
 
 
-def _check(asked: Assignment, question: Question) -> Check:
-    return find(f"{asked.module}.{question.check}")
+def _check(assignment: Assignment, question: Question) -> Check:
+    return find(f"{assignment.module}.{question.check}")
 
 
 def _sum(questions: Iterable[Question]) -> float:

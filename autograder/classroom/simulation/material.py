@@ -41,8 +41,8 @@ class Material:
         return ROOT / "lessons" / self.folder / f"{self.module}.ipynb"
 
     @cached_property
-    def asked(self) -> Assignment:
-        """What the lesson asks."""
+    def assignment(self) -> Assignment:
+        """The lesson's questions and cells."""
         return read_assignment(self.released)
 
     @cached_property
@@ -70,11 +70,11 @@ class Material:
 
     def stranger(self) -> Material:
         """Return the first lesson that says nothing of what this one asks for."""
-        wanted = frozenset().union(*self.asked.answers.values())
+        names = frozenset().union(*self.assignment.answers.values())
         for folder in lesson_folders().values():
             other = Material(folder)
             sources = "\n".join(source_of(cell) for cell in _read(other.released)["cells"])
-            if folder != self.folder and not any(name in sources for name in wanted):
+            if folder != self.folder and not any(name in sources for name in names):
                 return other
         raise ValueError(f"every lesson says something of what {self.folder} asks for")
 

@@ -64,10 +64,10 @@ def _at_least_one(text: str) -> int:
 
 def _folder_of(name: str) -> str:
     folders = list(lesson_folders().values())
-    found = [folder for folder in folders if name in (folder, folder.partition("-")[0])]
-    if not found:
+    matching = [folder for folder in folders if name in (folder, folder.partition("-")[0])]
+    if not matching:
         raise CannotStart(f"there is no lesson {name!r}; there is {', '.join(folders)}")
-    return found[0]
+    return matching[0]
 
 
 if __name__ == "__main__":
