@@ -137,36 +137,26 @@ def test_work_that_was_not_done_is_seen_although_the_counts_are_forged(naive):
 
 
 @pytest.mark.parametrize(
-    ("check", "known", "bug"),
+    ("check", "bug"),
     [
         (
             "full_cache_changes_nothing",
-            '{"too_many": "CacheFull", "overwritten": False, "length": 7, "filled": "returned",'
-            ' "after_full": "CacheFull", "full_length": 9, "smallest": ["returned", "CacheFull"],'
-            ' "held": [c["blocks"][:, i] for i in range(3)]}',
             ("if end > self.max_len:", "if end > self.max_len and self.length == 7:"),
         ),
-        (
-            "cache_can_go_back",
-            '{"refused": {"7": "ValueError", "-1": "ValueError"},'
-            ' "lengths": [6, 6, c["keep"], 0, 0],'
-            ' "fresh": [c["blocks"][:, i, ..., 3:, :] for i in range(3)],'
-            ' "again": [np.concatenate([c["blocks"][:, i, ..., :c["keep"], :],'
-            ' c["blocks"][:, i, ..., 6:, :]], axis=-2) for i in range(3)]}',
-            ("self.length = n", "self.length = max(n - 1, 0)"),
-        ),
+        ("cache_can_go_back", ("self.length = n", "self.length = max(n - 1, 0)")),
     ],
 )
-def test_known_answers_to_a_known_series_of_operations_are_not_enough(kv_cache, check, known, bug):
+def test_known_answers_to_known_series_of_operations_are_not_enough(kv_cache, check, bug):
     """The visible probes are no secret, so what they should find can be written down."""
     forgery = (
-        "import numpy as np\nfrom course.checks import kv_cache as probes\n"
-        f"object.__setattr__(probes.{check}, 'probe', lambda student, c: {known})\n"
+        "from course.checks import kv_cache as probes\nfrom course.minigpt import kv_cache as right\n"
+        f"known = probes.{check}.probe(right, probes.{check}.challenge(0))\n"
+        f"object.__setattr__(probes.{check}, 'probe', lambda student, c: known)\n"
     )
     cache = answers(kv_cache.lesson)["KVCache"]
     assert bug[0] in cache
     result = kv_cache.judge(opening(kv_cache.lesson, forgery, KVCache=cache.replace(*bug)))
-    assert lost(result)[check].startswith("A cache of 9 places, and on it ")
+    assert lost(result)[check].startswith("A cache of 9 places")
 
 
 FORGES_PASSES = """

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from course.checks.caches import new_cache
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import (
     Difference,
@@ -19,7 +20,6 @@ from course.checks.comparing import (
     uncached,
 )
 from course.checks.drawing import build_model, draw_model, draw_rows, draw_split, draw_tokens
-from course.checks.kv_cache.container import new_cache
 from course.checks.recorder import given
 from course.measure.counting import count_kv_rows
 from course.model.cache import CacheFull

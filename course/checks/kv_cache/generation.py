@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from course.checks.caches import new_cache
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, WrongChoice, first_wrong_choice, outcome, uncached
 from course.checks.drawing import build_model, draw_model, draw_rows, draw_tokens, with_end_next
-from course.checks.kv_cache.container import new_cache
 from course.checks.recorder import given
 from course.measure.counting import count_kv_rows
 from course.model.cache import KVCacheLike

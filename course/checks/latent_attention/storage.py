@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
+from course.checks.caches import DTYPES, stored_bytes
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.counts import NUMBER_OR_WORDS, plain
-from course.checks.kv_cache.container import DTYPES, stored_bytes
 from course.model.config import GPTConfig
 
 

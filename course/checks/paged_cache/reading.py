@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
+from course.checks.caches import feed
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, first_difference, uncached
 from course.checks.drawing import build_model, draw_model, draw_split, draw_tokens
-from course.checks.kv_cache.container import feed
 from course.checks.paged_cache.pages import (
     Operation,
     draw_rows,
