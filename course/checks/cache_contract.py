@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import groupby
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -50,7 +51,7 @@ RECORD = {
     "returned": Each((np.ndarray, str)),
     "moved": bool,
 }
-"""The form of what `run` records of one operation."""
+"""The form of what `run` records of one operation. A word in the place of rows says what came instead."""
 DrawRows = Callable[[np.random.Generator, int], np.ndarray]
 """Draws rows of n tokens, (L, …, n, ·)."""
 Question = Callable[[str, Any, int, str], str]
@@ -179,7 +180,7 @@ def run(operations: list[Operation], handling: Handling) -> list[Evidence]:
         before = [handling.copied(result) for result in unfinished]
         outcome, error, returned = _attempt(operation, caches, handling)
         now = [handling.copied(result) for result in unfinished]
-        if operation[0] in ("append", "start") and outcome == "returned":
+        if operation[0] == "append" and outcome == "returned":
             unfinished = returned
             returned = [handling.copied(result) for result in returned]
         records.append(
@@ -436,17 +437,16 @@ def _ask_about_length(name: str, record: Evidence) -> str:
 
 
 def in_words(operations: Sequence[Operation], number: int) -> str:
-    """Say what was done with a cache since it began or was reset, its last five operations; behind the
-    words for the cache."""
+    """Say what was done with a cache since it began or was reset, the end of it; behind the words for
+    the cache."""
     done: list[str] = []
     for name, cache, what in operations:
-        if cache != number or name == "new":
-            continue
-        if name == "reset":
-            done = []
-        size = len(what) if name in MEANINGS else "" if what is None else what
-        done.append(f"{name}({size})")
-    said = ", ".join(done[-5:]) or "a new one"
+        if cache == number and name != "new":
+            done = [] if name == "reset" else done
+            size = len(what) if name in MEANINGS else "" if what is None else what
+            done.append(f"{name}({size})")
+    times = [(len(list(alike)), one) for one, alike in groupby(done)]
+    said = ", ".join(f"{n} times {one}" if n > 1 else one for n, one in times[-6:]) or "a new one"
     meanings = "; ".join(meaning for name, meaning in MEANINGS.items() if f"{name}(" in said)
     return f" ({meanings}): {said}" if meanings else f": {said}"
 
@@ -481,10 +481,18 @@ def _alike(got: np.ndarray | str, at_once: np.ndarray | str) -> bool:
     return np.array_equal(got, at_once, equal_nan=True)
 
 
+def missing(returned: list[np.ndarray | str], n: int) -> str | None:
+    """Say that not n arrays came back, or what a word says of one."""
+    words = [part for part in returned if isinstance(part, str)]
+    if words or len(returned) != n:
+        return words[0] if words else "the rows of a layer did not come back."
+    return None
+
+
 def wrong_layers(returned: list[np.ndarray | str], expected: np.ndarray, axes: Axes) -> str | None:
     """Say how what the layers returned differs from the rows that were stored, (L, …, S, ·)."""
     if len(returned) != len(expected):
-        return str(returned[0]) if len(returned) == 1 else "the rows of a layer did not come back."
+        return missing(returned, len(expected))
     for layer, (got, want) in enumerate(zip(returned, expected, strict=True)):
         if wrong := _wrong_layer(got, want, axes):
             return f"layer {layer} returned {wrong}"

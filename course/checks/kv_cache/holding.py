@@ -115,8 +115,8 @@ def growing_cache_returns_everything(challenge: Challenge, evidence: Evidence) -
 
 
 def draw_full(seed: int) -> Challenge:
-    """Draw a cache that is filled to its last place; one in which a token was appended to a layer when
-    another block is refused; operations of which many do not fit; and the smallest cache, of one place
+    """Draw a cache that is filled to its last place; one in which a token is pending when another
+    block is refused; operations of which many do not fit; and the smallest cache, of one place
     for one row."""
     rng = np.random.default_rng(seed)
     rows = draw_rows(rng, 10)
@@ -124,7 +124,7 @@ def draw_full(seed: int) -> Challenge:
     too_many, one_more = [7, 8, 9], ("feed", 0, [5])
     filled = [*nearly, ("feed", 0, too_many), ("feed", 0, [7, 8]), one_more]
     filled += [("truncate", 0, 8), ("feed", 0, [9]), one_more]
-    begun = [*nearly, ("start", 0, [5]), ("start", 0, too_many)]
+    begun = [*nearly, ("append", 0, [5]), ("start", 0, too_many)]
     drawn = draw_operations(rng, 32, ["feed"] * 4 + ["truncate"] * 2)
     smallest: list[Operation] = [("new", 0, 1), ("feed", 0, [0]), ("feed", 0, [1])]
     series = list_series(rows, filled, begun, drawn) + list_series(rows[:, :, :1], smallest)
