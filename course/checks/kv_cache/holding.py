@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
-from course.checks.cache_contract import (
+from course.checks.cache_contract import Axes, wrong_long, wrong_series
+from course.checks.cache_operations import (
     LONG_FORM,
     PLACES,
-    Axes,
     Handling,
     Operation,
     append_to_long,
@@ -24,8 +24,6 @@ from course.checks.cache_contract import (
     list_series,
     run_series,
     series_form,
-    wrong_long,
-    wrong_series,
 )
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.recorder import given

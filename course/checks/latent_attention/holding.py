@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from course.checks import cache_contract
-from course.checks.cache_contract import (
+from course.checks import cache_operations
+from course.checks.cache_contract import Axes, wrong_long, wrong_series
+from course.checks.cache_operations import (
     LONG_FORM,
     PLACES,
-    Axes,
     Handling,
     Operation,
     append_to_long,
@@ -27,8 +27,6 @@ from course.checks.cache_contract import (
     run_series,
     series_form,
     with_the_same_at_once,
-    wrong_long,
-    wrong_series,
 )
 from course.checks.caches import feed_parts
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
@@ -133,7 +131,7 @@ def full_changes_nothing(challenge: Challenge, evidence: Evidence) -> Verdict:
 
 def draw_back(seed: int) -> Challenge:
     """Draw operations that go back and on again, and beside each block the same tokens at once."""
-    challenge = cache_contract.draw_back(seed, draw_rows)
+    challenge = cache_operations.draw_back(seed, draw_rows)
     for series in challenge["series"]:
         series["operations"] = with_the_same_at_once(series["operations"])
     return challenge

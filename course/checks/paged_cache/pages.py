@@ -1,6 +1,6 @@
 """Drive several caches on one pool by a drawn series of operations, and record what each came to.
 
-The operations are those of `cache_contract`; max_len may be None.
+The operations are those of `cache_operations`; max_len may be None.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from course.checks.cache_contract import Handling, Operation, do
+from course.checks.cache_operations import Handling, Operation, do
 from course.checks.check import Challenge, Evidence
 from course.checks.recorder import given
 from course.model.cache import CacheFull

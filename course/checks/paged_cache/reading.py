@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
-from course.checks.cache_contract import Operation, follow
+from course.checks.cache_operations import Operation, follow
 from course.checks.caches import feed
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, first_difference, uncached

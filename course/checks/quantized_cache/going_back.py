@@ -7,15 +7,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from course.checks.cache_contract import (
-    Handling,
-    Operation,
-    follow,
-    missing,
-    run_series,
-    series_form,
-    wrong_operation,
-)
+from course.checks.cache_contract import missing, wrong_operation
+from course.checks.cache_operations import Handling, Operation, follow, run_series, series_form
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.quantized_cache.reading import (
     CONFIG,

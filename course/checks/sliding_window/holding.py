@@ -10,14 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from course.checks.cache_contract import (
-    Handling,
-    Operation,
-    missing,
-    run_series,
-    series_form,
-    wrong_operation,
-)
+from course.checks.cache_contract import missing, wrong_operation
+from course.checks.cache_operations import Handling, Operation, run_series, series_form
 from course.checks.caches import feed_parts
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.recorder import given

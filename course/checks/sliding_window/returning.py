@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from course.checks.cache_contract import RECORD, run
-from course.checks.cache_contract import Operation as ContractOperation
+from course.checks.cache_operations import RECORD, run
+from course.checks.cache_operations import Operation as ContractOperation
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.sliding_window.holding import draw_rows, handle, wrong_case
 
