@@ -1,8 +1,7 @@
 """The probes of lesson 03: those of its visible checks, and more where a count could be forged.
 
-The student's process counts its own work, and could lie. So the same is asked once more in a way that
-only the work itself can answer: a drawn series of operations instead of a known one, and generation
-from a past that is exchanged before every step.
+The student's process counts its own work, and could lie. So generation is asked once more in a way that
+only the work itself can answer: from a past that is exchanged before every step.
 """
 
 from __future__ import annotations
