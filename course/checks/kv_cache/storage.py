@@ -37,15 +37,15 @@ def draw_sizes(seed: int) -> Challenge:
 
 
 def probe_bytes(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Compute the bytes of all cases, and those of the small ones by default; fill a cache of each."""
+    """Compute the bytes of all cases, also by default; fill a cache of each small one."""
     formula, by_default, weighed = [], [], []
     for case in (*challenge["cases"], *challenge["formula"]):
         sizes = GPTConfig(**case["config"]), case["tokens"], case["batch"], DTYPES[case["dtype"]]
         formula.append(plain(student.kv_cache_bytes(*sizes)))
+        by_default.append(plain(student.kv_cache_bytes(*sizes[:2])))
     for case in challenge["cases"]:
         c, dtype = GPTConfig(**case["config"]), getattr(torch, case["dtype"])
         batch, tokens = case["batch"], case["tokens"]
-        by_default.append(plain(student.kv_cache_bytes(c, tokens)))
         rows = np.zeros((2, c.n_layers, batch, c.n_kv_heads, tokens, c.head_dim))
         cache = student.KVCache(c, batch, tokens, dtype=dtype)
         weighed.append(weigh(cache, lambda cache, rows=rows, dtype=dtype: feed(cache, rows, dtype)))
