@@ -136,6 +136,17 @@ def test_work_that_was_not_done_is_seen_although_the_counts_are_forged(naive):
     assert message.startswith("A model whose weights are exchanged")
 
 
+RIGHT_CACHE = """
+import torch
+from torch import Tensor
+from types import SimpleNamespace
+from course.checks import cache_operations, kv_cache
+from course.model.cache import CacheFull, check_block, check_cache_sizes
+from course.model.bounds import check_between
+from course.model.config import GPTConfig
+"""
+
+
 @pytest.mark.parametrize(
     ("check", "bug"),
     [
@@ -147,16 +158,18 @@ def test_work_that_was_not_done_is_seen_although_the_counts_are_forged(naive):
     ],
 )
 def test_known_answers_to_known_series_of_operations_are_not_enough(kv_cache, check, bug):
-    """The visible probes are no secret, so what they should find can be written down."""
-    forgery = (
-        "from course.checks import kv_cache as probes\nfrom course.minigpt import kv_cache as right\n"
-        f"known = probes.{check}.probe(right, probes.{check}.challenge(0))\n"
-        f"object.__setattr__(probes.{check}, 'probe', lambda student, c: known)\n"
-    )
+    """The visible probes are no secret, so what they find at the notebook's seed can be written down."""
     cache = answers(kv_cache.lesson)["KVCache"]
+    forgery = (
+        f"{RIGHT_CACHE}\n{cache}\nchallenge = kv_cache.{check}.challenge(0)\n"
+        f"known = kv_cache.{check}.probe(SimpleNamespace(KVCache=KVCache), challenge)\n"
+        "known = {len(records): records for records in known['series']}\n"
+        "cache_operations.run = lambda operations, handling: known.get(len(operations), [])\n"
+    )
     assert bug[0] in cache
     result = kv_cache.judge(opening(kv_cache.lesson, forgery, KVCache=cache.replace(*bug)))
     assert lost(result)[check].startswith("A cache of 9 places")
+    assert "did not come back" in lost(result)["cache_returns_what_it_was_given"]  # the forgery ran
 
 
 FORGES_PASSES = """

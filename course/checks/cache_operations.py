@@ -160,7 +160,7 @@ def run(operations: list[Operation], handling: Handling) -> list[Evidence]:
     records = []
     for operation in operations:
         before = [handling.copied(result) for result in unfinished]
-        outcome, error, returned = _attempt(operation, caches, handling)
+        outcome, error, returned = attempt(operation, caches, handling)
         now = [handling.copied(result) for result in unfinished]
         if operation[0] == "append" and outcome == "returned":
             unfinished = returned
@@ -177,7 +177,7 @@ def run(operations: list[Operation], handling: Handling) -> list[Evidence]:
     return records
 
 
-def _attempt(
+def attempt(
     operation: Operation, caches: list[Any], handling: Handling
 ) -> tuple[str, str, list[Any]]:
     """Try an operation: "returned" or the exception's name, its message, and what the layers returned."""
@@ -202,6 +202,15 @@ def do(operation: Operation, caches: list[Any], handling: Handling) -> list[Any]
     name, number, what = operation
     if name == "new":
         caches[number : number + 1] = [handling.make(what)]
+        return []
+    if name == "fork":
+        caches.append(caches[what].fork())
+        return []
+    if name == "adopt":
+        blocks = list(caches[what[0]].table[: what[1]])
+        caches.append(handling.make(None))
+        caches[number].adopt(blocks)
+        blocks.clear()  # it is the caller's list
         return []
     cache = caches[number]
     if name not in ("feed", "append", "start"):
@@ -240,7 +249,7 @@ def append_to_long(n: int, places: int, handling: Handling) -> Evidence:
     writes into new memory."""
     text, cache = list(range(n)), handling.make(places)
     for tokens in (text[:-2], text[-2:-1]):
-        outcome, error, _ = _attempt(("feed", 0, tokens), [cache], handling)
+        outcome, error, _ = attempt(("feed", 0, tokens), [cache], handling)
         if outcome != "returned":
             return {"long": f"{outcome}: {error}", "written": 0, "by": []}
     last = [part[0] for part in handling.parts(text[-1:])]

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from course.checks.cache_operations import Handling, Operation, do
+from course.checks.cache_operations import Handling, attempt
+from course.checks.cache_operations import Operation as Operation
 from course.checks.check import Challenge, Evidence
 from course.checks.recorder import given
-from course.model.cache import CacheFull
 from course.model.config import GPTConfig
 
 POISON = 77.0
@@ -59,20 +59,14 @@ def run(student: SimpleNamespace, challenge: Challenge, kept: Sequence[str]) -> 
     before: list[list[int]] = []
     reached = True
     for n_caches, operation in zip(_caches(challenge), challenge["operations"], strict=True):
-        came, error, returned = "returned", "", np.zeros(0)
-        try:
-            if reached:
-                returned = _do(operation, caches, handling)
-        except NotImplementedError:
-            raise
-        except CacheFull:
-            came = "CacheFull"
-        except Exception as stopped:
-            came, error, reached = type(stopped).__name__, f"{stopped}"[:200], False
+        came, error, layers = "returned", "", []
+        if reached:
+            came, error, layers = attempt(operation, caches, handling)
+            reached = came in ("returned", "CacheFull")
         tables = [list(map(int, cache.table)) for cache in caches]
         rest = [0] * (n_caches - len(caches))  # where an operation failed that begins a cache
         all_of_it = {
-            "returned": returned,
+            "returned": _joined(layers) if operation[0] == "feed" else np.zeros(0),
             "lengths": [len(cache) for cache in caches] + rest,
             "tables": named(tables) + [""] * len(rest),
             "stayed": _stayed(tables, before) + [""] * len(rest),
@@ -124,25 +118,9 @@ def _stayed(tables: list[list[int]], before: list[list[int]]) -> list[str]:
     ]
 
 
-def _do(operation: Operation, caches: list[Any], handling: Handling) -> np.ndarray:
-    """Do one operation; return what all layers gave back, (2, L, 1, G, S, D), or an empty array."""
-    name, _, what = operation
-    if name == "fork":
-        caches.append(caches[what].fork())
-    elif name == "adopt":
-        blocks = list(caches[what[0]].table[: what[1]])
-        caches.append(handling.make(None))
-        caches[-1].adopt(blocks)
-        blocks.clear()  # it is the caller's list
-    else:
-        returned = do(operation, caches, handling)
-        return _joined(returned) if name == "feed" else np.zeros(0)
-    return np.zeros(0)
-
-
 def _joined(layers: list[np.ndarray]) -> np.ndarray:
     """Join what the layers returned; where their shapes differ, nothing of it can be right."""
-    alike = len({layer.shape for layer in layers}) == 1
+    alike = len({getattr(layer, "shape", None) for layer in layers}) == 1
     return np.stack(layers, axis=1) if alike else np.zeros(len(layers))
 
 
