@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from course.checks.cache_operations import RECORD, run
-from course.checks.cache_operations import Operation as ContractOperation
+from course.checks.cache_operations import RECORD, Operation, run
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.sliding_window.holding import draw_rows, handle, wrong_case
 
-Operation = tuple[str, int]
+Step = tuple[str, int]
+"""("feed", how many), ("truncate", n) or ("reset", 0)."""
 Truth = Callable[[Challenge], list[str]]
 """What each operation of a case must come to: "returned", "ValueError" or "CacheFull"."""
 
@@ -40,7 +40,7 @@ def draw_returns(seed: int) -> Challenge:
 
 
 def _case(
-    rng: np.random.Generator, window: int, n_sinks: int, max_len: int, operations: list[Operation]
+    rng: np.random.Generator, window: int, n_sinks: int, max_len: int, operations: list[Step]
 ) -> Challenge:
     n = sum(max(size, 0) for name, size in operations if name == "feed")
     rows = draw_rows(rng, n, batch=2)
@@ -50,16 +50,16 @@ def _case(
 
 def _drawn(rng: np.random.Generator) -> Challenge:
     window, n_sinks = int(rng.integers(2, 6)), int(rng.integers(0, 3))
-    operations: list[Operation] = [("feed", 1)] * int(rng.integers(3, 12))
+    operations: list[Step] = [("feed", 1)] * int(rng.integers(3, 12))
     for _ in range(16):
         name = str(rng.choice(["feed", "feed", "truncate"]))
         operations.append((name, 1 if name == "feed" else int(rng.integers(0, 12))))
     return _case(rng, window, n_sinks, 14, operations)
 
 
-def _on_one_cache(case: Challenge) -> list[ContractOperation]:
+def _on_one_cache(case: Challenge) -> list[Operation]:
     """List a case's operations on one cache: each feed takes the rows that come next."""
-    operations: list[ContractOperation] = [("new", 0, case["max_len"])]
+    operations: list[Operation] = [("new", 0, case["max_len"])]
     taken = 0
     for name, size in case["operations"]:
         what = {"feed": [*range(taken, taken + size)], "reset": None}.get(name, size)
