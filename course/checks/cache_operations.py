@@ -65,16 +65,17 @@ def draw_operations(
     Args:
         n: how many.
         names: of what is drawn, as often as it shall be likely.
-        fits: every block fits, instead of another there is a truncate; and there are truncates to more
-            than is held or to -1. Otherwise blocks often do not fit, and every truncate is possible.
+        fits: every block leaves a place, instead of another there is a truncate; and there are truncates
+            to more than is held or to -1. Otherwise blocks often do not fit, and every truncate is
+            possible.
     """
     operations: list[Operation] = [("new", 0, PLACES)]
     for _ in range(n):
         *_, (_, (held,), _) = follow(operations)
         name, size = str(rng.choice(names)) if held else "feed", int(rng.integers(1, 5))
         first = int(rng.integers(0, N_ROWS + 1 - size))
-        if fits and name == "feed" and len(held) + size > PLACES:
-            name = "truncate"
+        if fits and name == "feed" and len(held) + size >= PLACES:
+            name = "truncate"  # whether it can be filled is asked elsewhere
         low, high = (-1, len(held) + 1) if fits else (0, len(held))
         what = {
             "feed": list(range(first, first + size)),

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import torch
 
 from course.checks.cache_bytes import bytes_form, weigh, wrong_bytes
-from course.checks.caches import DTYPES, feed_parts
+from course.checks.caches import DTYPES
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.counts import plain
 from course.model.config import GPTConfig
@@ -49,8 +50,15 @@ def probe_bytes(student: SimpleNamespace, challenge: Challenge) -> Evidence:
             GPTConfig(40, L, 24, 4, 4, 64), B, T, rank, d_rope, dtype=dtype
         )
         parts = torch.ones(L, B, T, rank, dtype=dtype), torch.ones(L, B, 1, T, d_rope, dtype=dtype)
-        weighed.append(weigh(cache, partial(feed_parts, parts=parts, copied=lambda rows: rows)))
+        weighed.append(weigh(cache, partial(_fill, parts=parts)))
     return {"formula": formula, "by_default": by_default, "weighed": weighed}
+
+
+def _fill(cache: Any, parts: tuple[torch.Tensor, torch.Tensor]) -> None:
+    """Append latents and keys, (L, B, …, T, ·) each, to every layer, and advance."""
+    for layer, (c, k_rope) in enumerate(zip(*parts, strict=True)):
+        cache.append(layer, c, k_rope)
+    cache.advance(parts[0].shape[-2])
 
 
 @check(
