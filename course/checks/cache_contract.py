@@ -98,7 +98,7 @@ def wrong_operation(
 
 def _ask_about_before(name: str, outcome: str) -> str:
     """Ask about the operation before the one that returned other rows, where it can be the reason."""
-    if outcome != "returned":
+    if outcome == "CacheFull":
         return " Was something written before the room was looked at?"
     if name in ("truncate", "reset"):
         return " Which tokens should still be there, and where is the next one written?"

@@ -41,7 +41,7 @@ def handle(student: SimpleNamespace, case: Challenge) -> Handling:
     def feed(cache: Any, parts: Iterable[torch.Tensor]) -> list[np.ndarray]:
         """Ask for places before the rows that they are of; of a full cache nobody asks for any."""
         k, v = parts
-        full = len(cache) >= cache.max_len
+        full = len(cache) >= case.get("max_len", CONFIG.max_seq_len)
         numbers = [] if full else [np.asarray(cache.places(k.shape[-2]))]
         return [*numbers, *feed_parts(cache, (k, v))]
 
