@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from course.checks.kv_cache.container import USED_AGAIN, InputChanged, feed, stored_bytes
+from course.checks.caches import USED_AGAIN, InputChanged, feed, stored_bytes
 from course.minigpt.kv_cache import KVCache
 from course.model.config import GPTConfig
 
@@ -183,5 +183,5 @@ def test_an_append_that_writes_into_its_arguments_is_named():
             v.mul_(2)
             return returned
 
-    with pytest.raises(InputChanged, match=r"append\(layer=0, k, v\) wrote into the values"):
+    with pytest.raises(InputChanged, match=r"append\(layer=0, …\) wrote into the values"):
         feed(Scales(CONFIG, 2, 8), blocks())

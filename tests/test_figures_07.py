@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from course.checks.kv_cache.container import feed, stored_bytes
+from course.checks.caches import feed, stored_bytes
 from course.minigpt.kv_cache import KVCache, forward_cached, kv_cache_bytes
 from course.minigpt.quantized_cache import (
     QuantizedKVCache,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from course.checks.kv_cache.container import feed
+from course.checks.caches import feed
 from course.fast.quantized import Quantized
 from course.fast.storage import GroupStore
 from course.minigpt.kv_cache import KVCache, forward_cached

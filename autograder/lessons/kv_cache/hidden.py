@@ -12,7 +12,7 @@ import numpy as np
 from autograder import oracle
 from autograder.lessons.kv_cache import probes
 from course.checks import kv_cache as visible
-from course.checks.check import Challenge, Each, Evidence, Verdict, by_name, failed
+from course.checks.check import Challenge, Evidence, Verdict, by_name, failed
 from course.checks.comparing import Truth, first_difference
 from course.checks.kv_cache.generation import draw_prompt
 from course.model.config import GPTConfig
@@ -77,95 +77,6 @@ def copied_by_growing(case: Challenge) -> int:
     shape = (2, c.n_layers, case["batch"], c.n_kv_heads, case["tokens"], c.head_dim)
     held = np.broadcast_to(np.zeros(1), shape)
     return sum(held[..., :step, :].size for step in range(case["tokens"]))
-
-
-# --- the cache as a container: series of operations that nobody can know before ---
-
-
-def draw_operations(goes_back: bool) -> Callable[[int], Challenge]:
-    """Draw the visible challenge, and 32 operations on 9 places: blocks of 1 … 4 tokens, and truncates.
-
-    Args:
-        goes_back: every block fits; there are resets, and truncates to more than is held or to -1.
-            Otherwise blocks often do not fit, and every truncate is possible.
-    """
-
-    def draw(seed: int) -> Challenge:
-        rng = np.random.default_rng([seed, 1])
-        names = ["feed"] * 4 + (["truncate"] * 3 + ["reset"] if goes_back else ["truncate"] * 2)
-        operations, held = [], []
-        for _ in range(32):
-            name, n = str(rng.choice(names)) if held else "feed", int(rng.integers(1, 5))
-            first = int(rng.integers(0, 10 - n))
-            if goes_back and name == "feed" and len(held) + n > 9:
-                name = "truncate"
-            if name == "truncate":
-                low, high = (-1, len(held) + 1) if goes_back else (0, len(held))
-                n = int(rng.integers(low, high + 1))
-            operations.append((name, first, n))
-            _, held = expected(name, first, n, held)
-        return {**visible.cache_can_go_back.challenge(seed), "operations": operations}
-
-    return draw
-
-
-OPERATION = {"came": str, "length": int, "returned": Each(np.ndarray)}
-"""The form of evidence of one operation."""
-
-
-def full_form(challenge: Challenge) -> Evidence:
-    visible_form = visible.full_cache_changes_nothing.evidence(challenge)
-    return {**visible_form, "operations": [OPERATION] * len(challenge["operations"])}
-
-
-def back_form(challenge: Challenge) -> Evidence:
-    visible_form = visible.cache_can_go_back.evidence(challenge)
-    return {**visible_form, "operations": [OPERATION] * len(challenge["operations"])}
-
-
-def judge_full(challenge: Challenge, evidence: Evidence) -> Verdict:
-    verdict = visible.full_cache_changes_nothing.verdict(challenge, evidence)
-    return verdict if verdict.score < 1 else wrong_operation(challenge, evidence) or verdict
-
-
-def judge_back(challenge: Challenge, evidence: Evidence) -> Verdict:
-    verdict = visible.cache_can_go_back.verdict(challenge, evidence)
-    return verdict if verdict.score < 1 else wrong_operation(challenge, evidence) or verdict
-
-
-def wrong_operation(challenge: Challenge, evidence: Evidence) -> Verdict | None:
-    """Follow the operations with a list of the tokens held; say which came out wrong first."""
-    held: list[int] = []  # which of the challenge's tokens, in their order
-    done: list[str] = []  # since the last reset
-    for (name, first, n), seen in zip(challenge["operations"], evidence["operations"], strict=True):
-        came, held = expected(name, first, n, held)
-        done = ["reset()"] if name == "reset" else [*done, f"{name}({n})"]
-        case = f"A cache of 9 places, and on it {', '.join(done)}"
-        if (seen["came"], seen["length"]) != (came, len(held)):
-            return failed(
-                f"{case}: {seen['came']}, and then it holds {seen['length']} tokens; wanted is "
-                f"{came}, and {len(held)}. (feed(n): append n tokens to every layer, advance.)"
-            )
-        if name == "feed" and came == "returned":
-            wanted = challenge["blocks"][..., held, :].swapaxes(0, 1)  # (L, 2, B, G, S, D)
-            for layer, (got, want) in enumerate(zip(seen["returned"], wanted, strict=True)):
-                if got.shape != want.shape or (got != want).any():
-                    return failed(
-                        f"{case}: layer {layer} returned other keys or values than the "
-                        f"{len(held)} that it should hold. What was left from before?"
-                    )
-    return None
-
-
-def expected(name: str, first: int, n: int, held: list[int]) -> tuple[str, list[int]]:
-    """Tell what an operation must come to, and which tokens are held afterwards."""
-    if name == "reset":
-        return "returned", []
-    if name == "truncate":
-        return ("returned", held[:n]) if 0 <= n <= len(held) else ("ValueError", held)
-    if len(held) + n > 9:
-        return "CacheFull", held
-    return "returned", held + list(range(first, first + n))
 
 
 # --- generation ----------------------------------------------------------------------------------
@@ -248,18 +159,8 @@ CHECKS = by_name(
     visible.growing_cache_returns_everything,
     visible.copies_add_up.hidden(truth=copied_by_growing),
     visible.cache_returns_what_it_was_given,
-    visible.full_cache_changes_nothing.hidden(
-        probe=probes.full_cache_changes_nothing,
-        challenge=draw_operations(goes_back=False),
-        verdict=judge_full,
-        evidence=full_form,
-    ),
-    visible.cache_can_go_back.hidden(
-        probe=probes.cache_can_go_back,
-        challenge=draw_operations(goes_back=True),
-        verdict=judge_back,
-        evidence=back_form,
-    ),
+    visible.full_cache_changes_nothing,
+    visible.cache_can_go_back,
     visible.layer_equals_uncached.hidden(truth=layer_output),
     visible.every_split_equals_uncached.hidden(truth=logits),
     visible.cache_is_the_only_memory.hidden(truth=logits_after, verdict=judge_poison),

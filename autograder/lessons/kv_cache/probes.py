@@ -1,8 +1,7 @@
 """The probes of lesson 03: those of its visible checks, and more where a count could be forged.
 
-The student's process counts its own work, and could lie. So the same is asked once more in a way that
-only the work itself can answer: a drawn series of operations instead of a known one, and generation
-from a past that is exchanged before every step.
+The student's process counts its own work, and could lie. So generation is asked once more in a way that
+only the work itself can answer: from a past that is exchanged before every step.
 """
 
 from __future__ import annotations
@@ -13,45 +12,12 @@ from typing import Any
 import numpy as np
 from torch.utils.flop_counter import FlopCounterMode
 
-from course.checks import kv_cache as visible
+from course.checks.caches import feed, new_cache
 from course.checks.check import Challenge, Evidence
 from course.checks.comparing import outcome
 from course.checks.drawing import build_model
-from course.checks.kv_cache.container import feed, new_cache
 from course.checks.kv_cache.generation import probe_generation, write
 from course.checks.recorder import given
-
-
-def run_operations(student: SimpleNamespace, challenge: Challenge) -> list[Evidence]:
-    """Do the drawn operations on one cache of 9 places, and record what each came to."""
-    cache, blocks = new_cache(student, challenge, 9), challenge["blocks"]
-    records = []
-    for name, first, n in challenge["operations"]:
-        returned: list[np.ndarray] = []
-
-        def operate(name=name, first=first, n=n, returned=returned) -> None:
-            if name == "feed":
-                returned += feed(cache, blocks[..., first : first + n, :])
-            elif name == "truncate":
-                cache.truncate(n)
-            else:
-                cache.reset()
-
-        came = outcome(operate)
-        records.append({"came": came, "length": len(cache), "returned": returned})
-    return records
-
-
-def full_cache_changes_nothing(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Run the visible probe, then the drawn operations."""
-    evidence = visible.full_cache_changes_nothing.probe(student, challenge)
-    return {**evidence, "operations": run_operations(student, challenge)}
-
-
-def cache_can_go_back(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Run the visible probe, then the drawn operations."""
-    evidence = visible.cache_can_go_back.probe(student, challenge)
-    return {**evidence, "operations": run_operations(student, challenge)}
 
 
 def exchange_before_each_pass(model: Any, cache: Any, contents: np.ndarray) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from course.checks.caches import new_cache
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, WrongChoice, first_wrong_choice, outcome, uncached
 from course.checks.drawing import build_model, draw_model, draw_rows, draw_tokens, with_end_next
-from course.checks.kv_cache.container import new_cache
 from course.checks.recorder import given
 from course.measure.counting import count_kv_rows
 from course.model.cache import KVCacheLike
@@ -71,20 +71,18 @@ def write(
     n_new: int,
     cache: KVCacheLike | None = None,
 ) -> np.ndarray | str:
-    """Generate; return the text, or the name of the exception that came instead."""
+    """Generate; return the text, or the name of the exception in its place."""
     texts = []
-    came = outcome(
+    stopped = outcome(
         lambda: texts.append(student.generate_cached(model, given(prompt), n_new, cache).numpy())
     )
-    return texts[0] if texts else came
+    return texts[0] if texts else stopped
 
 
 def probe_none(student: SimpleNamespace, model: Any, prompt: np.ndarray) -> Evidence:
     """Generate no token: from the prompt, from its first token alone, and with a cache given."""
-    tokens, cache = (
-        given(prompt),
-        new_cache(student, {"config": model.config.to_dict()}, 9, len(prompt)),
-    )
+    tokens = given(prompt)
+    cache = new_cache(student, {"config": model.config.to_dict()}, 9, len(prompt))
     memories = [tokens.untyped_storage().data_ptr()]
 
     def generate_nothing() -> None:
@@ -120,33 +118,25 @@ def probe_given_caches(student: SimpleNamespace, model: Any, challenge: Challeng
     }
 
 
-REFUSED = ("n_new = -1", "n_new = -1, a cache given", "no room", "no room after others", "too long")
-
-
 def probe_refusals(student: SimpleNamespace, model: Any, challenge: Challenge) -> list[Evidence]:
-    """Ask for what must be refused; record what came, the rows of keys it cost and what is held then."""
+    """Ask for what must be refused; record the outcome, the rows of keys it cost and what is held."""
     prompt, n_new, long = challenge["prompt"], challenge["n_new"], challenge["long"]
     B, P = prompt.shape
     caches = [new_cache(student, challenge, P + n_new - 2 + more, batch=B) for more in (0, 0, 1)]
     write(student, model, prompt[:, :1], 1, caches[2])
-    requests = [
+    records = []
+    for tokens, n, cache in (
         (prompt, -1, None),
         (prompt, -1, caches[0]),
         (prompt, n_new, caches[1]),
         (prompt, n_new, caches[2]),
         (long, 4, None),
-    ]
-    records = []
-    for tokens, n, cache in requests:
+    ):
         with count_kv_rows(model) as count:
-            came = write(student, model, tokens, n, cache)
-        records.append(
-            {
-                "came": came if isinstance(came, str) else f"a text of {came.shape[1]} tokens",
-                "rows": max(map(sum, count.by_layer)),
-                "held": 0 if cache is None else len(cache),
-            }
-        )
+            text = write(student, model, tokens, n, cache)
+        result = text if isinstance(text, str) else f"a text of {text.shape[1]} tokens"
+        held = 0 if cache is None else len(cache)
+        records.append({"outcome": result, "rows": max(map(sum, count.by_layer)), "held": held})
     return records
 
 
@@ -162,7 +152,7 @@ def generation_form(challenge: Challenge) -> Evidence:
         "none": {"texts": [written] * 3, "held": int, "rows": int, "shared": bool},
         "one_in_a_cache": written,
         "one_held": int,
-        "refused": [{"came": str, "rows": int, "held": int}] * len(REFUSED),
+        "refused": [{"outcome": str, "rows": int, "held": int}] * 5,
     }
 
 
@@ -250,12 +240,12 @@ def _ask_about_token(new: np.ndarray, wrong: WrongChoice) -> str:
 
 def _wrong_none(prompt: np.ndarray, none: Evidence) -> Verdict | None:
     cases = ((prompt, ""), (prompt[:, :1], ""), (prompt, " and a cache given"))
-    for (start, given_too), text in zip(cases, none["texts"], strict=True):
+    for (start, also), text in zip(cases, none["texts"], strict=True):
         if isinstance(text, str) or text.shape != start.shape or (text != start).any():
-            came = text if isinstance(text, str) else f"shape {text.shape}"
+            result = text if isinstance(text, str) else f"shape {text.shape}"
             return failed(
-                f"A prompt (B, P) = {start.shape}{given_too}: n_new = 0 should return the prompt and "
-                f"nothing else, and it gave {came}. What does your code do before its loop?"
+                f"A prompt (B, P) = {start.shape}{also}: n_new = 0 should return the prompt and "
+                f"nothing else, and it gave {result}. What does your code do before its loop?"
             )
     if none["held"]:
         return failed(
@@ -326,9 +316,9 @@ def _wrong_refusal(challenge: Challenge, refused: list[Evidence]) -> Verdict | N
         (f"P = {n}, n_new = 4 and a model of {n + 3} positions", "ValueError", 0),
     )
     for (case, wanted, held), seen in zip(cases, refused, strict=True):
-        if (seen["came"], seen["held"]) != (wanted, held):
+        if (seen["outcome"], seen["held"]) != (wanted, held):
             return failed(
-                f"{case}: {seen['came']}, and then the cache holds {seen['held']} tokens; wanted is "
+                f"{case}: {seen['outcome']}, and then the cache holds {seen['held']} tokens; wanted is "
                 f"{wanted}, and {held}. Which line of yours refuses this, and is it the first?"
             )
         if seen["rows"]:

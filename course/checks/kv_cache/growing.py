@@ -1,4 +1,4 @@
-"""Check the cache that grows by `torch.cat`: what it returns, and the count of what it copies."""
+"""Check the count of what a cache copies that grows by `torch.cat`."""
 
 from __future__ import annotations
 
@@ -7,68 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import torch
 
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.counts import NUMBER_OR_WORDS, plain
-from course.checks.drawing import draw_split
-from course.checks.kv_cache.container import feed
-from course.checks.kv_cache.holding import wrong_block
 from course.model.config import GPTConfig
-
-
-def draw_blocks(seed: int) -> Challenge:
-    """Draw keys and values of 9 tokens, (2, L, B, G, 9, D), and a split of them."""
-    rng = np.random.default_rng(seed)
-    config = GPTConfig(30, 3, 24, 4, 2, 40)
-    return {
-        "config": config.to_dict(),
-        "blocks": rng.normal(size=(2, 3, 3, 2, 9, 6)).astype(np.float32),
-        "split": draw_split(rng, 9),
-        "dtypes": ["float32", ["float16", "float64"][seed % 2]],
-    }
-
-
-def probe_growing(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Append block after block, of each dtype, and after each its negative to another cache."""
-    return {"series": [_feed_in_turns(student, challenge, name) for name in challenge["dtypes"]]}
-
-
-def _feed_in_turns(student: SimpleNamespace, challenge: Challenge, name: str) -> Evidence:
-    dtype, config = getattr(torch, name), GPTConfig(**challenge["config"])
-    caches = [student.GrowingKVCache(config, batch=3, dtype=dtype) for _ in range(2)]
-    blocks, done = [], 0
-    for n in challenge["split"]:
-        block = challenge["blocks"][..., done : done + n, :]
-        blocks.append({"returned": feed(caches[0], block, dtype), "length": len(caches[0])})
-        feed(caches[1], -block, dtype)
-        done += n
-    return {"blocks": blocks}
-
-
-def growing_form(challenge: Challenge) -> Evidence:
-    n_layers = challenge["blocks"].shape[1]
-    block = {"returned": [np.ndarray] * n_layers, "length": int}
-    return {"series": [{"blocks": [block] * len(challenge["split"])}] * len(challenge["dtypes"])}
-
-
-@check("GrowingKVCache", draw=draw_blocks, probe=probe_growing, evidence=growing_form)
-def growing_cache_returns_everything(challenge: Challenge, evidence: Evidence) -> Verdict:
-    split = challenge["split"]
-    for dtype, series in zip(challenge["dtypes"], evidence["series"], strict=True):
-        stored = challenge["blocks"].astype(dtype)
-        for call, block in enumerate(series["blocks"]):
-            done = sum(split[: call + 1])
-            for layer, got in enumerate(block["returned"]):
-                wanted = stored[:, layer, :, :, :done]
-                if wrong := wrong_block(got, wanted, split[: call + 1], layer):
-                    return wrong
-            if block["length"] != done:
-                return failed(
-                    f"After appending {split[: call + 1]} tokens to each of 3 layers and advancing, "
-                    f"len(cache) is {block['length']}, not {done}. Which of the two methods counts?"
-                )
-    return passed(f"Blocks of {split} tokens come back whole and in order, in every layer.")
 
 
 def draw_lengths(seed: int) -> Challenge:

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from course.checks.caches import feed, new_cache
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, first_difference, uncached
 from course.checks.drawing import build_model, draw_model, draw_tokens
-from course.checks.kv_cache.container import feed, new_cache
 from course.checks.kv_cache.forward import run_split
 
 

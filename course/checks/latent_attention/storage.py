@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import torch
 
+from course.checks.cache_bytes import bytes_form, weigh, wrong_bytes
+from course.checks.caches import DTYPES
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.counts import NUMBER_OR_WORDS, plain
-from course.checks.kv_cache.container import DTYPES, stored_bytes
+from course.checks.counts import plain
 from course.model.config import GPTConfig
 
 
@@ -33,32 +36,29 @@ def draw_sizes(seed: int) -> Challenge:
 
 
 def probe_bytes(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Compute, ask and add up the bytes of a full cache of each case; and compute them by default."""
-    formula, by_default, reported, stored = [], [], [], []
+    """Compute the bytes of all cases, also by default; fill a cache of each small one."""
+    formula, by_default, weighed = [], [], []
     for case in (*challenge["cases"], *challenge["formula"]):
         sizes = case["layers"], case["rank"], case["d_rope"], case["tokens"]
         n_bytes = DTYPES[case["dtype"]]
         formula.append(plain(student.latent_cache_bytes(*sizes, case["batch"], n_bytes)))
         by_default.append(plain(student.latent_cache_bytes(*sizes)))
     for case in challenge["cases"]:
-        dtype, (B, T) = getattr(torch, case["dtype"]), (case["batch"], case["tokens"])
-        config = GPTConfig(40, case["layers"], 24, 4, 4, 64)
-        cache = student.LatentKVCache(config, B, T, case["rank"], case["d_rope"], dtype=dtype)
-        empty = plain(cache.nbytes())
-        for layer in range(case["layers"]):
-            c = torch.ones(B, T, case["rank"], dtype=dtype)
-            cache.append(layer, c, torch.ones(B, 1, T, case["d_rope"], dtype=dtype))
-        cache.advance(T)
-        reported.append([empty, plain(cache.nbytes())])
-        stored.append(stored_bytes(cache))
-    return {"formula": formula, "by_default": by_default, "reported": reported, "stored": stored}
+        dtype, B, T = getattr(torch, case["dtype"]), case["batch"], case["tokens"]
+        L, rank, d_rope = case["layers"], case["rank"], case["d_rope"]
+        cache = student.LatentKVCache(
+            GPTConfig(40, L, 24, 4, 4, 64), B, T, rank, d_rope, dtype=dtype
+        )
+        parts = torch.ones(L, B, T, rank, dtype=dtype), torch.ones(L, B, 1, T, d_rope, dtype=dtype)
+        weighed.append(weigh(cache, partial(_fill, parts=parts)))
+    return {"formula": formula, "by_default": by_default, "weighed": weighed}
 
 
-def bytes_form(challenge: Challenge) -> Evidence:
-    n = len(challenge["cases"])
-    of_all = [NUMBER_OR_WORDS] * (n + len(challenge["formula"]))
-    reported = [[NUMBER_OR_WORDS] * 2] * n
-    return {"formula": of_all, "by_default": of_all, "reported": reported, "stored": [int] * n}
+def _fill(cache: Any, parts: tuple[torch.Tensor, torch.Tensor]) -> None:
+    """Append latents and keys, (L, B, …, T, ·) each, to every layer, and advance."""
+    for layer, (c, k_rope) in enumerate(zip(*parts, strict=True)):
+        cache.append(layer, c, k_rope)
+    cache.advance(parts[0].shape[-2])
 
 
 @check(
@@ -67,42 +67,14 @@ def bytes_form(challenge: Challenge) -> Evidence:
 def bytes_match_the_rows(
     challenge: Challenge, evidence: Evidence, truth: Callable[[Challenge], int]
 ) -> Verdict:
-    """Compare formula, defaults, what is stored and what nbytes() says with `truth`."""
-    cases = [*challenge["cases"], *challenge["formula"]]
-    asked = zip(cases, evidence["formula"], evidence["by_default"], strict=True)
-    for case, formula, by_default in asked:
-        one = {**case, "batch": 1, "dtype": "float16"}
-        for which, got, of in (("", formula, case), (" by default", by_default, one)):
-            if wrong := _wrong_number(of, got, truth(of), f"latent_cache_bytes{which}"):
-                return failed(f"{wrong} Which size is missing, or one too many?")
-            if type(got) is not int:
-                return failed(f"latent_cache_bytes gives {got!r}; bytes are whole numbers, an int.")
-    kept = zip(challenge["cases"], evidence["stored"], evidence["reported"], strict=True)
-    for case, stored, reported in kept:
-        wanted = truth(case)
-        if stored != wanted:
-            return failed(
-                f"{_words(case)}: your full cache keeps tensors of {stored:,} bytes, "
-                f"{stored / wanted:.3g} times what the rows take. What is stored beside the rows, or "
-                f"in which dtype?"
-            )
-        for when, got in zip(("empty", "full"), reported, strict=True):
-            if wrong := _wrong_number(case, got, wanted, f"nbytes() of the {when} cache"):
-                return failed(f"{wrong} What is allocated, and when?")
+    if wrong := wrong_bytes("latent_cache_bytes", challenge, evidence, truth, describe):
+        return failed(wrong)
     return passed("Formula, nbytes() and the rows really stored agree, byte for byte.")
 
 
-def _words(case: Challenge) -> str:
+def describe(case: Challenge) -> str:
+    """Say the sizes of a case."""
     return (
         f"L={case['layers']}, rank {case['rank']}, R {case['d_rope']}, {case['tokens']:,} tokens, "
         f"batch {case['batch']}, {case['dtype']}"
     )
-
-
-def _wrong_number(case: Challenge, got: int | float | str, wanted: int, what: str) -> str | None:
-    if isinstance(got, str):
-        return f"{_words(case)}: {what} gave {got}; wanted is a number of bytes."
-    if got != wanted:
-        times = f"{got / wanted:.3g} times" if wanted else "not"
-        return f"{_words(case)}: {what} gives {got:,}, which is {times} what such rows take."
-    return None

@@ -1,30 +1,23 @@
 """Drive several caches on one pool by a drawn series of operations, and record what each came to.
 
-An operation is (name, cache, what); caches are numbered in the order in which they begin:
-
-    ("new", 0, max_len)         ("fork", 1, of which)       ("adopt", 2, (of which, how many blocks))
-    ("feed", 0, tokens)         append them to every layer, and advance
-    ("append", 0, tokens)       append them to every layer, and do not advance
-    ("truncate", 0, n)          ("reset", 0, None)
-
-Tokens are places in the drawn rows.
+The operations are those of `cache_operations`; max_len may be None.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from course.checks.cache_operations import Handling, attempt
+from course.checks.cache_operations import Operation as Operation
 from course.checks.check import Challenge, Evidence
-from course.checks.kv_cache.container import feed
 from course.checks.recorder import given
-from course.model.cache import CacheFull
 from course.model.config import GPTConfig
 
-Operation = tuple[str, int, Any]
 POISON = 77.0
 """What stands in a pool before anything is written; no drawn number is as large."""
 CONFIG = GPTConfig(30, 3, 24, 4, 2, 40, max_seq_len=64)
@@ -57,25 +50,23 @@ def run(student: SimpleNamespace, challenge: Challenge, kept: Sequence[str]) -> 
     """
     n_blocks = challenge["n_blocks"]
     pool = make_pool(student, CONFIG, n_blocks, challenge["size"], challenge["order"])
+    rows = challenge["rows"]
+    handling = Handling(
+        partial(student.PagedKVCache, pool), lambda tokens: given(rows[..., tokens, :])
+    )
     caches: list[Any] = []
     records = []
     before: list[list[int]] = []
     reached = True
     for n_caches, operation in zip(_caches(challenge), challenge["operations"], strict=True):
-        came, error, returned = "returned", "", np.zeros(0)
-        try:
-            if reached:
-                returned = _do(student, challenge, pool, caches, operation)
-        except NotImplementedError:
-            raise
-        except CacheFull:
-            came = "CacheFull"
-        except Exception as stopped:
-            came, error, reached = type(stopped).__name__, f"{stopped}"[:200], False
+        came, error, layers = "returned", "", []
+        if reached:
+            came, error, layers = attempt(operation, caches, handling)
+            reached = came in ("returned", "CacheFull")
         tables = [list(map(int, cache.table)) for cache in caches]
         rest = [0] * (n_caches - len(caches))  # where an operation failed that begins a cache
         all_of_it = {
-            "returned": returned,
+            "returned": _joined(layers) if operation[0] == "feed" else np.zeros(0),
             "lengths": [len(cache) for cache in caches] + rest,
             "tables": named(tables) + [""] * len(rest),
             "stayed": _stayed(tables, before) + [""] * len(rest),
@@ -127,64 +118,28 @@ def _stayed(tables: list[list[int]], before: list[list[int]]) -> list[str]:
     ]
 
 
-def _do(
-    student: SimpleNamespace,
-    challenge: Challenge,
-    pool: Any,
-    caches: list[Any],
-    operation: Operation,
-) -> np.ndarray:
-    """Do one operation; return what all layers gave back, (2, L, 1, G, S, D), or an empty array."""
-    name, number, what = operation
-    if name == "new":
-        caches.append(student.PagedKVCache(pool, what))
-    elif name == "fork":
-        caches.append(caches[what].fork())
-    elif name == "adopt":
-        of, n_blocks = what
-        blocks = list(caches[of].table[:n_blocks])
-        caches.append(student.PagedKVCache(pool))
-        caches[-1].adopt(blocks)
-        blocks.clear()  # it is the caller's list
-    elif name == "feed":
-        return _joined(feed(caches[number], challenge["rows"][..., what, :]))
-    elif name == "append":
-        k, v = given(challenge["rows"][..., what, :])
-        for layer in range(len(k)):
-            caches[number].append(layer, k[layer], v[layer])
-    elif name == "truncate":
-        caches[number].truncate(what)
-    else:
-        caches[number].reset()
-    return np.zeros(0)
-
-
 def _joined(layers: list[np.ndarray]) -> np.ndarray:
     """Join what the layers returned; where their shapes differ, nothing of it can be right."""
-    alike = len({layer.shape for layer in layers}) == 1
+    alike = len({getattr(layer, "shape", None) for layer in layers}) == 1
     return np.stack(layers, axis=1) if alike else np.zeros(len(layers))
+
+
+NAMES = "ABCDEFGHIJKLMNOP"
+WORDS = {
+    "new": lambda what: "begins" + ("" if what is None else f" (max_len {what})"),
+    "fork": lambda what: f"is a fork of {NAMES[what]}",
+    "adopt": lambda what: f"adopts {what[1]} blocks of {NAMES[what[0]]}",
+    "feed": lambda what: f"gets {len(what)}",
+    "append": lambda what: f"gets {len(what)}, not advanced",
+    "truncate": lambda what: f"truncates to {what}",
+    "reset": lambda what: "resets",
+}
 
 
 def in_words(challenge: Challenge, step: int) -> str:
     """Say what was done up to an operation, that included."""
-    names = "ABCDEFGHIJKLMNOP"
-    said = []
-    for name, number, what in challenge["operations"][: step + 1]:
-        cache = names[number]
-        if name == "new":
-            said.append(f"{cache} begins" + ("" if what is None else f" (max_len {what})"))
-        elif name == "fork":
-            said.append(f"{cache} is a fork of {names[what]}")
-        elif name == "adopt":
-            said.append(f"{cache} adopts {what[1]} blocks of {names[what[0]]}")
-        elif name == "feed":
-            said.append(f"{cache} gets {len(what)}")
-        elif name == "append":
-            said.append(f"{cache} gets {len(what)}, not advanced")
-        elif name == "truncate":
-            said.append(f"{cache} truncates to {what}")
-        else:
-            said.append(f"{cache} resets")
+    done = challenge["operations"][: step + 1]
+    said = [f"{NAMES[number]} {WORDS[name](what)}" for name, number, what in done]
     shown = said if len(said) <= 9 else [*said[:3], "...", *said[-5:]]
     return f"A pool of {challenge['n_blocks']} blocks of {challenge['size']} tokens: {', '.join(shown)}"
 

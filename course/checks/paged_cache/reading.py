@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
+from course.checks.cache_operations import Operation, follow
+from course.checks.caches import feed
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, first_difference, uncached
 from course.checks.drawing import build_model, draw_model, draw_split, draw_tokens
-from course.checks.kv_cache.container import feed
 from course.checks.paged_cache.pages import (
-    Operation,
     draw_rows,
     in_words,
     make_pool,
@@ -256,33 +256,21 @@ def wrong_rows(
     Args:
         came: what each operation must come to; left out, nothing may be refused.
     """
-    came = came or ["returned"] * len(case["operations"])
-    held: list[list[int]] = []
-    for step, (operation, wanted_came, seen) in enumerate(
-        zip(case["operations"], came, records, strict=True)
-    ):
-        name, number, what = operation
+    operations = case["operations"]
+    came = came or ["returned"] * len(operations)
+    followed = follow(operations, came, case["size"])
+    for step, (seen, (wanted_came, held, tokens)) in enumerate(zip(records, followed, strict=True)):
+        name, number, what = operations[step]
         if wrong := stopped(case, step, seen, wanted_came):
             return wrong
-        if wanted_came != "returned" or name == "append":
-            pass
-        elif name == "new":
-            held.append([])
-        elif name == "fork":
-            held.append(list(held[what]))
-        elif name == "adopt":
-            held.append(held[what[0]][: what[1] * case["size"]])
-        elif name == "feed":
-            held[number] = held[number] + what
-        else:
-            held[number] = held[number][: what or 0]
-        if seen["lengths"] != [len(tokens) for tokens in held]:
+        lengths = [len(tokens_held) for tokens_held in held]
+        if seen["lengths"] != lengths:
             return (
                 f"{in_words(case, step)}: the caches hold {seen['lengths']} tokens, wanted are "
-                f"{[len(tokens) for tokens in held]}. What does a new cache take over?"
+                f"{lengths}. What does a new cache take over?"
             )
         if name == "feed" and wanted_came == "returned":
-            wanted = case["rows"][..., held[number], :]
+            wanted = case["rows"][..., tokens, :]
             if wrong := _wrong_layers(case, step, number, seen["returned"], wanted, len(what)):
                 return wrong
     return None

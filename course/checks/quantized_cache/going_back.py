@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from functools import partial
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
-from course.checks.comparing import outcome
-from course.checks.kv_cache.container import feed
+from course.checks.cache_contract import missing, wrong_operation
+from course.checks.cache_operations import Handling, Operation, follow, run_series, series_form
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.quantized_cache.reading import (
-    ENDING,
-    LAYERS,
+    CONFIG,
     SAME,
     Array,
     Coded,
@@ -23,198 +19,119 @@ from course.checks.quantized_cache.reading import (
     draw_rows,
     join_layers,
     new_cache,
-    run_until_refused,
     wrong_read,
 )
 from course.checks.recorder import given
 
-ATTEMPTS = ("too many", "NaN", "infinity", "NaN value", "in between", "one more")
-"""The appends that a cache must refuse, in their order."""
+
+def handle(student: SimpleNamespace, case: Challenge) -> Handling:
+    """Say how this lesson's cache is made and fed for a case, of rows (2, L, B, G, n, D)."""
+    return Handling(
+        partial(new_cache, student, case), lambda tokens: given(case["rows"][..., tokens, :])
+    )
+
+
+# --- what is refused, or never advanced -----------------------------------------------------------
 
 
 def draw_refusals(seed: int) -> Challenge:
-    """Draw a cache that is half full, and what it must refuse: too much, and what is no number."""
+    """Draw a cache that is half full, and what it must refuse: too much, and what is no number.
+
+    One block is appended and never advanced, one counts but for its last token, with something refused in
+    between; then the cache is filled, and refuses once more.
+    """
     rng = np.random.default_rng(seed)
     group, window = [(3, 2), (4, 1)][seed % 2]
-    n, room = window + 2 * group - 1, group + 1
-    case = {"bits": 8, "group": group, "window": window, "held": n, "room": room}
-    case["abandoned"] = int(rng.integers(2, room))
-    return {**case, "rows": draw_rows(rng, n + room), "others": draw_rows(rng, 2 * room)}
+    held, room = window + 2 * group - 1, group + 1
+    n, abandoned = held + room, int(rng.integers(2, room))
+    rows, others = draw_rows(rng, n), draw_rows(rng, 2 * room)
+    bad = [others[..., :abandoned, :].copy() for _ in range(3)]
+    for block, kind, value in zip(bad, (0, 0, 1), (np.nan, np.inf, np.nan), strict=True):
+        block[kind, :, 1, 0, -1, 3] = value
+    too_many, wrong = range(n, n + room + 1), n + 2 * room
+    operations: list[Operation] = [("new", 0, n), ("feed", 0, [*range(held)])]
+    operations += [("start", 0, [*too_many])]
+    operations += [
+        ("start", 0, [*range(first, first + abandoned)])
+        for first in (wrong, wrong + abandoned, wrong + 2 * abandoned, n)
+    ]
+    operations += [("append", 0, [*range(held, n - 1), n]), ("advance", 0, 0)]
+    operations += [("start", 0, [*too_many]), ("advance", 0, room - 1)]
+    operations += [("feed", 0, [n - 1]), ("start", 0, [n])]
+    case = {"bits": 8, "group": group, "window": window, "operations": operations}
+    return {"series": [{**case, "rows": np.concatenate([rows, others, *bad], axis=4)}]}
 
 
-def probe_refusals(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Try what must be refused; append what is never advanced; append one token more than is advanced,
-    with something refused in between; then fill the cache, and try once more."""
-    rows, others = challenge["rows"], challenge["others"]
-    held, room, abandoned = (challenge[name] for name in ("held", "room", "abandoned"))
-    cache = new_cache(student, challenge, held + room)
-    feed(cache, rows[..., :held, :])
-    came = {"too many": outcome(lambda: cache.append(0, *of_layer(others, 0, room + 1)))}
-    for name, kind, value in (
-        ("NaN", 0, np.nan),
-        ("infinity", 0, np.inf),
-        ("NaN value", 1, np.nan),
-    ):
-        bad = of_layer(others, 0, abandoned)
-        bad[kind, 1, 0, -1, 3] = value
-        came[name] = outcome(lambda bad=bad: cache.append(0, *bad))
-    cache.append(0, *of_layer(others, 0, abandoned))  # and the forward pass goes no further
-    length = len(cache)
-    block = np.concatenate([rows[..., held:-1, :], others[..., :1, :]], axis=4)  # (…, room, D)
-
-    def append_more_than_counts() -> list[Array]:
-        reads = append_everywhere(cache, block)
-        cache.advance(0)
-        came["in between"] = outcome(lambda: cache.append(0, *of_layer(others, 0, room + 1)))
-        cache.advance(room - 1)
-        return reads
-
-    steps = (append_more_than_counts, lambda: feed(cache, rows[..., -1:, :]))
-    reads, ending = run_until_refused(steps, Exception)
-    came["one more"] = outcome(lambda: cache.append(0, *of_layer(others, 0, 1)))
-    return {
-        "came": {"in between": "", **came},
-        "lengths": [length, len(cache)],
-        "reads": reads,
-    } | ending
-
-
-def of_layer(rows: Array, layer: int, n: int) -> Tensor:
-    """The first n tokens of one layer, keys and values (2, B, G, n, D), in memory of their own."""
-    return given(rows[:, layer, ..., :n, :])
-
-
-def append_everywhere(cache: Any, block: Array) -> list[Array]:
-    """Append a block (2, L, B, G, T, D) to every layer, and do not advance; what each gave back."""
-    returned = [cache.append(i, *of_layer(block, i, block.shape[4])) for i in range(block.shape[1])]
-    return [torch.stack([part.detach().clone() for part in pair]).numpy() for pair in returned]
-
-
-def evidence_of_refusals(challenge: Challenge) -> Any:
-    """The form of what `probe_refusals` records."""
-    came = dict.fromkeys(ATTEMPTS, str)
-    return {"came": came, "lengths": [int, int], "reads": Each(LAYERS), **ENDING}
-
-
-@check("QuantizedKVCache", draw=draw_refusals, probe=probe_refusals, evidence=evidence_of_refusals)
+@check(
+    "QuantizedKVCache",
+    draw=draw_refusals,
+    probe=partial(run_series, handle),
+    evidence=series_form,
+)
 def a_refusal_changes_nothing(challenge: Challenge, evidence: Evidence, truth: Coded) -> Verdict:
     """Each attempt is refused by its exception, and what fits goes in as if there had been none."""
-    held, room = challenge["held"], challenge["room"]
-    n, case = (
-        held + room,
-        f"{describe(challenge)}: a cache of {held + room} places with {held} tokens",
-    )
-    attempts = (
-        (f"{room + 1} more", "CacheFull"),
-        ("a key that is NaN", "ValueError"),
-        ("a key that is infinite", "ValueError"),
-        ("a value that is NaN", "ValueError"),
-        (f"{room + 1} more after {room} that fit and are not advanced", "CacheFull"),
-        (f"one more, after {room} that fit", "CacheFull"),
-    )
-    for name, (asked, wanted) in zip(ATTEMPTS, attempts, strict=True):
-        if name == "in between" and len(evidence["reads"]) < 2:
-            return failed(
-                f"{case}; some appends were refused, one was never advanced. Then {room} tokens that "
-                f"fit; advance(0), which does nothing; advance({room - 1}), which counts all but the "
-                f"last; and one more: {evidence['error']}: {evidence['stopped']}. What did an "
-                f"append leave behind that did not count?"
-            )
-        if (came := evidence["came"][name]) != wanted:
-            return failed(f"{case}, append {asked}: {came}, wanted is {wanted}. {ask_when(came)}")
-    if evidence["lengths"] != [held, n]:
-        return failed(
-            f"{case}, refused {room + 1} more: len(cache) is {evidence['lengths'][0]}; and {room} later "
-            f"{evidence['lengths'][1]}. Wanted are {held} and {n}. Which method counts?"
+    [case], [records] = challenge["series"], evidence["series"]
+    rows, operations = case["rows"], case["operations"]
+    finite = np.isfinite(rows).all(axis=(0, 1, 2, 3, 5))  # of each token
+    outcomes = [
+        "ValueError" if name == "start" and not finite[what].all() else expected
+        for (name, _, what), (expected, _, _) in zip(operations, follow(operations), strict=True)
+    ]
+
+    def wrong_rows(step: int, tokens: list[int]) -> str | None:
+        before = len(tokens) - len(operations[step][2])
+        codes = truth(case["group"], case["window"], before) if before else 0
+        returned = records[step]["returned"]
+        problem = missing(returned, CONFIG.n_layers) or wrong_read(
+            case, rows[..., tokens, :], returned, codes
         )
-    if problem := wrong_after_refusals(challenge, evidence["reads"], truth):
-        return failed(f"{case}; {problem}")
+        return problem and (
+            f"some appends were refused, or never advanced. Then, with {len(tokens)} tokens: {problem} "
+            f"(If groups_and_a_window passes: which tokens were pending, which of them count, and what "
+            f"did an append leave behind that did not?)"
+        )
+
+    name = f"{describe(case)}: a cache of {operations[0][2]} places"
+    if wrong := wrong_operation(name, operations, records, wrong_rows, outcomes, _ask):
+        return failed(wrong)
     return passed("What is refused, or never advanced, leaves no trace.")
 
 
-def ask_when(came: str) -> str:
-    """Ask about an append that was not refused as it should be."""
-    if came == "returned":
-        return "When do you look, and at what?"
-    return "Which exceptions does the docstring name?"
+def _ask(name: str, what: object, held: int, expected: str) -> str:
+    bad = expected == "ValueError" and name == "start"
+    return "One of their keys or values is NaN or infinite. When do you look?" if bad else ""
 
 
-def wrong_after_refusals(
-    challenge: Challenge, reads: list[list[Array]], truth: Coded
-) -> str | None:
-    """Say what is wrong with the two reads after refusals: with one token more than is advanced, and with
-    a full cache."""
-    rows, held, room = challenge["rows"], challenge["held"], challenge["room"]
-    sizes, n = (challenge["group"], challenge["window"]), held + room
-    more = np.concatenate([rows[..., :-1, :], challenge["others"][..., :1, :]], axis=4)
-    if problem := wrong_read(challenge, more, reads[0], truth(*sizes, held)):
-        return (
-            f"some appends were refused, one was never advanced. Then, with {n} tokens: {problem} (If "
-            f"groups_and_a_window passes: what did an append leave behind that did not count?)"
-        )
-    if problem := wrong_read(challenge, rows, reads[1], truth(*sizes, n - 1)):
-        return (
-            f"{room} were appended to every layer, {room + 1} refused, and advance({room - 1}) counts "
-            f"the first of those {room}. Then, with {n} tokens: {problem} (If groups_and_a_window "
-            f"passes: which tokens were pending, and which of them count?)"
-        )
-    return None
+# --- back, and on again ---------------------------------------------------------------------------
 
 
 def draw_ways_back(seed: int) -> Challenge:
-    """Draw a text; a length within the window to go back to, one inside a group, and other tokens."""
+    """Draw a text; a length within the window to go back to, one inside a group, and other tokens.
+
+    Three times the cache goes back, is fed other tokens up to n, and one more to read what is kept. The
+    first time something was appended and not advanced; before, it goes to where it stands.
+    """
     rng = np.random.default_rng(seed)
     group, window = [(4, 3), (5, 2), (3, 4)][seed % 3]
     n = window + 3 * group
-    case = {"bits": 8, "group": group, "window": window, "held": n}
     near = n - int(rng.integers(1, window + 1))
     far = group + int(rng.integers(1, group))  # the first group stays whole, the second is cut
     rows, others = draw_rows(rng, n), draw_rows(rng, n + group + 1)
-    return {**case, "near": near, "far": far, "rows": rows, "others": others}
-
-
-def probe_ways_back(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Go back three times, each time feeding other tokens up to n, and one more to read what is kept. The
-    first time something was appended and not advanced; before, go to where the cache stands."""
-    rows, others, n = challenge["rows"], challenge["others"], challenge["held"]
-    cache = new_cache(student, challenge, n + challenge["group"] + 1)
-    feed(cache, rows)
-    refused = [outcome(lambda back=back: cache.truncate(back)) for back in (n + 1, -1)]
-    cache.truncate(n)
-    append_everywhere(cache, others[..., :1, :])
-    lengths: list[int] = []
-    after_pending = []
-
-    def back(to: int) -> None:
-        cache.truncate(to) if to else cache.reset()
-        lengths.append(len(cache))
-        if not after_pending:
-            after_pending.append(outcome(lambda: cache.advance(1)))
-
-    def steps() -> Iterable[Callable[[], Any]]:
-        for to in (challenge["near"], challenge["far"], 0):
-            yield lambda to=to: back(to)
-            yield lambda to=to: feed(cache, others[..., to:n, :])
-            yield lambda: feed(cache, others[..., n : n + 1, :])
-
-    came, ending = run_until_refused(steps())
-    reads = [read for read in came if read is not None]
-    pending = next(iter(after_pending), "")
-    kept = {"refused": refused, "pending": pending, "lengths": lengths, "reads": reads}
-    return {**kept, **ending}
-
-
-def evidence_of_ways_back(challenge: Challenge) -> Any:
-    """The form of what `probe_ways_back` records."""
-    kept = {"refused": [str, str], "pending": str, "lengths": Each(int), "reads": Each(LAYERS)}
-    return {**kept, **ENDING}
+    operations: list[Operation] = [("new", 0, n + group + 1), ("feed", 0, [*range(n)])]
+    operations += [("truncate", 0, back) for back in (n + 1, -1, n)]
+    operations += [("append", 0, [n]), ("truncate", 0, near), ("advance", 0, 1)]
+    for back, others_from in ((), near), ([("truncate", 0, far)], far), ([("reset", 0, None)], 0):
+        operations += [*back, ("feed", 0, [*range(n + others_from, 2 * n)]), ("feed", 0, [2 * n])]
+    case = {"bits": 8, "group": group, "window": window, "held": n, "near": near, "far": far}
+    rows = np.concatenate([rows, others], axis=4)
+    return {"series": [{**case, "rows": rows, "operations": operations}]}
 
 
 @check(
     "QuantizedKVCache",
     draw=draw_ways_back,
-    probe=probe_ways_back,
-    evidence=evidence_of_ways_back,
+    probe=partial(run_series, handle),
+    evidence=series_form,
     tolerance=SAME,
 )
 def quantized_cache_can_go_back(
@@ -225,71 +142,38 @@ def quantized_cache_can_go_back(
     Args:
         tolerance: as a part of the largest number.
     """
-    n, near, far = (challenge[name] for name in ("held", "near", "far"))
-    case = f"{describe(challenge)}, {n} tokens"
-    for back, came in zip((n + 1, -1), evidence["refused"], strict=True):
-        if came != "ValueError":
-            return failed(f"{case}: truncate({back}): {came}, wanted is ValueError.")
-    for to, length in zip((near, far, 0), evidence["lengths"], strict=False):
-        if length != to:
-            call = f"truncate({to})" if to else "reset()"
-            return failed(
-                f"{case}, after {call}: len(cache) is {length}. Which tokens should stay?"
-            )
-    if evidence["pending"] == "returned":
-        return failed(
-            f"{case}, one more appended, truncate({near}), and advance(1) counted the appended one. What "
-            f"should going back forget?"
-        )
-    if len(evidence["lengths"]) < 3 or len(evidence["reads"]) < 6:
-        return failed(
-            f"{case}, truncate({near}), truncate({far}), reset(), and tokens up to {n + 1} after each: "
-            f"after {len(evidence['reads'])} blocks {evidence['error']}: {evidence['stopped']}. "
-            f"What is still counted?"
-        )
-    codes = truth(challenge["group"], challenge["window"], n)
-    if problem := wrong_reads(challenge, evidence["reads"], codes, tolerance):
-        return failed(f"{case}{problem}")
+    [case], [records] = challenge["series"], evidence["series"]
+    n, near, far = (case[name] for name in ("held", "near", "far"))
+    operations, codes = case["operations"], truth(case["group"], case["window"], n)
+    fed = [step for step, (name, _, _) in enumerate(operations) if name == "feed"]
+    at_first, _, one_more, after_far, again, after_reset, _ = fed
+
+    def wrong_rows(step: int, tokens: list[int]) -> str | None:
+        if wrong := missing(records[step]["returned"], CONFIG.n_layers):
+            return wrong
+        if step == after_far:  # judged with what is read next
+            return None
+        if step == again:
+            reads = [records[number]["returned"] for number in (one_more, after_far, again)]
+            return wrong_after_far(case, join_layers(reads[0]), *reads[1:], codes, tolerance)
+        # Of the groups that were complete before, none is touched by going back within the window.
+        coded = 0 if step in (at_first, after_reset) else codes
+        return wrong_read(case, case["rows"][..., tokens, :], records[step]["returned"], coded)
+
+    if wrong := wrong_operation(describe(case), operations, records, wrong_rows):
+        return failed(wrong)
     return passed(
         f"truncate({near}), truncate({far}) and reset() keep {near}, {far} and no tokens."
     )
 
 
-def wrong_reads(
-    challenge: Challenge, reads: list[list[Array]], codes: int, tolerance: float
-) -> str | None:
-    """Say what is wrong with the reads, two after each way back.
-
-    Args:
-        codes: how many of n tokens are codes.
-        tolerance: as a part of the largest number.
-    """
-    rows, others = challenge["rows"], challenge["others"]
-    n, near, far = (challenge[name] for name in ("held", "near", "far"))
-    after_near, one_more, after_far, again, *after_reset = reads
-    # Of the groups that were complete before, none is touched by going back within the window.
-    first = np.concatenate([rows[..., :near, :], others[..., near : n + 1, :]], axis=4)
-    for size, layers in ((n, after_near), (n + 1, one_more)):
-        if problem := wrong_read(challenge, first[..., :size, :], layers, codes):
-            return f", truncate({near}), other tokens up to {size}: {problem}"
-    before = join_layers(one_more)
-    if problem := wrong_after_far(
-        challenge, before, after_far, again, codes, tolerance * float(np.abs(before).max())
-    ):
-        return f", then truncate({far}), which lies inside a group: {problem}"
-    for size, layers, coded in zip((n, n + 1), after_reset, (0, codes), strict=True):
-        if problem := wrong_read(challenge, others[..., :size, :], layers, coded):
-            return f", reset(), and then {size} other tokens: {problem}"
-    return None
-
-
 def wrong_after_far(
-    challenge: Challenge,
+    case: Challenge,
     before: Array,
     layers: list[Array],
     again: list[Array],
     codes: int,
-    near: float,
+    tolerance: float,
 ) -> str | None:
     """Say what is wrong after going back into a group: its first tokens must be read as they were
     until it fills again, and those of whole groups for ever.
@@ -298,10 +182,11 @@ def wrong_after_far(
         before: what was read before, (2, L, B, G, ·, D).
         layers, again: what was read with new tokens up to n, and with one more.
         codes: how many of n tokens are codes.
-        near: largest difference of numbers that are the same.
+        tolerance: as a part of the largest number.
     """
-    others, n, far = challenge["others"], challenge["held"], challenge["far"]
-    for size, kept, got in ((n, far, layers), (n + 1, challenge["group"], again)):
+    n, far = case["held"], case["far"]
+    others, near = case["rows"][..., n:, :], tolerance * float(np.abs(before).max())
+    for size, kept, got in ((n, far, layers), (n + 1, case["group"], again)):
         if any(part.shape != others[:, 0, ..., :size, :].shape for part in got):
             return f"other shapes came back than those of {size} tokens. How many are left?"
         bad = np.argwhere(

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from course.checks.caches import feed
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import outcome
-from course.checks.kv_cache.container import feed
 from course.checks.quantized_cache.reading import (
     ENDING,
     LAYERS,

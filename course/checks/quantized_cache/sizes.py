@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from course.checks.caches import DTYPES, feed, stored_bytes
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.counts import in_words, plain
-from course.checks.kv_cache.container import DTYPES, feed, stored_bytes
 from course.fast.quantized import CacheBytes
 from course.model.config import GPTConfig
 

@@ -2,65 +2,93 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 
+from course.checks.cache_contract import missing, wrong_operation
+from course.checks.cache_operations import Handling, Operation, run_series, series_form
+from course.checks.caches import feed_parts
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.comparing import outcome
-from course.checks.kv_cache.container import feed
 from course.checks.recorder import given
 from course.model.config import GPTConfig
 
 CONFIG = GPTConfig(30, 2, 24, 4, 2, 40, max_seq_len=512)  # L = 2, G = 2, D = 6
-READ = {"numbers": np.ndarray, "returned": [np.ndarray] * CONFIG.n_layers, "length": int}
-"""The form of one read: what `places` said, what each layer returned, (2, B, G, R, D), and len before."""
 
 
 def draw_rows(
     rng: np.random.Generator, n_tokens: int, batch: int = 3, dtype: str = "float32"
 ) -> np.ndarray:
-    """Draw keys and values that come from no token, (2, L, B, G, n, D)."""
-    shape = (2, CONFIG.n_layers, batch, CONFIG.n_kv_heads, n_tokens, CONFIG.head_dim)
+    """Draw keys and values that come from no token, (L, 2, B, G, n, D)."""
+    shape = (CONFIG.n_layers, 2, batch, CONFIG.n_kv_heads, n_tokens, CONFIG.head_dim)
     return rng.normal(size=shape).astype(dtype)
 
 
-def new_cache(student: SimpleNamespace, case: Challenge, max_len: int) -> Any:
-    """Make the student's cache of a case's window and sinks, for the batch and dtype of its rows."""
-    options = {"n_sinks": case["n_sinks"]} if case["n_sinks"] else {}
-    if case["rows"].dtype != np.float32:
-        options["dtype"] = getattr(torch, case["rows"].dtype.name)
-    return student.WindowedKVCache(
-        CONFIG, case["rows"].shape[2], max_len, case["window"], **options
-    )
+def handle(student: SimpleNamespace, case: Challenge) -> Handling:
+    """Say how this lesson's cache is made and fed for a case: its window, sinks and rows."""
+    rows, options = case["rows"], {"n_sinks": case["n_sinks"]} if case["n_sinks"] else {}
+    dtype = getattr(torch, rows.dtype.name)
+    if rows.dtype != np.float32:
+        options["dtype"] = dtype
+
+    def make(max_len: int) -> Any:
+        return student.WindowedKVCache(CONFIG, rows.shape[2], max_len, case["window"], **options)
+
+    def feed(cache: Any, parts: Iterable[torch.Tensor]) -> list[np.ndarray]:
+        """Ask for places before the rows that they are of; of a full cache nobody asks for any."""
+        k, v = parts
+        full = len(cache) >= case.get("max_len", CONFIG.max_seq_len)
+        numbers = [] if full else [np.asarray(cache.places(k.shape[-2]))]
+        return [*numbers, *feed_parts(cache, (k, v))]
+
+    return Handling(make, lambda new: given(rows[..., new, :].swapaxes(0, 1), dtype), feed=feed)
 
 
-def read(cache: Any, rows: np.ndarray) -> Evidence:
-    """Feed a block of rows, and note what came back, with the numbers that `places` gave before."""
-    length, T = len(cache), rows.shape[4]
-    numbers = np.asarray(cache.places(T))
-    returned = feed(cache, rows, getattr(torch, rows.dtype.name))
-    return {"numbers": numbers, "returned": returned, "length": length}
+def wrong_case(
+    case: Challenge,
+    operations: list[Operation],
+    records: list[Evidence],
+    **more: Any,
+) -> str | None:
+    """Say which operation on the cache of a case came out wrong first.
+
+    Args:
+        more: see `wrong_operation`.
+    """
+
+    def wrong_rows(step: int, tokens: list[int]) -> str | None:
+        (name, _, new), returned = operations[step], records[step]["returned"]
+        if wrong := missing(returned, CONFIG.n_layers + (name == "feed")):
+            return wrong
+        if name == "feed":
+            return wrong_read(case, returned, tokens, len(new))
+        wanted = case["rows"][..., new, :]
+        last = [rows[..., -len(new) :, :] for rows in returned]
+        if not all(map(np.array_equal, last, wanted)):
+            return "what was appended is not the last that came back. Where is it written?"
+        return None
+
+    said = f"Window {case['window']}, {case['n_sinks']} sinks, max_len {operations[0][2]}"
+    return wrong_operation(said, operations, records, wrong_rows, **more)
 
 
-def wrong_read(case: Challenge, seen: Evidence, held: list[int], T: int) -> str | None:
+def wrong_read(case: Challenge, seen: list[np.ndarray], held: list[int], T: int) -> str | None:
     """Say what is wrong with one read.
 
     Args:
-        seen: what `read` noted.
-        held: which of the case's rows is each token of the text so far, and of the T new ones behind.
+        seen: what `places` said before, and what each layer returned.
+        held: which of the case's rows is each token of the text so far, the T new ones behind.
         T: new tokens.
     """
-    rows, numbers, n = case["rows"], seen["numbers"], len(held) - T
-    if seen["length"] != n:
-        return f"{n} tokens were fed and len(cache) is {seen['length']}. Where does the next one stand?"
+    rows, n, (numbers, *returned) = case["rows"], len(held) - T, seen
     if wrong := _wrong_numbers(case, numbers, n, T):
         return wrong
-    wanted = rows[..., [held[i] for i in numbers], :]  # (2, L, B, G, R, D)
-    for layer, got in enumerate(seen["returned"]):
-        want = wanted[:, layer]
+    wanted = rows[..., [held[i] for i in numbers], :]  # (L, 2, B, G, R, D)
+    for layer, (got, want) in enumerate(zip(returned, wanted, strict=True)):
         if got.shape != want.shape:
             return (
                 f"layer {layer} returned keys and values of shape {got.shape[1:]}, and places names "
@@ -71,7 +99,7 @@ def wrong_read(case: Challenge, seen: Evidence, held: list[int], T: int) -> str 
         for kind, _, _, r, _ in np.argwhere(got != want)[:1]:
             token, name = int(numbers[r]), ("keys", "values")[kind]
             return f"layer {layer} returned other {name} for token {token} than were stored. " + (
-                _whose(case, got[kind, :, :, r], rows[kind], held, layer)
+                _whose(got[kind, :, :, r], rows[:, kind], held, layer)
             )
     return None
 
@@ -107,7 +135,7 @@ def _in_words(numbers: np.ndarray) -> str:
     return f"[{shown}{', …' if len(numbers) > 16 else ''}]"
 
 
-def _whose(case: Challenge, got: np.ndarray, rows: np.ndarray, held: list[int], layer: int) -> str:
+def _whose(got: np.ndarray, rows: np.ndarray, held: list[int], layer: int) -> str:
     """Ask a question by whose rows these are.
 
     Args:
@@ -131,7 +159,8 @@ def _whose(case: Challenge, got: np.ndarray, rows: np.ndarray, held: list[int], 
 
 def draw_ring(seed: int) -> Challenge:
     """Draw windows with sinks and without, one larger than the text, one of a single token; each with a
-    first block that fits the window, and then single tokens for more than two rounds."""
+    first block that fits the window, and then single tokens for more than two rounds. Another cache, one
+    token ahead, is fed the negatives in turns."""
     rng = np.random.default_rng(seed)
     cases = []
     for window, n_sinks, batch, dtype in (
@@ -143,102 +172,56 @@ def draw_ring(seed: int) -> Challenge:
         n = 2 * window + n_sinks + 5 if window < 40 else 9
         rows = draw_rows(rng, n, batch, dtype)
         first = int(rng.integers(1, min(window, 5) + 1))
-        cases.append({"window": window, "n_sinks": n_sinks, "rows": rows, "first": first})
-    return {"cases": cases}
+        operations = [("new", 0, n), ("new", 1, n + 1), ("feed", 1, [n])]
+        for block in ([*range(first)], *([i] for i in range(first, n))):
+            operations += [("feed", 0, block), ("feed", 1, [n + i for i in block])]
+        cases.append(
+            {"window": window, "n_sinks": n_sinks, "operations": operations}
+            | {"rows": np.concatenate([rows, -rows], axis=-2)}
+        )
+    return {"series": cases}
 
 
-def probe_ring(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Feed each case's rows to one cache and, in turns, their negatives to another, which is one token
-    ahead."""
-    return {"reads": [_feed_in_turns(student, case) for case in challenge["cases"]]}
-
-
-def _feed_in_turns(student: SimpleNamespace, case: Challenge) -> list[Evidence]:
-    n, dtype = case["rows"].shape[4], getattr(torch, case["rows"].dtype.name)
-    cache, other, reads = new_cache(student, case, n), new_cache(student, case, n + 1), []
-    feed(other, -case["rows"][..., :1, :], dtype)
-    for start, end in blocks_of(case):
-        block = case["rows"][..., start:end, :]
-        reads.append(read(cache, block))
-        feed(other, -block, dtype)
-    return reads
-
-
-def blocks_of(case: Challenge) -> list[tuple[int, int]]:
-    """List where the blocks of a case begin and end: its first one, then token by token."""
-    n, first = case["rows"].shape[4], case["first"]
-    return [(0, first), *((i, i + 1) for i in range(first, n))]
-
-
-def ring_form(challenge: Challenge) -> Evidence:
-    return {"reads": [[READ] * len(blocks_of(case)) for case in challenge["cases"]]}
-
-
-@check("WindowedKVCache", draw=draw_ring, probe=probe_ring, evidence=ring_form)
+@check("WindowedKVCache", draw=draw_ring, probe=partial(run_series, handle), evidence=series_form)
 def gone_is_gone_kept_is_kept(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Every row that comes back is the one of its number, and none that is needed is missing."""
-    for case, reads in zip(challenge["cases"], evidence["reads"], strict=True):
-        for (start, end), seen in zip(blocks_of(case), reads, strict=True):
-            if wrong := wrong_read(case, seen, list(range(end)), end - start):
-                fed = f"after a block of {case['first']} and single tokens, {start} in all"
-                return failed(f"{describe(case)}, {fed}: {wrong}")
+    for case, records in zip(challenge["series"], evidence["series"], strict=True):
+        if wrong := wrong_case(case, case["operations"], records):
+            return failed(wrong)
     return passed("Sinks and the last tokens come back as they were stored, round after round.")
-
-
-def describe(case: Challenge) -> str:
-    """Say the sizes of a case."""
-    return f"Window {case['window']}, {case['n_sinks']} sinks"
 
 
 # --- append without advance ----------------------------------------------------------------------
 
 
 def draw_unfinished(seed: int) -> Challenge:
-    """Draw a ring that is full, and blocks of which some are never advanced."""
+    """Draw a ring that is full; three tokens that are appended to all layers and never advanced, others
+    that are appended to the first layer alone; then two that count, and after them one more."""
     rng = np.random.default_rng(seed)
     window, n_sinks = int(rng.integers(3, 6)), int(rng.integers(0, 3))
     n = n_sinks + window + int(rng.integers(1, 3))
-    return {"window": window, "n_sinks": n_sinks, "rows": draw_rows(rng, n + 6), "held": n}
-
-
-def probe_unfinished(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Feed single tokens; append three tokens that are never advanced, once to all layers and once to the
-    first alone; then feed two others, and after them one more."""
-    rows, n = challenge["rows"], challenge["held"]
-    cache = new_cache(student, challenge, n + 9)
-    for i in range(n):
-        feed(cache, rows[..., i : i + 1, :])
-    k, v = given(rows[..., n : n + 3, :])
-    first = [cache.append(layer, k[layer], v[layer]) for layer in range(len(k))]
-    before = [torch.stack(pair).clone() for pair in first]
-    length = len(cache)
-    outcome(lambda: cache.append(0, k[0] + 1, v[0] + 1))
-    second = read(cache, rows[..., n + 3 : n + 5, :])
-    moved = not all(torch.equal(torch.stack(p), b) for p, b in zip(first, before, strict=True))
-    third = read(cache, rows[..., n + 5 :, :])
-    return {"length": length, "moved": moved, "second": second, "third": third}
+    operations = [("new", 0, n + 9), *(("feed", 0, [i]) for i in range(n))]
+    operations += [("append", 0, [n, n + 1, n + 2]), ("start", 0, [n + 2, n, n + 1])]
+    operations += [("feed", 0, [n + 3, n + 4]), ("feed", 0, [n + 5])]
+    case = {"window": window, "n_sinks": n_sinks, "rows": draw_rows(rng, n + 6)}
+    return {"series": [{**case, "operations": operations}]}
 
 
 @check(
     "WindowedKVCache",
     draw=draw_unfinished,
-    probe=probe_unfinished,
-    evidence=lambda challenge: {"length": int, "moved": bool, "second": READ, "third": READ},
+    probe=partial(run_series, handle),
+    evidence=series_form,
 )
 def append_alone_changes_nothing(challenge: Challenge, evidence: Evidence) -> Verdict:
     """What was appended and never advanced leaves no trace."""
-    n = challenge["held"]
-    case = f"{describe(challenge)}, {n} tokens held; 3 more are appended, and never advanced"
-    if evidence["length"] != n:
-        return failed(f"{case}: len(cache) is {evidence['length']}. Which method counts?")
-    held = [*range(n), n + 3, n + 4]
-    if wrong := wrong_read(challenge, evidence["second"], held, 2):
-        return failed(f"{case}. Then 2 others come: {wrong}")
-    if evidence["moved"]:
+    [case], [records] = challenge["series"], evidence["series"]
+    if wrong := wrong_case(case, case["operations"], records):
+        return failed(f"{wrong} (What is appended and never advanced counts for nothing.)")
+    if any(record["moved"] for record in records):
         return failed(
-            f"{case}. Then 2 others come, and the rows that append returned before are others now. "
-            f"In whose memory does a result lie?"
+            f"Window {case['window']}, {case['n_sinks']} sinks; 3 tokens are appended, and never "
+            f"advanced. Then others come, and the rows that append returned before are others now. In "
+            f"whose memory does a result lie?"
         )
-    if wrong := wrong_read(challenge, evidence["third"], [*held, n + 5], 1):
-        return failed(f"{case}. Then 2 others come, and 1 more: {wrong}")
     return passed("What is appended and never advanced leaves no trace.")

@@ -8,19 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
-from course.checks.comparing import outcome
-from course.checks.recorder import given
-from course.checks.sliding_window.holding import (
-    READ,
-    describe,
-    draw_rows,
-    new_cache,
-    read,
-    wrong_read,
-)
+from course.checks.cache_operations import RECORD, Operation, run
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
+from course.checks.sliding_window.holding import draw_rows, handle, wrong_case
 
-Operation = tuple[str, int]
+Step = tuple[str, int]
+"""("feed", how many), ("truncate", n) or ("reset", 0)."""
 Truth = Callable[[Challenge], list[str]]
 """What each operation of a case must come to: "returned", "ValueError" or "CacheFull"."""
 
@@ -47,7 +40,7 @@ def draw_returns(seed: int) -> Challenge:
 
 
 def _case(
-    rng: np.random.Generator, window: int, n_sinks: int, max_len: int, operations: list[Operation]
+    rng: np.random.Generator, window: int, n_sinks: int, max_len: int, operations: list[Step]
 ) -> Challenge:
     n = sum(max(size, 0) for name, size in operations if name == "feed")
     rows = draw_rows(rng, n, batch=2)
@@ -57,103 +50,55 @@ def _case(
 
 def _drawn(rng: np.random.Generator) -> Challenge:
     window, n_sinks = int(rng.integers(2, 6)), int(rng.integers(0, 3))
-    operations: list[Operation] = [("feed", 1)] * int(rng.integers(3, 12))
+    operations: list[Step] = [("feed", 1)] * int(rng.integers(3, 12))
     for _ in range(16):
         name = str(rng.choice(["feed", "feed", "truncate"]))
         operations.append((name, 1 if name == "feed" else int(rng.integers(0, 12))))
     return _case(rng, window, n_sinks, 14, operations)
 
 
-def probe_returns(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Do the operations of each case on one cache; note what each came to, and what was read."""
-    return {"cases": [_operate(student, case) for case in challenge["cases"]]}
-
-
-def _operate(student: SimpleNamespace, case: Challenge) -> list[Evidence]:
-    cache, records, taken = new_cache(student, case, case["max_len"]), [], 0
+def _on_one_cache(case: Challenge) -> list[Operation]:
+    """List a case's operations on one cache: each feed takes the rows that come next."""
+    operations: list[Operation] = [("new", 0, case["max_len"])]
+    taken = 0
     for name, size in case["operations"]:
-        block = case["rows"][..., taken : taken + max(size, 0), :]
-        seen: list[Evidence] = []
-
-        def operate(name=name, size=size, block=block, seen=seen) -> None:
-            if name == "feed" and len(cache) >= case["max_len"]:
-                _append(cache, block)
-            elif name == "feed":
-                seen.append(read(cache, block))
-            elif name == "truncate":
-                cache.truncate(size)
-            else:
-                cache.reset()
-
-        came = outcome(operate)
+        what = {"feed": [*range(taken, taken + size)], "reset": None}.get(name, size)
         taken += size if name == "feed" else 0
-        records.append({"came": came, "length": len(cache), "read": seen})
-    return records
+        operations.append((name, 0, what))
+    return operations
 
 
-def _append(cache: Any, block: np.ndarray) -> None:
-    """Append to the first layer, without asking for places first: there are none left."""
-    cache.append(0, *given(block[:, 0]))
+def probe_returns(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Do the operations of each case on one cache."""
+    return {
+        "cases": [run(_on_one_cache(case), handle(student, case)) for case in challenge["cases"]]
+    }
 
 
 def returns_form(challenge: Challenge) -> Evidence:
-    record = {"came": str, "length": int, "read": Each(READ)}
-    return {"cases": [[record] * len(case["operations"]) for case in challenge["cases"]]}
+    return {"cases": [[RECORD] * (1 + len(case["operations"])) for case in challenge["cases"]]}
 
 
 @check("WindowedKVCache", draw=draw_returns, probe=probe_returns, evidence=returns_form)
 def refusal_and_return(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
     """Follow the operations with a list of the rows that make up the text."""
     for case, records in zip(challenge["cases"], evidence["cases"], strict=True):
-        held: list[int] = []  # which row each token of the text is
-        done: list[str] = []
-        taken = 0
-        wanted = truth(
-            {name: case[name] for name in ("window", "n_sinks", "max_len", "operations")}
-        )
-        for (name, size), came, record in zip(case["operations"], wanted, records, strict=True):
-            before = len(held)
-            if name == "feed":
-                held = [*held, *range(taken, taken + size)] if came == "returned" else held
-                taken += size
-            elif came == "returned":
-                held = held[: size if name == "truncate" else 0]
-            done.append({"feed": f"{size} fed", "reset": "reset()"}.get(name, f"truncate({size})"))
-            where = f"{describe(case)}, max_len {case['max_len']}, {_in_words(done)}"
-            if record["came"] != came:
-                return failed(
-                    f"{where}: {record['came']}, wanted is {came}. {_ask(name, size, before, came)}"
-                )
-            if record["length"] != len(held):
-                return failed(f"{where}: len(cache) is {record['length']}, wanted is {len(held)}.")
-            if name == "feed" and came == "returned":
-                if len(record["read"]) != 1:
-                    return failed(f"{where}: nothing was read.")
-                if wrong := wrong_read(case, record["read"][0], held, size):
-                    return failed(f"{where}: {wrong}")
+        names = ("window", "n_sinks", "max_len", "operations")
+        outcomes = ["returned", *truth({name: case[name] for name in names})]
+        operations = _on_one_cache(case)
+        if wrong := wrong_case(case, operations, records, outcomes=outcomes, question=_ask):
+            return failed(wrong)
     return passed(
         "It is full at max_len, goes back as far as its rows reach, and refuses the rest."
     )
 
 
-def _in_words(done: list[str]) -> str:
-    """Join operations, the same ones in a row counted: "5 fed, truncate(4)"."""
-    joined: list[str] = []
-    fed = 0
-    for operation in [*done, ""]:
-        if operation == "1 fed":
-            fed += 1
-            continue
-        joined += [f"{fed} fed"] * bool(fed) + [operation] * bool(operation)
-        fed = 0
-    return ", ".join(joined)
-
-
-def _ask(name: str, size: int, before: int, came: str) -> str:
+def _ask(name: str, size: Any, before: int, expected: str) -> str:
     if name == "feed":
         return "Is it the storage that is full, or the text that is too long?"
+    size = size or 0  # of a reset
     if not 0 <= size <= before:
         return f"{before} tokens are there. How many can it go back to?"
-    if came == "ValueError":
+    if expected == "ValueError":
         return f"Which rows does token {size} need, and which of them are overwritten?"
     return f"Which rows does token {size} need, and are they not all there?"

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
+from course.checks.caches import DTYPES, feed, stored_bytes
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import outcome
 from course.checks.counts import NUMBER_OR_WORDS, plain
-from course.checks.kv_cache.container import DTYPES, feed, stored_bytes
 from course.model.config import GPTConfig
 
 Bytes = Callable[[Challenge], int]

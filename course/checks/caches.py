@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dis
 import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CodeType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
@@ -24,7 +24,7 @@ USED_AGAIN = 99.0
 
 
 class InputChanged(Exception):
-    """`append` wrote into the keys or values that it was given."""
+    """`append` wrote into the tensors that it was given."""
 
 
 def new_cache(
@@ -35,32 +35,56 @@ def new_cache(
     return student.KVCache(config, batch=batch, max_len=max_len, **options)
 
 
-def feed(cache: Any, blocks: np.ndarray, dtype: torch.dtype = torch.float32) -> list[np.ndarray]:
-    """Append blocks (2, L, B, G, T, D) to every layer and advance; then use their memory again.
+def copied_pair(pair: tuple[Tensor, Tensor]) -> np.ndarray:
+    """Copy the keys and values, (B, G, S, D) each, that a layer returned: (2, B, G, S, D)."""
+    return torch.stack([rows.detach().clone() for rows in pair]).numpy()
 
-    Keys and values are views, so not contiguous. They belong to the caller: `append` must leave them as
-    they are, and after `advance` the caller overwrites them, which must not change what is held.
+
+def feed(cache: Any, blocks: np.ndarray, dtype: torch.dtype = torch.float32) -> list[np.ndarray]:
+    """Append keys and values (2, L, B, G, T, D) to every layer and advance, see `feed_parts`.
 
     Returns:
         What each layer returned, (2, B, G, S, D), as it is when all layers have returned.
+    """
+    return feed_parts(cache, given(blocks, dtype))  # (L, B, G, T, D) each
+
+
+def feed_parts(
+    cache: Any,
+    parts: Iterable[Tensor],
+    names: Sequence[str] = ("keys", "values"),
+    copied: Callable[[Any], Any] = copied_pair,
+) -> list[Any]:
+    """Append the parts of a block, (L, …, T, ·) each, to every layer and advance; then use their memory
+    again.
+
+    The parts are views, so not contiguous. They belong to the caller: `append` must leave them as they
+    are, and after `advance` the caller overwrites them, which must not change what is held.
+
+    Args:
+        names: of the parts.
+        copied: copies what a layer returned; left out, a pair of keys and values.
+
+    Returns:
+        What each layer returned, as it is when all layers have returned.
 
     Raises:
         InputChanged: an `append` wrote into its arguments.
     """
-    k, v = given(blocks, dtype)  # (L, B, G, T, D) each
-    before = torch.stack([k, v])
-    returned = []
-    for layer in range(len(k)):
-        returned.append(cache.append(layer, k[layer], v[layer]))
-        for name, now, then in zip(("keys", "values"), (k, v), before, strict=True):
+    parts = tuple(parts)
+    before = [part.clone() for part in parts]
+    returned, changed = [], []
+    for layer, rows in enumerate(zip(*parts, strict=True)):
+        returned.append(cache.append(layer, *rows))
+        for name, now, then in zip(names, parts, before, strict=True):
             if not torch.equal(now, then):
-                raise InputChanged(
-                    f"append(layer={layer}, k, v) wrote into the {name} it was given"
-                )
-    cache.advance(k.shape[3])
-    copies = [torch.stack([got.detach().clone() for got in pair]).numpy() for pair in returned]
-    for rows in (k, v):
-        rows.fill_(USED_AGAIN)
+                changed.append(f"append(layer={layer}, …) wrote into the {name} it was given")
+    cache.advance(parts[0].shape[-2])
+    copies = [copied(rows) for rows in returned]
+    for part in parts:
+        part.fill_(USED_AGAIN)
+    if changed:
+        raise InputChanged(changed[0])
     return copies
 
 
