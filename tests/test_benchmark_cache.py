@@ -87,9 +87,9 @@ def test_what_transformers_cannot_do_here_is_said_and_not_hidden(done):
     ("arguments", "said"),
     [
         (["--device", "tpu"], 'device must be "cpu" or "cuda"'),
-        (["--context", "12"], "--context must be at least 128"),
-        (["--rounds", "0"], "--rounds must be at least 1"),
-        (["--layers", "-1"], "--layers must be at least 1"),
+        pytest.param(["--context", "12"], "--context must be at least 128", marks=pytest.mark.slow),
+        pytest.param(["--rounds", "0"], "--rounds must be at least 1", marks=pytest.mark.slow),
+        pytest.param(["--layers", "-1"], "--layers must be at least 1", marks=pytest.mark.slow),
     ],
 )
 def test_a_wrong_argument_is_refused_in_one_line(arguments, said):

@@ -12,8 +12,14 @@ benchmark = load("grading")
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["--submissions", "1"], "--submissions must be at least 2, got 1"),
-        (["--rounds", "0"], "--rounds must be at least 1, got 0"),
+        pytest.param(
+            ["--submissions", "1"],
+            "--submissions must be at least 2, got 1",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            ["--rounds", "0"], "--rounds must be at least 1, got 0", marks=pytest.mark.slow
+        ),
         (["--lessons", "00", "99"], "--lessons 00 99: there are 00-start, 01-mini-gpt"),
     ],
 )

@@ -33,12 +33,14 @@ def test_the_last_line_is_json_and_so_is_the_file(done):
     assert json.loads((done.folder / "out.json").read_text()) == done.result
 
 
+@pytest.mark.slow
 def test_the_ceiling_and_the_memory_are_told_before_anything_is_measured(done):
     told = done.stdout
     places = [told.index(part) for part in ('"versions"', "The ceiling", "GB are free", "shortest")]
     assert places == sorted(places)
 
 
+@pytest.mark.slow
 def test_every_phase_has_what_was_predicted_and_what_was_measured(done):
     points = done.result["points"]
     prefills = [point["n_new"] for point in points if point["phase"] == "prefill"]
@@ -51,15 +53,18 @@ def test_every_phase_has_what_was_predicted_and_what_was_measured(done):
         assert point["apart"] or point["batch"] * point["n_new"] not in range(2, 17)
 
 
+@pytest.mark.slow
 def test_a_model_that_fits_into_a_cache_is_held_against_no_bar(done):
     assert done.result["bars"] == []
 
 
+@pytest.mark.slow
 def test_transformers_says_the_same_tokens(done):
     (beside,) = done.result["transformers"]
     assert beside["equal_tokens"] == "64 of 64"
 
 
+@pytest.mark.slow
 def test_a_record_is_one_that_the_course_reads(done):
     (recording,) = recordings(done.folder / "record")
     assert recording.date == done.result["date"]

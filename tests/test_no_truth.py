@@ -51,6 +51,7 @@ def earned(tmp_path_factory) -> dict[str, list]:
     return earned_in(views)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lesson", ORDER)
 def test_no_function_of_its_library_view_passes_a_hidden_check(lesson, earned):
     assert earned[lesson] == []
