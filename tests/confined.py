@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 
 from autograder.sandbox import command
 from autograder.sandbox.doctor import Start
@@ -55,5 +56,5 @@ class Place:
 def finish(process: subprocess.Popen) -> tuple[int, str]:
     """Wait for a process: its exit code and what it printed."""
     with process:
-        output = process.communicate(timeout=120)[0]
+        output = process.communicate(timeout=PATIENCE)[0]
     return process.returncode, output.decode().strip()

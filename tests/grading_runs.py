@@ -13,13 +13,12 @@ from contextlib import chdir, closing, contextmanager, suppress
 from pathlib import Path
 
 from nbgrader_course import CourseFolder
+from patience import PATIENCE
 
 from autograder.classroom.course import open_course
 from autograder.classroom.standing import Standing, standings
 from lessons import ROOT
 
-PATIENCE = 300
-"""Seconds after which a test gives up on a process that should have ended."""
 PR_SET_CHILD_SUBREAPER = 36
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import nbformat
 from bs4 import BeautifulSoup
 from nbgrader.api import Gradebook, MissingEntry
+from patience import PATIENCE
 
 from autograder.authoring.source import Lesson
 from lessons import ROOT
@@ -44,7 +45,7 @@ class CourseFolder:
             env={**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})},
             capture_output=True,
             text=True,
-            timeout=900,
+            timeout=PATIENCE,
         )
 
     def autograde(

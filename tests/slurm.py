@@ -14,10 +14,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from patience import PATIENCE
+
 PROGRAMS = ("munged", "mungekey", "slurmctld", "slurmd", "sbatch", "sinfo")
 SYSTEM = "/usr/sbin:/sbin"
 """Where some of them lie, which is on no ordinary user's path."""
-PATIENCE = 60
 """Seconds until the node must be there."""
 CONFIGURATION = """\
 ClusterName=tests

@@ -12,6 +12,7 @@ from pathlib import Path
 import nbformat
 from jupyter_client.manager import start_new_kernel
 from nbformat.v4 import new_code_cell
+from patience import PATIENCE
 from submissions import answers
 
 from autograder.authoring.notebook import to_text
@@ -74,7 +75,7 @@ def kernel(notebook: Path | None = None, cwd: Path | None = None, **more: str) -
                 elif message["msg_type"] == "display_data":
                     said.append(repr(sorted(content["data"])))
 
-            client.execute_interactive(source, timeout=300, output_hook=hear)
+            client.execute_interactive(source, timeout=PATIENCE, output_hook=hear)
             return "".join(said)
 
         yield run

@@ -14,6 +14,7 @@ import pytest
 from attacks.attack import Attack, find_attacks
 from attacks.bait import Bait, answer_lines, hidden_lines, lines_in, processes_that_know
 from confined import needs_bubblewrap
+from patience import PATIENCE
 from submissions import SECRET, Desk
 
 from autograder.judge import grade_one
@@ -117,7 +118,7 @@ def test_there_are_attacks_of_every_family():
     ],
 )
 def test_an_attack_gets_what_it_deserves_and_nothing_else(judged, court, attack):
-    got = judged[attack].result(timeout=300)
+    got = judged[attack].result(timeout=PATIENCE)
     least, most = attack.points
     assert least <= got.result.points <= most, got
     assert got.result.outcome == Outcome(attack.expected.get("state", "SCORE")), got

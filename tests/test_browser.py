@@ -12,6 +12,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from patience import PATIENCE
 from playwright.sync_api import expect, sync_playwright
 
 from autograder.lessons import find, module_of
@@ -148,7 +149,9 @@ def type_into_cell(page, number: int, source: str) -> None:
 
 def await_output(page, selector: str) -> None:
     """Wait for something in a notebook, scrolled into view or not."""
-    page.locator(f".jp-Notebook {selector}").first.wait_for(state="attached", timeout=120_000)
+    page.locator(f".jp-Notebook {selector}").first.wait_for(
+        state="attached", timeout=1000 * PATIENCE
+    )
 
 
 def move(page, cell) -> None:
@@ -223,10 +226,10 @@ def test_a_student_answers_the_first_question_and_plays(page, folder):
     run_cell(page, place)
     widget = page.locator(f".jp-Notebook .jp-Cell[data-windowed-list-index='{place}']")
     picture = widget.locator(".jp-RenderedImage img").first
-    picture.wait_for(state="attached", timeout=120_000)
+    picture.wait_for(state="attached", timeout=1000 * PATIENCE)
     before = picture.get_attribute("src")
     move(page, widget)
-    expect(picture).not_to_have_attribute("src", before, timeout=60_000)
+    expect(picture).not_to_have_attribute("src", before, timeout=1000 * PATIENCE)
 
 
 def test_a_reload_keeps_the_work(page):

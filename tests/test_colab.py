@@ -9,6 +9,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from patience import PATIENCE
 
 from lessons import COURSE, FOLDERS, ROOT
 
@@ -30,7 +31,7 @@ RUN = """
 import sys, nbformat
 from nbclient import NotebookClient
 notebook = nbformat.read(sys.argv[1], as_version=4)
-NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
 nbformat.write(notebook, sys.argv[1])
 """
 
@@ -65,7 +66,7 @@ def test_a_solved_lesson_runs_with_the_versions_of_colab(colab, folder, tmp_path
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr[-2000:]

@@ -17,6 +17,7 @@ import pytest
 from confined import needs_bubblewrap
 from distributed import Client, LocalCluster
 from nbgrader_course import CourseFolder
+from patience import PATIENCE
 from submissions import answers, released, solved, submission
 
 import autograder
@@ -156,6 +157,7 @@ def test_a_submission_is_judged_on_a_worker_and_its_result_kept_here(client, tmp
     assert these.judge_on(client) == {"ann": ""}  # looked up
 
 
+@pytest.mark.slow
 def test_a_worker_with_nothing_to_do_ends_its_sandbox_and_forgets_the_secret(
     client, scratch, tmp_path
 ):
@@ -198,7 +200,7 @@ def test_a_cluster_finds_what_this_machine_finds(client, tmp_path):
 
 @pytest.mark.slow
 def test_what_ends_its_process_or_never_ends_costs_only_its_own(client, tmp_path):
-    these = Class(tmp_path, cell_seconds=3.0)
+    these = Class(tmp_path, cell_seconds=20.0)
     for number in range(3):
         these.hand_in(f"good{number}", solved(LESSON, f"number = {number}"))
     these.hand_in("exits", solved(LESSON, "import os; os._exit(0)"))
@@ -242,6 +244,7 @@ def start_or_fail(self, submission: Path):
     return nullcontext(fail) if (submission / "unlucky.txt").exists() else well(self, submission)
 
 
+@pytest.mark.slow
 def test_a_machine_that_fails_is_no_zero_and_another_worker_is_asked(client, tmp_path):
     these = Class(tmp_path)
     these.hand_in("ann", solved(LESSON, "name = 'ann'"))
@@ -277,7 +280,7 @@ def offspring(pid: int) -> dict[int, str]:
     return found
 
 
-def wait_until(what, seconds: float = 120) -> None:
+def wait_until(what, seconds: float = PATIENCE) -> None:
     """Wait for something that has to come; the time is only for tests that fail."""
     end = time.monotonic() + seconds
     while not what():
@@ -364,6 +367,7 @@ def test_who_outlives_no_worker_is_named_and_the_others_go_on(tmp_path):
     assert these.points() == {name: None if name in lost else POINTS for name in problems}
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_ends_leaves_who_is_not_graded_and_why(tmp_path):
     these = Class(tmp_path)
     for student in ("ann", "ben"):

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from confined import needs_bubblewrap
 from nbgrader_course import CourseFolder
+from patience import PATIENCE
 from platforms import Canvas
 from submissions import solved, submission
 
@@ -71,7 +72,7 @@ def autograder(course: CourseFolder, *arguments: str) -> subprocess.CompletedPro
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=PATIENCE,
     )
 
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 from platforms import Canvas, Moodle
 
 from autograder.classroom.exporting.delimited import BadSheet, Delimited
@@ -315,6 +316,6 @@ def test_a_large_sheet_takes_no_more_than_its_size():
         "except BadSheet: print('refused')"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE
     )
     assert done.stdout == "refused\n", done.stderr

@@ -94,6 +94,7 @@ def test_sampling_accepts_more_than_greedy_choice_for_good_drafts(models, prompt
 # --- the odds, from end to end -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_text_drawn_with_guesses_has_the_models_odds():
     """Two tokens of a language of five words, drawn 40,000 times with a draft that is often wrong."""
     rng = np.random.default_rng(0)

@@ -157,7 +157,7 @@ def test_a_gradebook_that_was_lost_is_written_again_without_running_code(course,
     assert {name: found.state for name, found in stand(course).items()} == STATES
 
 
-@pytest.mark.parametrize("jobs", ["1", "4"])
+@pytest.mark.parametrize("jobs", ["1", pytest.param("4", marks=pytest.mark.slow)])
 def test_a_file_that_is_handed_in_anew_is_graded_anew_and_no_other(course, jobs):
     before = kept(course)
     notebook = solved(LESSON, "name = 'bob'")
@@ -173,6 +173,7 @@ def test_a_file_that_is_handed_in_anew_is_graded_anew_and_no_other(course, jobs)
     assert len(kept(course)) == len(before) + 2
 
 
+@pytest.mark.slow
 def test_what_is_handed_in_after_nbgraders_own_command_is_graded_anew(empty):
     fill(empty)
     assert empty.autograde().returncode == 0
@@ -189,6 +190,7 @@ def test_on_request_all_points_are_written_again_without_running_code(course, no
     assert {name: found.state for name, found in stand(course).items()} == STATES
 
 
+@pytest.mark.slow
 def test_on_request_all_is_judged_again_and_counts(course):
     before = kept(course)
     done = grade(course, "--judge-again")
@@ -225,19 +227,20 @@ def test_an_endless_loop_costs_its_own_points_only(course):
     course.hand_in("bob", opening(LESSON, "while True:\n    pass"))
     signature = answers(LESSON)[name].splitlines()[0]
     course.hand_in("cleo", solved(LESSON, **{name: f"{signature}\n    while True:\n        pass"}))
-    grade(course, "--Judge.cell_seconds=3", "--Judge.question_seconds=3")
+    grade(course, "--Judge.cell_seconds=20", "--Judge.question_seconds=20")
     with_settings = {name: sum(course.points(name).values()) for name in ("ann", "bob", "cleo")}
     assert (with_settings["ann"], with_settings["bob"]) == (10, 10)
     assert 0 < with_settings["cleo"] < 10
 
 
+@pytest.mark.slow
 def test_others_are_judged_while_one_hangs(empty, monkeypatch):
     empty.hand_in("ann", opening(LESSON, "while True:\n    pass"))
     for name in ("bob", "cleo", "dan"):
         empty.hand_in(name, solved(LESSON, f"name = {name!r}"))
     monkeypatch.setattr(judging, "PATIENCE", 0.5)
     monkeypatch.chdir(empty.place)
-    lesson = open_course(["--Judge.cell_seconds=8"]).lesson("00-start")
+    lesson = open_course(["--Judge.cell_seconds=20"]).lesson("00-start")
     desk = lesson.desk()
     try:
         ended = list(judging.judge_here(desk, list(lesson.submissions()), 1))

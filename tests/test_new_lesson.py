@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from patience import PATIENCE
 
 from autograder.authoring.new import lay_out
 from autograder.authoring.source import LessonError
@@ -31,7 +32,9 @@ def course(tmp_path):
 
 def run(course, *arguments: str) -> str:
     command = [sys.executable, *arguments]
-    done = subprocess.run(command, cwd=course.root, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        command, cwd=course.root, capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

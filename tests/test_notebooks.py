@@ -9,6 +9,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
+from patience import PATIENCE
 
 from lessons import COURSE, FOLDERS, ROOT
 
@@ -20,13 +21,13 @@ def test_the_solved_notebook_runs(folder):
     done = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
-            *("--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=60"),
+            *("--nbval-lax", "--nbval-current-env", f"--nbval-cell-timeout={PATIENCE}"),
             str(COURSE.read(folder).solved),
         ],
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -36,7 +37,7 @@ def errors(notebook: nbformat.NotebookNode, place: str) -> dict[str, str]:
     NotebookClient(
         notebook,
         allow_errors=True,
-        timeout=60,
+        timeout=PATIENCE,
         kernel_name="python3",
         resources={"metadata": {"path": place}},
         extra_arguments=["--IPKernelApp.log_level=ERROR"],

@@ -156,6 +156,7 @@ def in_one_order(value):
     return value
 
 
+@pytest.mark.slow
 def test_a_class_stands_on_postgresql_as_on_sqlite(postgres: Server, graded, tmp_path):
     folder = on_postgres(graded, tmp_path / "course", postgres.make("same"))
     set_due_date(folder)

@@ -236,6 +236,7 @@ def test_a_leak_in_the_history_keeps_everything_from_being_written(origin, capsy
     assert git(origin, "status", "--porcelain") == before
 
 
+@pytest.mark.slow
 def test_a_leak_that_the_next_commit_would_add_keeps_everything_from_being_written(origin, capsys):
     (origin / "notes.txt").write_text("Bring a laptop.\n", encoding="utf-8")
     (origin / "timetable.pdf").write_bytes(b"%PDF\0")
@@ -260,6 +261,7 @@ def test_a_leak_in_a_folder_that_becomes_the_repository_is_found(tmp_path, capsy
 # --- again into the same checkout ----------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_second_run_changes_nothing(origin, capsys):
     assert publish.main([str(origin), "--through", LAST]) == 0
     assert "is up to date" in capsys.readouterr().out

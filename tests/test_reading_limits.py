@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 
 from autograder.assignment import MAX_FILE, BadSubmission, read_cells, text_of
 from lessons import ROOT
@@ -36,7 +37,7 @@ def peak(program: str, *arguments: object) -> tuple[str, int]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     *said, most = done.stdout.splitlines()

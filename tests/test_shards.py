@@ -99,6 +99,7 @@ def parts(handed_in, tmp_path_factory) -> list[CourseFolder]:
     return folders
 
 
+@pytest.mark.slow
 @needs_bubblewrap
 def test_parts_that_were_judged_apart_give_what_one_run_gives(handed_in, parts, tmp_path):
     whole, merged = copy(handed_in, tmp_path / "whole"), copy(handed_in, tmp_path / "merged")
@@ -128,10 +129,9 @@ def with_another_version(_: CourseFolder, place: Path) -> Path:
     return place
 
 
+@pytest.mark.slow
 @needs_bubblewrap
-@pytest.mark.parametrize(
-    "change", [with_another_secret, pytest.param(with_another_version, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("change", [with_another_secret, with_another_version])
 def test_a_part_by_another_grader_does_not_count_and_it_is_said_who_is_missing(
     change, handed_in, parts, tmp_path
 ):
