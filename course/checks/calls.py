@@ -34,7 +34,7 @@ from course.checks.check import Challenge, Check, Evidence, Verdict, failed, pas
 from course.checks.comparing import outcome
 from course.checks.recorded import Recorded
 from course.checks.recorder import given
-from course.checks.recording import RESULT, Place, first_wrong, record, wrong_kind
+from course.checks.recording import RESULT, Place, first_wrong, one_each, record_result, wrong_kind
 
 Case = dict[str, Any]
 Words = tuple[str, Iterable[tuple[object, str]]]
@@ -90,14 +90,13 @@ def probe_calls(
         function = getattr(student, case["function"])
         if case["refuses"]:
             return {"type": outcome(lambda: run(function, case)), "value": None}
-        return record(run(function, case))
+        return record_result(run(function, case))
 
     return {"results": [run_case(case) for case in challenge["cases"]]}
 
 
-def one_result_each(challenge: Challenge) -> Evidence:
-    """Declare the form of what `probe_calls` records."""
-    return {"results": [RESULT] * len(challenge["cases"])}
+one_result_each = one_each(results=RESULT)
+"""The form of what `probe_calls` records."""
 
 
 def check_calls(

@@ -2,34 +2,78 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from course.checks.check import Evidence
-from course.checks.counts import plain
+from course.checks.check import Challenge, Evidence
+from course.checks.counts import in_words, plain
 
 Array = np.ndarray
 Place = tuple[int, ...]
 RESULT = {"type": str, "value": (int, float, str, list, np.ndarray, type(None))}
+"""The form of what `record_result` returns."""
+TYPE_QUESTION = "Which of your lines makes numbers of another type?"
+RECORD = {"kind": str, "type": str, "numbers": np.ndarray}
 """The form of what `record` returns."""
 
 
-def record(result: Any) -> Evidence:
-    """Record a result as plain data: the numbers of a tensor, with their type; a number, a text in
-    quotation marks, None, or a list of these. Of anything else, what it is, in words."""
-    if isinstance(result, Tensor):
-        kept = result.detach().cpu()
-        numbers = kept.float() if kept.dtype is torch.bfloat16 else kept  # NumPy has no bfloat16
-        return {"type": type_name(kept), "value": numbers.numpy().copy()}
-    return {"type": "", "value": _plain(result)}
+def one_each(of: str = "cases", **forms: Any) -> Callable[[Challenge], Any]:
+    """Declare the form of evidence that has a list of each name: as many items of its form as the
+    challenge has under `of`."""
+    return lambda challenge: {name: [form] * len(challenge[of]) for name, form in forms.items()}
+
+
+def record(value: Any) -> dict[str, Any]:
+    """Record type and numbers of a tensor, as they are now; of anything else, what it is, in words
+    ("kind")."""
+    if not isinstance(value, Tensor):
+        return {"kind": in_words(value), "type": "", "numbers": np.zeros(0)}
+    tensor = value.detach().cpu()
+    numbers = tensor.float() if tensor.dtype is torch.bfloat16 else tensor  # NumPy has no bfloat16
+    return {"kind": "", "type": type_name(tensor), "numbers": numbers.numpy().copy()}
 
 
 def type_name(tensor: Tensor) -> str:
     """Write "float32" for a tensor of torch.float32."""
     return str(tensor.dtype).removeprefix("torch.")
+
+
+def wrong_form(got: dict[str, Any], shape: tuple[int, ...], dtype: str) -> str | None:
+    """Tell what is wrong about shape and type of a record; None where nothing is."""
+    if got["kind"]:
+        return f"gave {got['kind']}; expected is a tensor. What do you return?"
+    found = got["numbers"].shape
+    if found != shape:
+        return f"gave shape {found}; expected is {shape}. {ask_about_shape(found, shape)}"
+    if got["type"] != dtype:
+        return f"gave {got['type']} for {dtype} inputs. {TYPE_QUESTION}"
+    return None
+
+
+def ask_about_shape(found: tuple[int, ...], wanted: tuple[int, ...]) -> str:
+    """Choose the question about a wrong shape (B, heads, tokens, D)."""
+    if found == tuple(size for size in wanted if size != 1):
+        return "An axis of size 1 is an axis, too. Which of your lines drops it?"
+    if len(found) != len(wanted):
+        return "Which axes are joined at the end, and which are not?"
+    if sorted(found) == sorted(wanted):
+        return "The sizes are right, their order is not. Which axis counts heads, which tokens?"
+    if found[1] != wanted[1] and found[:1] + found[2:] == wanted[:1] + wanted[2:]:
+        return "All but the number of heads is right. How many should there be?"
+    return "Which axis counts the heads?"
+
+
+def record_result(result: Any) -> Evidence:
+    """Record a result as plain data: the numbers of a tensor, with their type; a number, a text in
+    quotation marks, None, or a list of these. Of anything else, what it is, in words."""
+    if isinstance(result, Tensor):
+        tensor = record(result)
+        return {"type": tensor["type"], "value": tensor["numbers"]}
+    return {"type": "", "value": _plain(result)}
 
 
 def _plain(value: Any) -> Any:
@@ -57,9 +101,7 @@ def wrong_kind(
         if not is_tensor:
             return f"gave {text}; expected is a tensor. What do you return?"
         if got["type"] != dtype:
-            return (
-                f"gave {got['type']}; expected is {dtype}. Which of your lines makes another type?"
-            )
+            return f"gave {got['type']}; expected is {dtype}. {TYPE_QUESTION}"
         if value.shape != expected.shape:
             return f"gave shape {value.shape}; expected is {expected.shape}. {shape_question}"
     elif isinstance(expected, list | tuple):

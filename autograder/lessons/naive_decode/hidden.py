@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
 from autograder import oracle
 from autograder.lessons.naive_decode import probes
 from course.checks import naive_decode as visible
+from course.checks.calls import Case, call, drawn
 from course.checks.check import Challenge, Evidence, Verdict, by_name, failed
-from course.checks.counts import Sizes, drawn_by
 from course.checks.naive_decode.generation import GENERATED, draw_request, judge_work, work_form
 from course.checks.tolerance import TOLERANCE
 
@@ -69,16 +70,17 @@ def judge_passes(
     return verdict
 
 
-def draw_counts(rng: np.random.Generator) -> list[Sizes]:
+def draw_counts(function: str, rng: np.random.Generator) -> Iterator[Case]:
     """Draw prompt and new tokens: a single new one, then more and more, then none at all."""
     # Even and odd numbers of steps: a triangle that is rounded may be right for one of them.
-    drawn = [(int(rng.integers(2, 60)), 2 * int(rng.integers(1, 20)) + odd) for odd in (0, 1) * 2]
-    drawn += [
+    sizes = [(int(rng.integers(2, 60)), 2 * int(rng.integers(1, 20)) + odd) for odd in (0, 1) * 2]
+    sizes += [
         (int(rng.integers(1100, 3000)), int(rng.integers(130, 200))),
         (1, int(rng.integers(2, 9))),
     ]
     few = (int(rng.integers(2, 9)), 1)
-    return [few, *sorted(drawn, key=sum), (1, 1), (int(rng.integers(2, 9)), 0), (1, 0)]
+    for tokens in (few, *sorted(sizes, key=sum), (1, 1), (int(rng.integers(2, 9)), 0), (1, 0)):
+        yield call(function, *tokens)
 
 
 def rows_by_step(p: int, g: int) -> list[range]:
@@ -121,7 +123,13 @@ CHECKS = by_name(
         truth=rows_of_passes,
         tolerance=TOLERANCE,
     ),
-    visible.naive_rows_add_up.hidden(challenge=drawn_by(draw_counts), truth=naive_rows),
-    visible.needed_rows_add_up.hidden(challenge=drawn_by(draw_counts), truth=needed_rows),
-    visible.visits_add_up.hidden(challenge=drawn_by(draw_counts), truth=visits),
+    visible.naive_rows_add_up.hidden(
+        challenge=drawn(partial(draw_counts, "kv_rows_naive")), truth=naive_rows
+    ),
+    visible.needed_rows_add_up.hidden(
+        challenge=drawn(partial(draw_counts, "kv_rows_needed")), truth=needed_rows
+    ),
+    visible.visits_add_up.hidden(
+        challenge=drawn(partial(draw_counts, "attention_visits")), truth=visits
+    ),
 )

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import torch
 
+from course.checks.attention_cases import largest_text, sizes_text
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.gqa.attention import Truth, first_difference, level, sizes_text
-from course.checks.gqa.recording import RECORD, record
-from course.measure.allocations import NewTensors, watch_new_tensors
+from course.checks.gqa.attention import Truth, first_difference, level
+from course.checks.recording import RECORD, one_each, record
+from course.measure.allocations import watch_new_tensors
 
 WIDTH = 128
 EXACT = 64
@@ -75,19 +75,12 @@ def probe_new_tensors(student: SimpleNamespace, challenge: Challenge) -> Evidenc
     return {"out": out, "times": times, "largest": largest, "read": read}
 
 
-def largest_text(made: NewTensors) -> str:
-    """Write "(4, 2, 64), made by `clone`", without axes of size 1."""
-    if (most := made.largest) is None:
-        return "none"
-    return f"{tuple(size for size in most.shape if size > 1)}, made by `{most.made_by}`"
-
-
-def complete_form(challenge: Challenge) -> Any:
-    form = {"out": RECORD, "times": int, "largest": str, "read": bool}
-    return {name: [part] * len(challenge["cases"]) for name, part in form.items()}
-
-
-@check("grouped_attention", draw=draw_decode_step, probe=probe_new_tensors, evidence=complete_form)
+@check(
+    "grouped_attention",
+    draw=draw_decode_step,
+    probe=probe_new_tensors,
+    evidence=one_each(out=RECORD, times=int, largest=str, read=bool),
+)
 def nothing_is_expanded(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.gqa.recording import RECORD, record, wrong_form
 from course.checks.recorder import given
+from course.checks.recording import RECORD, one_each, record, wrong_form
 
 
 def draw_labelled_heads(seed: int) -> Challenge:
@@ -51,7 +51,7 @@ def probe_repeat(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     "repeat_kv",
     draw=draw_labelled_heads,
     probe=probe_repeat,
-    evidence=lambda challenge: {"out": [RECORD] * len(challenge["cases"])},
+    evidence=one_each(out=RECORD),
 )
 def heads_stand_in_a_row(challenge: Challenge, evidence: Evidence, truth: Any) -> Verdict:
     for case, got in zip(challenge["cases"], evidence["out"], strict=True):

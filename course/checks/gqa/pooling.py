@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
-from course.checks.gqa.recording import RECORD, record
 from course.checks.recorder import given
+from course.checks.recording import RECORD, record
 from course.checks.tolerance import TOLERANCE
 from course.model.config import GPTConfig
 

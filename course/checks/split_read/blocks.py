@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import torch
 
+from course.checks.attention_cases import largest_text
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.gqa.copies import largest_text
 from course.checks.recorder import given
+from course.checks.recording import one_each
 from course.checks.split_read.recording import RECORD, Truth, record, wrong_output
 from course.measure.allocations import watch_new_tensors
 
@@ -90,12 +90,12 @@ def probe_blocks(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {"out": out, "counts": counts, "largest": largest, "read": read}
 
 
-def complete_form(challenge: Challenge) -> Any:
-    form = {"out": RECORD, "counts": int, "largest": str, "read": bool}
-    return {name: [part] * len(challenge["cases"]) for name, part in form.items()}
-
-
-@check("attend_blocks", draw=draw_blocks, probe=probe_blocks, evidence=complete_form)
+@check(
+    "attend_blocks",
+    draw=draw_blocks,
+    probe=probe_blocks,
+    evidence=one_each(out=RECORD, counts=int, largest=str, read=bool),
+)
 def blocks_where_they_lie(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from course.checks.attention_cases import draw_case, tensors_of
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.gqa.attention import draw_case, tensors_of
 from course.checks.recorder import given
 from course.checks.split_read.merging import draw_part
 from course.checks.split_read.recording import (

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import torch
 
+from course.checks.attention_cases import largest_text
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.gqa.copies import largest_text
+from course.checks.recording import one_each
 from course.checks.split_read.recording import RECORD, Truth, record, wrong_output
 from course.measure.allocations import watch_new_tensors
 
@@ -46,12 +46,12 @@ def probe_long(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {"out": out, "counts": counts, "most": most, "largest": largest, "read": read}
 
 
-def complete_form(challenge: Challenge) -> Any:
-    form = {"out": RECORD, "counts": int, "most": int, "largest": str, "read": bool}
-    return {name: [part] * len(challenge["cases"]) for name, part in form.items()}
-
-
-@check("attend_in_parts", draw=draw_long, probe=probe_long, evidence=complete_form)
+@check(
+    "attend_in_parts",
+    draw=draw_long,
+    probe=probe_long,
+    evidence=one_each(out=RECORD, counts=int, most=int, largest=str, read=bool),
+)
 def nothing_large_is_made(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
