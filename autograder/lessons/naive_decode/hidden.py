@@ -12,7 +12,7 @@ from autograder.lessons.naive_decode import probes
 from course.checks import naive_decode as visible
 from course.checks.calls import Case, call, drawn
 from course.checks.check import Challenge, Evidence, Verdict, by_name, failed
-from course.checks.naive_decode.generation import GENERATED, draw_request, judge_work, work_form
+from course.checks.naive_decode.generation import GENERATED, draw_request
 from course.checks.tolerance import TOLERANCE
 
 
@@ -35,7 +35,8 @@ def draw_passes(seed: int) -> Challenge:
 
 
 def passes_form(challenge: Challenge) -> Evidence:
-    return {**work_form(challenge), "exchanged": GENERATED}
+    counts = visible.each_step_reads_everything.evidence(challenge)
+    return {**counts, "exchanged": GENERATED}
 
 
 def rows_of_passes(batch: int, prompt_len: int, n_new: int) -> list[int]:
@@ -50,7 +51,7 @@ def judge_passes(
     tolerance: float,
 ) -> Verdict:
     """Judge the counts; then whether each new token is the likeliest by the weights of its own pass."""
-    verdict = judge_work(challenge, evidence, truth)
+    verdict = visible.each_step_reads_everything.verdict(challenge, evidence, truth)
     if verdict.score < 1:
         return verdict
     prompt, passes = challenge["prompt"][:1], challenge["passes"]
