@@ -34,7 +34,15 @@ from course.checks.check import Challenge, Check, Evidence, Verdict, failed, pas
 from course.checks.comparing import outcome
 from course.checks.recorded import Recorded
 from course.checks.recorder import given
-from course.checks.recording import RESULT, Place, first_wrong, one_each, record_result, wrong_kind
+from course.checks.recording import (
+    RESULT,
+    Place,
+    ShapeQuestion,
+    first_wrong,
+    one_each,
+    record_result,
+    wrong_kind,
+)
 
 Case = dict[str, Any]
 Words = tuple[str, Iterable[tuple[object, str]]]
@@ -105,7 +113,7 @@ def check_calls(
     praise: str,
     run: Callable[[Callable[..., Any], Case], Any] = run_call,
     describe: Callable[[Case], str] = call_text,
-    shape_question: str = "Which axis is which, and how long should each be?",
+    shape_question: ShapeQuestion = "Which axis is which, and how long should each be?",
     truth: Callable[..., Any] | None = None,
     tolerance: float | None = None,
 ) -> Callable[[Explain], Check]:
@@ -117,7 +125,7 @@ def check_calls(
         praise: the message of a pass.
         run: calls the function, for arguments that are no plain data, or results that are none.
         describe: begins the message of a failure: which call it is.
-        shape_question: ends the message of a wrong shape.
+        shape_question: ends the message of a wrong shape; chosen by that and the right one, or a text.
         truth: by default the answers that are recorded beside the lesson's checks.
         tolerance: see `first_wrong`; by default 0.
     """
@@ -155,7 +163,12 @@ def wrong_refusal(case: Case, got: Evidence) -> str:
 
 
 def wrong_result(
-    explain: Explain, case: Case, got: Evidence, expected: Any, tolerance: float, shapes: str
+    explain: Explain,
+    case: Case,
+    got: Evidence,
+    expected: Any,
+    tolerance: float,
+    shapes: ShapeQuestion,
 ) -> str:
     """Tell what is wrong about a result, and ask about it; "" where nothing is."""
     if problem := wrong_kind(got, expected, case.get("dtype"), shapes):

@@ -14,6 +14,7 @@ from course.checks.counts import in_words, plain
 
 Array = np.ndarray
 Place = tuple[int, ...]
+ShapeQuestion = str | Callable[[tuple[int, ...], tuple[int, ...]], str]
 RESULT = {"type": str, "value": (int, float, str, list, np.ndarray, type(None))}
 """The form of what `record_result` returns."""
 TYPE_QUESTION = "Which of your lines makes numbers of another type?"
@@ -103,7 +104,9 @@ def wrong_kind(
         if got["type"] != dtype:
             return f"gave {got['type']}; expected is {dtype}. {TYPE_QUESTION}"
         if value.shape != expected.shape:
-            return f"gave shape {value.shape}; expected is {expected.shape}. {shape_question}"
+            asked = shape_question
+            asked = asked if isinstance(asked, str) else asked(value.shape, expected.shape)
+            return f"gave shape {value.shape}; expected is {expected.shape}. {asked}"
     elif isinstance(expected, list | tuple):
         if not isinstance(value, list) or len(value) != len(expected):
             return f"gave {text}; expected are {len(expected)} values. What do you return?"
