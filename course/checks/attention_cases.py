@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from course.checks.check import Challenge
 from course.checks.recorder import given
-from course.measure.allocations import NewTensors
+from course.checks.recording import RECORD, record
+from course.measure.allocations import NewTensors, watch_new_tensors
 
 MASKS = {
     "(T, S)": (0, 0, 1, 1),
@@ -52,8 +56,10 @@ def draw_mask(rng: np.random.Generator, sizes: tuple[int, ...], name: str) -> np
 
 
 def tensors_of(case: Challenge) -> list[Tensor]:
-    """Make queries, keys and values of a case, in its type and in another order of memory."""
-    return [given(case[name], getattr(torch, case["dtype"])) for name in ("q", "k", "v")]
+    """Make queries, keys and values of a case, in its type and in another order of memory; and its mask,
+    if it has one."""
+    tensors = [given(case[name], getattr(torch, case["dtype"])) for name in ("q", "k", "v")]
+    return tensors if case["mask"] is None else [*tensors, given(case["mask"])]
 
 
 def sizes_text(case: Challenge) -> str:
@@ -61,6 +67,30 @@ def sizes_text(case: Challenge) -> str:
     (_, H, T, _), (G, S) = case["q"].shape, case["k"].shape[1:3]
     in_type = "" if case["dtype"] == "float32" else f", in {case['dtype']}"
     return f"{H} query heads on {G} KV head{'s' * (G > 1)}, T = {T}, S = {S}{in_type}"
+
+
+WATCHED = {"out": RECORD, "count": int, "most": int, "largest": str, "read": bool}
+"""The form of what `run_watched` returns."""
+NOT_READ = (
+    "the result is right, but no operation of PyTorch read queries and keys, and others cannot be "
+    "counted. Which of your lines leave PyTorch?"
+)
+
+
+def run_watched(function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+    """Call a student's function; record its output, how many numbers were written into new tensors, how
+    many into the largest one and what made it, and whether queries, keys and values were read."""
+    tensors = [argument for argument in arguments if isinstance(argument, Tensor)]
+    with watch_new_tensors(*tensors) as made:
+        result = function(*arguments)
+    largest = made.largest
+    return {
+        "out": record(result),
+        "count": made.numbers,
+        "most": largest.numbers if largest else 0,
+        "largest": largest_text(made),
+        "read": all(made.read[:3]),
+    }
 
 
 def largest_text(made: NewTensors) -> str:

@@ -10,7 +10,6 @@ import numpy as np
 
 from course.checks.attention_cases import draw_case, sizes_text, tensors_of
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.recorder import given
 from course.checks.recording import RECORD, one_each, record, wrong_form
 
 Truth = Callable[[Challenge], np.ndarray]
@@ -81,15 +80,9 @@ def with_far_scores(case: Challenge) -> Challenge:
     return {**case, "q": q, "k": k, "stage": "far"}
 
 
-def attend(student: SimpleNamespace, case: Challenge) -> dict[str, Any]:
-    """Run the student's attention on a case; the mask is left out where there is none."""
-    if case["mask"] is None:
-        return record(student.grouped_attention(*tensors_of(case)))
-    return record(student.grouped_attention(*tensors_of(case), given(case["mask"])))
-
-
 def probe_attention(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    return {"out": [attend(student, case) for case in challenge["cases"]]}
+    calls = map(tensors_of, challenge["cases"])
+    return {"out": [record(student.grouped_attention(*tensors)) for tensors in calls]}
 
 
 def wrong_queries(got: np.ndarray, wanted: np.ndarray, tolerance: float) -> tuple[Any, Any]:
