@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -97,32 +97,79 @@ def pooled_names(case: Challenge) -> list[str]:
     return [name for name in case["state"] if name.endswith(("wk.weight", "wv.weight"))]
 
 
-def probe_pooling(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Record what became of each weight, the names of all, and whether the dict is a new one."""
+def other_names(case: Challenge) -> list[str]:
+    """List the weights that pooling leaves as they are."""
+    pooled = pooled_names(case)
+    return [name for name in case["state"] if name not in pooled]
+
+
+def pool(student: SimpleNamespace, case: Challenge) -> tuple[Any, dict[str, Tensor]]:
+    """Pool the student's way; return what came back, and the weights that were handed in."""
+    dtype, laid_out = getattr(torch, case["dtype"]), given if case["turned"] else torch.tensor
+    state = {name: laid_out(array, dtype=dtype) for name, array in case["state"].items()}
+    return student.mean_pool_kv_heads(state, GPTConfig(**case["config"]), case["wanted"]), state
+
+
+def kind_of(result: Any) -> str:
+    """Say what a result is that is no dict of tensors; "" of one."""
+    is_dict = isinstance(result, dict) and all(isinstance(w, Tensor) for w in result.values())
+    return "" if is_dict else in_words(result)
+
+
+def read_weights(result: Any, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Record the weights of these names, and what else stands in their place."""
+    found = result if isinstance(result, dict) else {}
+    return {name: record(found.get(name)) for name in names}
+
+
+def probe_means(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Record the weights of keys and values."""
     models = []
     for case in challenge["cases"]:
-        dtype, laid_out = getattr(torch, case["dtype"]), given if case["turned"] else torch.tensor
-        state = {name: laid_out(array, dtype=dtype) for name, array in case["state"].items()}
-        config = GPTConfig(**case["config"])
-        result = student.mean_pool_kv_heads(state, config, case["wanted"])
-        is_dict = isinstance(result, dict) and all(isinstance(w, Tensor) for w in result.values())
-        found = result if is_dict else {}
+        result, _ = pool(student, case)
+        weights = read_weights(result, pooled_names(case))
+        models.append({"kind": kind_of(result), "weights": weights})
+    return {"models": models}
+
+
+def form_of_means(challenge: Challenge) -> Any:
+    return {
+        "models": [
+            {"kind": str, "weights": dict.fromkeys(pooled_names(case), RECORD)}
+            for case in challenge["cases"]
+        ]
+    }
+
+
+def probe_rest(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Record all other weights, the names and types of all, and whether the dict is a new one."""
+    models = []
+    for case in challenge["cases"]:
+        result, state = pool(student, case)
+        kind, weights = kind_of(result), read_weights(result, case["state"])
         models.append(
             {
-                "kind": "" if is_dict else in_words(result),
+                "kind": kind,
                 "is_new": result is not state,
-                "names": [str(name) for name in found],
-                "weights": {name: record(found.get(name)) for name in case["state"]},
+                "names": [str(name) for name in result] if not kind else [],
+                "types": {name: weight["type"] for name, weight in weights.items()},
+                "rest": {name: weights[name] for name in other_names(case)},
             }
         )
     return {"models": models}
 
 
-def form_of_models(challenge: Challenge) -> Any:
-    form = {"kind": str, "is_new": bool, "names": Each(str)}
+def form_of_rest(challenge: Challenge) -> Any:
     return {
         "models": [
-            {**form, "weights": dict.fromkeys(case["state"], RECORD)} for case in challenge["cases"]
+            {
+                "kind": str,
+                "is_new": bool,
+                "names": Each(str),
+                "types": dict.fromkeys(case["state"], str),
+                "rest": dict.fromkeys(other_names(case), RECORD),
+            }
+            for case in challenge["cases"]
         ]
     }
 
@@ -151,7 +198,7 @@ def wrong_names(case: Challenge, found: set[str], wanted: set[str]) -> str | Non
     return None
 
 
-@check("mean_pool_kv_heads", draw=draw_pooling, probe=probe_pooling, evidence=form_of_models)
+@check("mean_pool_kv_heads", draw=draw_pooling, probe=probe_means, evidence=form_of_means)
 def pooled_heads_are_means(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
@@ -159,11 +206,11 @@ def pooled_heads_are_means(
     for case, model in zip(challenge["cases"], evidence["models"], strict=True):
         if model["kind"]:
             return failed(wrong_kind(case, model["kind"]))
-        pooled = set(pooled_names(case))
-        if wrong := wrong_names(case, set(model["names"]) & pooled, pooled):
+        weights = {name: w["numbers"] for name, w in model["weights"].items() if not w["kind"]}
+        if wrong := wrong_names(case, set(weights), set(pooled_names(case))):
             return failed(wrong)
-        for name in pooled_names(case):
-            weight, wanted = model["weights"][name]["numbers"], truth(case, name)
+        for name, weight in weights.items():
+            wanted = truth(case, name)
             if wrong := first_difference(case, name, weight, wanted, tolerance):
                 if any(np.array_equal(weight, known) for known in earlier):
                     wrong = f"{case_text(case)}: {name} is that of another model. {REMEMBERED}"
@@ -223,7 +270,7 @@ def ask_about_row(
     )
 
 
-@check("mean_pool_kv_heads", draw=draw_types, probe=probe_pooling, evidence=form_of_models)
+@check("mean_pool_kv_heads", draw=draw_types, probe=probe_rest, evidence=form_of_rest)
 def pooling_keeps_the_rest(challenge: Challenge, evidence: Evidence) -> Verdict:
     for case, model in zip(challenge["cases"], evidence["models"], strict=True):
         if model["kind"]:
@@ -236,16 +283,15 @@ def pooling_keeps_the_rest(challenge: Challenge, evidence: Evidence) -> Verdict:
         if wrong := wrong_names(case, set(model["names"]), set(case["state"])):
             return failed(wrong)
         for name, tensor in case["state"].items():
-            weight = model["weights"][name]
-            if weight["type"] != case["dtype"]:
+            if model["types"][name] != case["dtype"]:
                 return failed(
-                    f"{case_text(case)}: {name} was {case['dtype']} and is {weight['type']}. "
+                    f"{case_text(case)}: {name} was {case['dtype']} and is {model['types'][name]}. "
                     f"What changed the type of the numbers?"
                 )
-            same = np.array_equal(weight["numbers"], tensor)
-            if not same and name not in pooled_names(case):
+            rest = model["rest"][name]["numbers"] if name in model["rest"] else tensor
+            if not np.array_equal(rest, tensor):
                 return failed(
                     f"{case_text(case)}: {name}, {tensor.shape}, should stay as it is, and is "
-                    f"{weight['numbers'].shape} with other numbers. Which matrices make keys and values?"
+                    f"{np.shape(rest)} with other numbers. Which matrices make keys and values?"
                 )
     return passed("Everything else is as before, and so is the model that was handed in.")
