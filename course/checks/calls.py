@@ -69,12 +69,12 @@ def drawn(draw: Callable[[np.random.Generator], Iterable[Case]]) -> Callable[[in
 
 def call_text(case: Case) -> str:
     """Write a call as a student would, "matmul_flops(2, 3, 4)"; a long array by type and shape."""
-    texts = [
-        (f"{a.tolist()}" if a.size < 5 else f"{a.dtype} {a.shape}")
-        if hasattr(a, "dtype")
-        else str(a)
-        for a in case["arguments"]
-    ]
+    texts = []
+    for argument in case["arguments"]:
+        if isinstance(argument, np.ndarray):
+            is_long = argument.size > 4
+            argument = f"{argument.dtype} {argument.shape}" if is_long else argument.tolist()
+        texts.append(str(argument))
     return f"{case['function']}({', '.join(texts)})"
 
 
@@ -92,7 +92,7 @@ def probe_calls(
     challenge: Challenge,
     run: Callable[[Callable[..., Any], Case], Any] = run_call,
 ) -> Evidence:
-    """Record what each call gives; of one that should be refused, what became of it."""
+    """Record what each call gives; of one that should be refused, "returned" or the exception."""
 
     def run_case(case: Case) -> Evidence:
         function = getattr(student, case["function"])
@@ -135,13 +135,9 @@ def check_calls(
             challenge: Challenge, evidence: Evidence, truth: Any, tolerance: float = 0.0
         ) -> Verdict:
             for case, got in zip(challenge["cases"], evidence["results"], strict=True):
-                if case["refuses"]:
-                    problem = wrong_refusal(case, got)
-                else:
-                    name = [case["function"]] if len(needs) > 1 else []
-                    expected = truth(*name, *case["arguments"])
-                    problem = wrong_result(explain, case, got, expected, tolerance, shape_question)
-                if problem:
+                name = [case["function"]] if len(needs) > 1 else []
+                expected = case["refuses"] or truth(*name, *case["arguments"])
+                if problem := wrong(case, got, expected, tolerance, explain, shape_question):
                     return failed(f"{describe(case)} {problem}".rstrip())
             return passed(praise)
 
@@ -154,26 +150,23 @@ def check_calls(
     return made
 
 
-def wrong_refusal(case: Case, got: Evidence) -> str:
-    """Tell what became of a call that should be refused; "" where it was."""
-    if got["type"] == case["refuses"]:
-        return ""
-    result = "returned" if got["type"] == "returned" else f"raised {got['type'] or 'nothing'}"
-    return f"{result}; expected is {case['refuses']}. {case.get('question', '')}"
-
-
-def wrong_result(
-    explain: Explain,
+def wrong(
     case: Case,
     got: Evidence,
     expected: Any,
     tolerance: float,
-    shapes: ShapeQuestion,
+    explain: Explain,
+    shape_question: ShapeQuestion,
 ) -> str:
     """Tell what is wrong about a result, and ask about it; "" where nothing is."""
-    if problem := wrong_kind(got, expected, case.get("dtype"), shapes):
+    value = got["value"]
+    if case["refuses"]:
+        if got["type"] == expected:
+            return ""
+        return f"{got['type']}; expected is {expected}. {case.get('question', '')}"
+    if problem := wrong_kind(got, expected, case.get("dtype"), shape_question):
         return problem
-    if (place := first_wrong(got["value"], expected, tolerance)) is None:
+    if (place := first_wrong(value, expected, tolerance)) is None:
         return ""
-    sentence, questions = explain(case, got["value"], expected, place)
+    sentence, questions = explain(case, value, expected, place)
     return f"{sentence} {next((question for holds, question in questions if holds), '')}"

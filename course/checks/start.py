@@ -42,10 +42,7 @@ def flops_of_one_dot_product(case: Case, result: float, expected: int, place: Pl
     _, k, _ = case["arguments"]
     return counted(result, expected), (
         (k == 0, "An empty row has no pairs. How many operations is that?"),
-        (
-            result == expected / 2,
-            f"Multiply-adds: {k:,}. How many operations is each of them?",
-        ),
+        (result == expected / 2, f"Multiply-adds: {k:,}. How many operations is each of them?"),
         (
             result == expected - 1,
             "The first product has nothing to be added to, that is true; but the course, like "

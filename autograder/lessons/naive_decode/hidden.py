@@ -12,7 +12,8 @@ from autograder.lessons.naive_decode import probes
 from course.checks import naive_decode as visible
 from course.checks.calls import Case, call, drawn
 from course.checks.check import Challenge, Evidence, Verdict, by_name, failed
-from course.checks.naive_decode.generation import GENERATED, draw_request
+from course.checks.naive_decode.generation import draw_request
+from course.checks.recording import RECORD
 from course.checks.tolerance import TOLERANCE
 
 
@@ -36,7 +37,7 @@ def draw_passes(seed: int) -> Challenge:
 
 def passes_form(challenge: Challenge) -> Evidence:
     counts = visible.each_step_reads_everything.evidence(challenge)
-    return {**counts, "exchanged": GENERATED}
+    return {**counts, "exchanged": RECORD}
 
 
 def rows_of_passes(batch: int, prompt_len: int, n_new: int) -> list[int]:
@@ -56,8 +57,8 @@ def judge_passes(
         return verdict
     prompt, passes = challenge["prompt"][:1], challenge["passes"]
     case = "A model whose weights are exchanged for others after every forward pass"
-    P, text = prompt.shape[1], evidence["exchanged"]["tokens"]
-    if text is None or text.shape != (1, P + len(passes)) or (text[:, :P] != prompt).any():
+    P, text = prompt.shape[1], evidence["exchanged"]["numbers"]
+    if text.shape != (1, P + len(passes)) or (text[:, :P] != prompt).any():
         return failed(f"{case}: the result does not begin with the prompt, or has another length.")
     for step, weights in enumerate(passes):
         now = {**challenge, "state": {**challenge["state"], **weights}}

@@ -54,10 +54,7 @@ def heads_stand_in_a_row(case: Case, result: Array, expected: Array, place: Plac
     return (
         f"gave {len(wrong)} heads. Head {head} should be head {source} of x, and is {instead}."
     ), (
-        (
-            found is None,
-            "Along which axis do you repeat, and which axes does a reshape join?",
-        ),
+        (found is None, "Along which axis do you repeat, and which axes does a reshape join?"),
         (True, "In which order do copies of two heads stand: a a b b, or a b a b?"),
     )
 

@@ -58,10 +58,7 @@ def naive_rows_add_up(case: Case, result: float, expected: int, place: Place) ->
             g == 1,
             f"There is one step, and it reads the prompt. How many rows is that for {p} tokens?",
         ),
-        (
-            True,
-            f"The first step reads {p} tokens. How many does the last of the {g} steps read?",
-        ),
+        (True, f"The first step reads {p} tokens. How many does the last of the {g} steps read?"),
     )
 
 

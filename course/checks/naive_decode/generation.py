@@ -13,11 +13,9 @@ from course.checks.check import Challenge, Each, Evidence, Verdict, check, faile
 from course.checks.comparing import Truth, WrongChoice, first_wrong_choice, uncached
 from course.checks.drawing import build_model, draw_model, draw_rows, draw_tokens, with_end_next
 from course.checks.recorder import given
+from course.checks.recording import RECORD, record
 from course.measure.counting import count_kv_rows
 from course.world.tokenizer import END, PAD
-
-GENERATED = {"kind": str, "tokens": (np.ndarray, type(None))}
-"""The form of what `record` gives."""
 
 
 def draw_request(seed: int) -> Challenge:
@@ -31,13 +29,6 @@ def draw_request(seed: int) -> Challenge:
     n_new = int(rng.integers(4, 7))
     long = draw_tokens(rng, 1, longest - 4, V)
     return {**with_end_next(model, prompt), "prompt": prompt, "n_new": n_new, "long": long}
-
-
-def record(value: Any) -> dict[str, Any]:
-    """Record what `generate_naive` returned: its kind, and its numbers if it is a tensor."""
-    if not isinstance(value, Tensor):
-        return {"kind": type(value).__name__, "tokens": None}
-    return {"kind": str(value.dtype), "tokens": value.detach().cpu().numpy()}
 
 
 # --- the result ----------------------------------------------------------------------------------
@@ -67,7 +58,7 @@ def probe_results(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     "generate_naive",
     draw=draw_request,
     probe=probe_results,
-    evidence=lambda _: {"results": [GENERATED] * 4},
+    evidence=lambda _: {"results": [RECORD] * 4},
 )
 def result_starts_with_the_prompt(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Judge type and shape, and whether each row begins with its prompt."""
@@ -82,11 +73,11 @@ def _judge_shape(
     challenge: Challenge, prompt: np.ndarray, n_new: int, result: Mapping[str, Any]
 ) -> Verdict | None:
     """Fail a result that is not the prompt and n_new further ids, or give None."""
-    (B, P), tokens = prompt.shape, result["tokens"]
+    (B, P), tokens = prompt.shape, result["numbers"]
     case = f"A prompt of shape ({B}, {P}) with n_new={n_new}"
-    if result["kind"] != "torch.int64":
+    if result["type"] != "int64":
         return failed(
-            f"{case} gave {result['kind']}; wanted is a torch.int64 tensor. "
+            f"{case} gave {result['kind'] or result['type']}; expected is an int64 tensor. "
             f"What type has the prompt, and what did you put it together with?"
         )
     if tokens.shape != (B, P + n_new):
@@ -157,7 +148,7 @@ def probe_tokens(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     "generate_naive",
     draw=draw_request,
     probe=probe_tokens,
-    evidence=lambda _: {"results": [GENERATED] * 6},
+    evidence=lambda _: {"results": [RECORD] * 6},
     truth=uncached,
 )
 def every_new_token_is_the_likeliest(
@@ -168,7 +159,7 @@ def every_new_token_is_the_likeliest(
     for (model, prompt, n_new, case), result in zip(texts, evidence["results"], strict=True):
         if wrong := _judge_shape(challenge, prompt, n_new, result):
             return wrong
-        tokens, P = result["tokens"], prompt.shape[1]
+        tokens, P = result["numbers"], prompt.shape[1]
         if wrong := first_wrong_choice(truth(model, tokens), tokens, P, tolerance):
             row, step = wrong.row, wrong.step
             before = [*["…"] * (P + step > 12), *tokens[row, : P + step].tolist()[-12:]]
