@@ -13,6 +13,7 @@ from submissions import Desk
 
 from autograder.sandbox.child import OUTPUT, Child, ChildDied, DeadlinePassed, InfraError, TooMuch
 from autograder.wire import LENGTH, encode
+from course.checks.calls import call
 
 SOLVED = """
 def matmul_flops(m, k, n):
@@ -21,8 +22,9 @@ def matmul_flops(m, k, n):
 PROBE = {
     "probe": "flops_of_any_product",
     "needs": ["matmul_flops"],
-    "challenge": {"sizes": [(2, 3, 4)]},
+    "challenge": {"cases": [call("matmul_flops", 2, 3, 4)]},
 }
+EVIDENCE = {"results": [{"type": "", "value": 48}]}
 
 
 def program(command: list[str]):
@@ -79,7 +81,7 @@ def test_cells_run_in_order_and_a_probe_is_answered(child):
     assert run(child, "%time x = 20\n!true") is None
     assert run(child, f"{SOLVED}\nx += 4\nprint(x)") is None
     assert run(child, "import asyncio\nawait asyncio.sleep(0)\nassert x == 24") is None
-    assert probe(child)["evidence"] == {"values": [48]}
+    assert probe(child)["evidence"] == EVIDENCE
     assert child.output.endswith("24\n")
 
 
@@ -228,7 +230,7 @@ def test_noise_is_harmless(child):
     assert run(child, noise) is None
     loud = "\n    print('hm'); warnings.warn('x'); sys.stderr.write('y')\n    return"
     run(child, SOLVED.replace("\n    return", loud))
-    assert probe(child)["evidence"] == {"values": [48]}
+    assert probe(child)["evidence"] == EVIDENCE
 
 
 @pytest.mark.slow
@@ -254,8 +256,8 @@ def test_noise_is_harmless(child):
 def test_what_a_cell_replaces_does_not_reach_the_channel(child, source):
     run(child, SOLVED)
     run(child, source)
-    assert probe(child)["evidence"] == {"values": [48]}
-    assert probe(child)["evidence"] == {"values": [48]}
+    assert probe(child)["evidence"] == EVIDENCE
+    assert probe(child)["evidence"] == EVIDENCE
 
 
 @pytest.mark.parametrize(
@@ -369,7 +371,7 @@ def test_what_passes_at_home_passes_here(child, kind):
     for source in NOTEBOOK[kind]:
         assert run(child, source) is None, (source, child.output)
     assert run(child, SOLVED) is None
-    assert probe(child)["evidence"] == {"values": [48]}
+    assert probe(child)["evidence"] == EVIDENCE
 
 
 def test_a_magic_that_is_not_there_is_said_to_be_not_there(child):
@@ -392,7 +394,7 @@ def test_an_endless_cell_ends_at_the_deadline_and_other_cells_run_in_another_pro
     assert_gone(first._process.pid)
     with desk.start() as second:
         assert run(second, SOLVED) is None
-        assert probe(second)["evidence"] == {"values": [48]}
+        assert probe(second)["evidence"] == EVIDENCE
 
 
 FIND_REPLIES = """
@@ -418,7 +420,7 @@ def test_a_reply_to_another_question_is_no_reply(child):
     run(child, FIND_REPLIES)
     forged = (
         "import struct, json\n"
-        'text = b\'{"dict":{"number":1,"error":null,"evidence":{"dict":{"values":[48]}}}}\'\n'
+        'text = b\'{"dict":{"number":1,"error":null,"evidence":{"dict":{"results":[48]}}}}\'\n'
         "body = struct.pack('>Q', len(text)) + text\n"
         "os.write(replies, struct.pack('>Q', len(body)) + body)"
     )
@@ -433,9 +435,9 @@ def test_a_reply_may_not_be_larger_than_allowed(child):
 
 
 def test_evidence_that_is_no_plain_data_is_an_error_of_the_student(child):
-    challenge = {"sizes": [(2, 3, 4, 1)]}
-    run(child, "import numpy as np\nfrom course.checks import counts, start")
-    run(child, "start.plain = lambda value: np.float32(value)")
+    challenge = {"cases": [call("matmul_bytes", 2, 3, 4, 1)]}
+    run(child, "import numpy as np\nfrom course.checks import recording")
+    run(child, "recording.plain = lambda value: np.float32(value)")
     run(child, "def matmul_bytes(*_):\n    return 1")
     request = {"probe": "bytes_follow_the_element_size", "needs": ["matmul_bytes"]}
     error = child.ask({**request, "challenge": challenge}, 30)["error"]
@@ -446,9 +448,9 @@ def test_evidence_that_is_no_plain_data_is_an_error_of_the_student(child):
 def test_a_challenge_arrives_as_it_was_sent(child):
     """The student's functions see arrays and numbers, and may do with them what they like."""
     array = np.arange(6.0).reshape(2, 3)
-    run(child, "def matmul_flops(a):\n    a += 1\n    return a.sum()")
-    error = child.ask({**PROBE, "challenge": {"sizes": [(array,)]}}, 30)
-    assert error["evidence"] == {"values": [21.0]}
+    run(child, "def matmul_flops(a):\n    a += 1\n    return a.sum().item()")
+    error = child.ask({**PROBE, "challenge": {"cases": [call("matmul_flops", array)]}}, 30)
+    assert error["evidence"] == {"results": [{"type": "", "value": 21.0}]}
     assert array.sum() == 15
 
 

@@ -237,7 +237,7 @@ def test_whatever_comes_back_is_no_reason_to_raise(reply):
     [
         pytest.param("no_lesson", "no_check", {}, id="no lesson"),
         pytest.param("start", "no_check", {}, id="no check"),
-        pytest.param("start", "flops_of_any_product", {"sizes": print}, id="no challenge"),
+        pytest.param("start", "flops_of_any_product", {"cases": print}, id="no challenge"),
     ],
 )
 def test_a_diagnosis_that_cannot_be_made_is_none(lesson, check, challenge):

@@ -15,6 +15,7 @@ from submissions import Desk
 from autograder.sandbox.command import Limits
 from autograder.sandbox.fork_server import ForkServer
 from autograder.sandbox.launch import sandboxed
+from course.checks.calls import call
 
 pytestmark = needs_bubblewrap
 
@@ -132,8 +133,8 @@ def test_a_submission_is_judged_inside(start, desk, tmp_path):
         request = {
             "probe": "flops_of_any_product",
             "needs": ["matmul_flops"],
-            "challenge": {"sizes": [(2, 3, 4)]},
+            "challenge": {"cases": [call("matmul_flops", 2, 3, 4)]},
         }
-        assert child.ask(request, PATIENCE)["evidence"] == {"values": [48]}
+        assert child.ask(request, PATIENCE)["evidence"] == {"results": [{"type": "", "value": 48}]}
     assert "so far" in child.output
     assert sys.executable not in child.output

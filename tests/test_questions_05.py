@@ -5,13 +5,13 @@ import pytest
 from autograder.lessons.roofline import hidden
 from course.checks.roofline import questions
 from course.checks.roofline.misread import Asked, question_about
-from course.checks.roofline.passes import cases
+from course.checks.roofline.passes import cases, draw_passes
 
 ASKED_BY_THE_STUDENTS_OWN = {name for name in questions.MATRICES if "attention" in name}
 
 
 def misreadings(truth, field: str) -> set[str]:
-    challenge = hidden.draw_passes(1)
+    challenge = draw_passes(1)
     known = [set(truth(*case)[field]["misread"]) for case in cases(challenge) if case.telling]
     assert len(known) == 4
     return set.intersection(*known)

@@ -22,9 +22,9 @@ def mean_of_heads(case: Challenge, name: str) -> np.ndarray:
     return oracle.pooled_heads(case["state"][name], head_dim, case["wanted"])
 
 
-def copies_of_heads(case: Challenge) -> np.ndarray:
-    """Write each head of a case out n_rep times, (B, G · n_rep, S, D)."""
-    heads = [case["x"][:, g] for g in range(case["x"].shape[1]) for _ in range(case["n_rep"])]
+def copies_of_heads(x: np.ndarray, n_rep: int) -> np.ndarray:
+    """Write each head out n_rep times, (B, G · n_rep, S, D)."""
+    heads = [x[:, g] for g in range(x.shape[1]) for _ in range(n_rep)]
     return np.stack(heads, axis=1)
 
 

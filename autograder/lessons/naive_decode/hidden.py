@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
 from autograder import oracle
 from autograder.lessons.naive_decode import probes
 from course.checks import naive_decode as visible
+from course.checks.calls import Case, call, drawn
 from course.checks.check import Challenge, Evidence, Verdict, by_name, failed
-from course.checks.counts import Sizes, drawn_by
-from course.checks.naive_decode.generation import GENERATED, draw_request, judge_work, work_form
+from course.checks.naive_decode.generation import draw_request
+from course.checks.recording import RECORD
 from course.checks.tolerance import TOLERANCE
 
 
@@ -34,7 +36,8 @@ def draw_passes(seed: int) -> Challenge:
 
 
 def passes_form(challenge: Challenge) -> Evidence:
-    return {**work_form(challenge), "exchanged": GENERATED}
+    counts = visible.each_step_reads_everything.evidence(challenge)
+    return {**counts, "exchanged": RECORD}
 
 
 def rows_of_passes(batch: int, prompt_len: int, n_new: int) -> list[int]:
@@ -49,13 +52,13 @@ def judge_passes(
     tolerance: float,
 ) -> Verdict:
     """Judge the counts; then whether each new token is the likeliest by the weights of its own pass."""
-    verdict = judge_work(challenge, evidence, truth)
+    verdict = visible.each_step_reads_everything.verdict(challenge, evidence, truth)
     if verdict.score < 1:
         return verdict
     prompt, passes = challenge["prompt"][:1], challenge["passes"]
     case = "A model whose weights are exchanged for others after every forward pass"
-    P, text = prompt.shape[1], evidence["exchanged"]["tokens"]
-    if text is None or text.shape != (1, P + len(passes)) or (text[:, :P] != prompt).any():
+    P, text = prompt.shape[1], evidence["exchanged"]["numbers"]
+    if text.shape != (1, P + len(passes)) or (text[:, :P] != prompt).any():
         return failed(f"{case}: the result does not begin with the prompt, or has another length.")
     for step, weights in enumerate(passes):
         now = {**challenge, "state": {**challenge["state"], **weights}}
@@ -69,16 +72,17 @@ def judge_passes(
     return verdict
 
 
-def draw_counts(rng: np.random.Generator) -> list[Sizes]:
+def draw_counts(function: str, rng: np.random.Generator) -> Iterator[Case]:
     """Draw prompt and new tokens: a single new one, then more and more, then none at all."""
     # Even and odd numbers of steps: a triangle that is rounded may be right for one of them.
-    drawn = [(int(rng.integers(2, 60)), 2 * int(rng.integers(1, 20)) + odd) for odd in (0, 1) * 2]
-    drawn += [
+    sizes = [(int(rng.integers(2, 60)), 2 * int(rng.integers(1, 20)) + odd) for odd in (0, 1) * 2]
+    sizes += [
         (int(rng.integers(1100, 3000)), int(rng.integers(130, 200))),
         (1, int(rng.integers(2, 9))),
     ]
     few = (int(rng.integers(2, 9)), 1)
-    return [few, *sorted(drawn, key=sum), (1, 1), (int(rng.integers(2, 9)), 0), (1, 0)]
+    for tokens in (few, *sorted(sizes, key=sum), (1, 1), (int(rng.integers(2, 9)), 0), (1, 0)):
+        yield call(function, *tokens)
 
 
 def rows_by_step(p: int, g: int) -> list[range]:
@@ -121,7 +125,13 @@ CHECKS = by_name(
         truth=rows_of_passes,
         tolerance=TOLERANCE,
     ),
-    visible.naive_rows_add_up.hidden(challenge=drawn_by(draw_counts), truth=naive_rows),
-    visible.needed_rows_add_up.hidden(challenge=drawn_by(draw_counts), truth=needed_rows),
-    visible.visits_add_up.hidden(challenge=drawn_by(draw_counts), truth=visits),
+    visible.naive_rows_add_up.hidden(
+        challenge=drawn(partial(draw_counts, "kv_rows_naive")), truth=naive_rows
+    ),
+    visible.needed_rows_add_up.hidden(
+        challenge=drawn(partial(draw_counts, "kv_rows_needed")), truth=needed_rows
+    ),
+    visible.visits_add_up.hidden(
+        challenge=drawn(partial(draw_counts, "attention_visits")), truth=visits
+    ),
 )

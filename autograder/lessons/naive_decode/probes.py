@@ -14,8 +14,9 @@ import torch
 
 from course.checks.check import Challenge, Evidence
 from course.checks.drawing import build_model
-from course.checks.naive_decode.generation import probe_work, record
+from course.checks.naive_decode.generation import probe_work
 from course.checks.recorder import given
+from course.checks.recording import record
 
 
 def exchange_weights_after_each_pass(model: Any, passes: list[dict]) -> None:

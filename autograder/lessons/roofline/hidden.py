@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from course.checks import roofline as visible
-from course.checks.check import Challenge, by_name
+from course.checks.check import by_name
 from course.checks.roofline.misread import Answer
-from course.checks.roofline.passes import Call, Sizes, lay_out
+from course.checks.roofline.passes import Call, Sizes
 from course.model.config import GPTConfig
 
 # --- attention -----------------------------------------------------------------------------------
@@ -325,25 +325,12 @@ def bound(cost: dict[str, int], machine: dict[str, Any]) -> Answer:
     }
 
 
-# --- the checks ----------------------------------------------------------------------------------
-
-
-def draw_passes(seed: int, longest: int = 1030) -> Challenge:
-    """Draw as the visible checks do, with more tokens and rows."""
-    rng = np.random.default_rng(seed)
-    return lay_out(rng, *rng.choice(np.arange(2, 90), 3, replace=False).tolist(), longest)
-
-
-def draw_long_passes(seed: int) -> Challenge:
-    return draw_passes(seed, longest=4100)
-
-
 CHECKS = by_name(
-    visible.attention_is_causal.hidden(truth=attention, challenge=draw_long_passes),
-    visible.matrices_match_the_counter.hidden(truth=matrices, challenge=draw_passes),
-    visible.weights_are_read_once.hidden(truth=weights, challenge=draw_passes),
-    visible.cache_is_read_and_written.hidden(truth=cache, challenge=draw_passes),
-    visible.activations_go_in_and_out.hidden(truth=activations, challenge=draw_passes),
+    visible.attention_is_causal.hidden(truth=attention),
+    visible.matrices_match_the_counter.hidden(truth=matrices),
+    visible.weights_are_read_once.hidden(truth=weights),
+    visible.cache_is_read_and_written.hidden(truth=cache),
+    visible.activations_go_in_and_out.hidden(truth=activations),
     visible.roof_has_two_parts.hidden(truth=attainable),
     visible.bound_is_the_lower_roof.hidden(truth=bound),
     visible.clock_waits_for_the_work,

@@ -7,12 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from course.checks.attention_cases import draw_case, sizes_text, tensors_of
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.gqa.recording import RECORD, record, wrong_form
-from course.checks.recorder import given
+from course.checks.recording import RECORD, one_each, record, wrong_form
 
 Truth = Callable[[Challenge], np.ndarray]
 """What a case's queries read, (B, H, T, D)."""
@@ -30,24 +28,6 @@ QUESTIONS = {
     "types": "The same call agrees in float32. Which of your lines counts on a type?",
 }
 """Ends the message of a case in which numbers differ, by what is new in it."""
-
-
-def draw_case(
-    rng: np.random.Generator,
-    sizes: tuple[int, int, int, int, int],
-    mask: np.ndarray | None = None,
-    D: int = 6,
-) -> Challenge:
-    """Draw queries, keys and values, float32; sharp enough to tell keys apart.
-
-    Args:
-        sizes: B, H, G, T, S.
-        D: width of a head.
-    """
-    B, H, G, T, S = sizes
-    q = rng.normal(0, 2, (B, H, T, D)).astype(np.float32)
-    k, v = rng.normal(size=(2, B, G, S, D)).astype(np.float32)
-    return {"q": q, "k": k, "v": v, "mask": mask, "dtype": "float32", "stage": ""}
 
 
 def level(rng: np.random.Generator, case: Challenge, dtype: str, values: str = "v") -> Challenge:
@@ -100,27 +80,9 @@ def with_far_scores(case: Challenge) -> Challenge:
     return {**case, "q": q, "k": k, "stage": "far"}
 
 
-def tensors_of(case: Challenge) -> list[Tensor]:
-    """Make queries, keys and values of a case, in its type and in another order of memory."""
-    return [given(case[name], getattr(torch, case["dtype"])) for name in ("q", "k", "v")]
-
-
-def attend(student: SimpleNamespace, case: Challenge) -> dict[str, Any]:
-    """Run the student's attention on a case; the mask is left out where there is none."""
-    if case["mask"] is None:
-        return record(student.grouped_attention(*tensors_of(case)))
-    return record(student.grouped_attention(*tensors_of(case), given(case["mask"])))
-
-
 def probe_attention(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    return {"out": [attend(student, case) for case in challenge["cases"]]}
-
-
-def sizes_text(case: Challenge) -> str:
-    """Write "4 query heads on 2 KV heads, T = 3, S = 5", and the type where it is not float32."""
-    (_, H, T, _), (G, S) = case["q"].shape, case["k"].shape[1:3]
-    in_type = "" if case["dtype"] == "float32" else f", in {case['dtype']}"
-    return f"{H} query heads on {G} KV head{'s' * (G > 1)}, T = {T}, S = {S}{in_type}"
+    calls = map(tensors_of, challenge["cases"])
+    return {"out": [record(student.grouped_attention(*tensors)) for tensors in calls]}
 
 
 def wrong_queries(got: np.ndarray, wanted: np.ndarray, tolerance: float) -> tuple[Any, Any]:
@@ -174,7 +136,7 @@ def whose_output(got: np.ndarray, wanted: np.ndarray, tolerance: float) -> str:
     "grouped_attention",
     draw=draw_shared,
     probe=probe_attention,
-    evidence=lambda challenge: {"out": [RECORD] * len(challenge["cases"])},
+    evidence=one_each(out=RECORD),
 )
 def grouped_equals_repeated(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import torch
 
+from course.checks.attention_cases import NOT_READ, WATCHED, run_watched, sizes_text
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.gqa.attention import Truth, first_difference, level, sizes_text
-from course.checks.gqa.recording import RECORD, record
-from course.measure.allocations import NewTensors, watch_new_tensors
+from course.checks.gqa.attention import Truth, first_difference, level
+from course.checks.recording import one_each
 
 WIDTH = 128
 EXACT = 64
@@ -60,53 +59,39 @@ def with_held(case: Challenge) -> Challenge:
 
 
 def probe_new_tensors(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    out, times, largest, read = [], [], [], []
+    calls = []
     for case in challenge["cases"]:
-        dtype = getattr(torch, case["dtype"])
-        q, room = (torch.tensor(case[name], dtype=dtype) for name in ("q", "room"))
+        q, room = (
+            torch.tensor(case[name], dtype=getattr(torch, case["dtype"])) for name in ("q", "room")
+        )
         k, v = room[..., : case["held"], :]
         masks = [] if case["mask"] is None else [torch.tensor(case["mask"])]
-        with watch_new_tensors(q, room, *masks) as made:
-            result = student.grouped_attention(q, k, v, *masks)
-        out.append(record(result))
-        times.append(made.numbers // k.numel())
-        largest.append(largest_text(made))
-        read.append(all(made.read[:2]))
-    return {"out": out, "times": times, "largest": largest, "read": read}
+        calls.append(run_watched(student.grouped_attention, q, k, v, *masks))
+    return {"calls": calls}
 
 
-def largest_text(made: NewTensors) -> str:
-    """Write "(4, 2, 64), made by `clone`", without axes of size 1."""
-    if (most := made.largest) is None:
-        return "none"
-    return f"{tuple(size for size in most.shape if size > 1)}, made by `{most.made_by}`"
-
-
-def complete_form(challenge: Challenge) -> Any:
-    form = {"out": RECORD, "times": int, "largest": str, "read": bool}
-    return {name: [part] * len(challenge["cases"]) for name, part in form.items()}
-
-
-@check("grouped_attention", draw=draw_decode_step, probe=probe_new_tensors, evidence=complete_form)
+@check(
+    "grouped_attention",
+    draw=draw_decode_step,
+    probe=probe_new_tensors,
+    evidence=one_each(calls=WATCHED),
+)
 def nothing_is_expanded(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
-    parts = (evidence[name] for name in ("out", "times", "largest", "read"))
-    for case, got, times, largest, read in zip(challenge["cases"], *parts, strict=True):
+    for case, got in zip(challenge["cases"], evidence["calls"], strict=True):
         where = sizes_text(case) + ", under a mask" * (case["mask"] is not None)
         question = "Only a right result is counted: do the checks before this one pass?"
-        if wrong := first_difference(case, got, truth(case), tolerance, question):
+        if wrong := first_difference(case, got["out"], truth(case), tolerance, question):
             return failed(wrong)
-        if not read:
+        if not got["read"]:
+            return failed(f"{where}: {NOT_READ}")
+        if not 0 <= got["count"] < case["k"].size:
             return failed(
-                f"{where}: the result is right, but no operation of PyTorch read queries "
-                f"and keys, and others cannot be counted. Which of your lines leave PyTorch?"
-            )
-        if times != 0:
-            return failed(
-                f"{where}, D = {WIDTH}: the result is right, but into new tensors you "
-                f"write {times} × as many numbers as the keys are ({case['k'].size:,}); "
-                f"scores and outputs are a small part of that. The largest new tensor, but for axes "
-                f"of 1, is {largest}. Which of your lines makes it, once or again and again?"
+                f"{where}, D = {WIDTH}: the result is right, but into new tensors you write "
+                f"{got['count'] // case['k'].size} × as many numbers as the keys are "
+                f"({case['k'].size:,}); scores and outputs are a small part of that. The largest new "
+                f"tensor, but for axes of 1, is {got['largest']}. Which of your lines makes it, once or "
+                f"again and again?"
             )
     return passed("Scores and outputs are new; keys and values are read where they lie.")

@@ -6,27 +6,11 @@ import operator
 
 import numpy as np
 
+from course.checks.attention_cases import MASKS, draw_case, draw_mask, sizes_text
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.gqa.attention import (
-    Truth,
-    draw_case,
-    level,
-    probe_attention,
-    sizes_text,
-    wrong_queries,
-)
-from course.checks.gqa.recording import RECORD, wrong_form
+from course.checks.gqa.attention import Truth, level, probe_attention, wrong_queries
+from course.checks.recording import RECORD, one_each, wrong_form
 
-MASKS = {
-    "(T, S)": (0, 0, 1, 1),
-    "(B, 1, T, S)": (1, 0, 1, 1),
-    "(B, 1, 1, S)": (1, 0, 0, 1),
-    "(B, H, T, S)": (1, 1, 1, 1),
-    "(H, T, S)": (0, 1, 1, 1),
-    "(H, 1, S)": (0, 1, 0, 1),
-    "(1, S)": (0, 0, 0, 1),
-}
-"""Shapes of a mask, and which of the axes B, H, T, S it has in full."""
 PLURALS = {"row": "rows", "head": "heads", "query": "queries"}
 SUM_TOLERANCE = 1e-3
 """By which the shares of a query may miss 1."""
@@ -58,17 +42,6 @@ def draw_masked(seed: int) -> Challenge:
         case = draw_case(rng, (1, 4, 2, T, 6), draw_pairs(rng, T), WIDTH)
         cases.append({**level(rng, case, dtype), "name": "(T, S)"})
     return {"cases": [with_values_that_say_their_key(case) for case in cases]}
-
-
-def draw_mask(rng: np.random.Generator, sizes: tuple[int, ...], name: str) -> np.ndarray:
-    """Draw a mask of the shape with this name that shows every query some key and hides another."""
-    B, H, _, T, S = sizes
-    shape = tuple(size if full else 1 for size, full in zip((B, H, T, S), MASKS[name], strict=True))
-    mask = rng.random(shape) < 0.5
-    keys = rng.integers(0, S, shape[:-1])[..., None]
-    np.put_along_axis(mask, keys, True, axis=-1)
-    np.put_along_axis(mask, (keys + 1) % S, False, axis=-1)
-    return mask.reshape(shape[-1 - name.count(",") :])
 
 
 def with_sharp_scores(rng: np.random.Generator, case: Challenge) -> Challenge:
@@ -104,7 +77,7 @@ def with_values_that_say_their_key(case: Challenge) -> Challenge:
     "grouped_attention",
     draw=draw_masked,
     probe=probe_attention,
-    evidence=lambda challenge: {"out": [RECORD] * len(challenge["cases"])},
+    evidence=one_each(out=RECORD),
 )
 def masks_reach_every_head(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.counts import NUMBER_OR_WORDS, plain
-from course.checks.recorded import Recorded
+from course.checks.recording import one_each
 from course.minigpt.kv_cache import kv_cache_bytes
 from course.model.config import GPTConfig
 
@@ -189,39 +189,27 @@ def wrong_number(challenge: Challenge, evidence: Evidence, truth: Truth) -> str 
     return None
 
 
-def judge_filling(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
+@check(
+    "max_batch_that_fits",
+    draw=draw_some_room,
+    probe=probe_fitting,
+    evidence=one_each(values=NUMBER_OR_WORDS),
+)
+def batch_fills_the_memory(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
     if wrong := wrong_number(challenge, evidence, truth):
         return failed(wrong)
     return passed("As many sequences as there is room for beside the weights, and not one more.")
 
 
-def judge_edges(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
+@check(
+    "max_batch_that_fits",
+    draw=draw_edges,
+    probe=probe_fitting,
+    evidence=one_each(values=NUMBER_OR_WORDS),
+)
+def edge_of_the_memory(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
     if wrong := wrong_number(challenge, evidence, truth):
         return failed(wrong)
     return passed(
         "What fits to the byte fits; one byte less, and one sequence less; and never below 0."
     )
-
-
-def form_of_values(challenge: Challenge) -> Any:
-    return {"values": [NUMBER_OR_WORDS] * len(challenge["cases"])}
-
-
-batch_fills_the_memory = Check(
-    "batch_fills_the_memory",
-    ("max_batch_that_fits",),
-    draw_some_room,
-    probe_fitting,
-    judge_filling,
-    evidence=form_of_values,
-    truth=Recorded("gqa", "batch_fills_the_memory"),
-)
-edge_of_the_memory = Check(
-    "edge_of_the_memory",
-    ("max_batch_that_fits",),
-    draw_edges,
-    probe_fitting,
-    judge_edges,
-    evidence=form_of_values,
-    truth=Recorded("gqa", "edge_of_the_memory"),
-)

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
-from course.checks.gqa.recording import RECORD, record
+from course.checks.counts import in_words
 from course.checks.recorder import given
+from course.checks.recording import RECORD, record
 from course.checks.tolerance import TOLERANCE
 from course.model.config import GPTConfig
 
@@ -111,9 +112,8 @@ def pool(student: SimpleNamespace, case: Challenge) -> tuple[Any, dict[str, Tens
 
 def kind_of(result: Any) -> str:
     """Say what a result is that is no dict of tensors; "" of one."""
-    if isinstance(result, dict) and all(isinstance(w, Tensor) for w in result.values()):
-        return ""
-    return "nothing (None)" if result is None else f"a {type(result).__name__}"
+    is_dict = isinstance(result, dict) and all(isinstance(w, Tensor) for w in result.values())
+    return "" if is_dict else in_words(result)
 
 
 def read_weights(result: Any, names: Iterable[str]) -> dict[str, dict[str, Any]]:

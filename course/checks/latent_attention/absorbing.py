@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.gqa.recording import RECORD, record, wrong_form
 from course.checks.recorder import given
+from course.checks.recording import RECORD, record, wrong_form
 
 TOLERANCE = 1e-4
 """For numbers of order 1 in float32: right answers stay within 1e-5 of float64."""

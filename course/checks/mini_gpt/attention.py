@@ -1,13 +1,17 @@
-"""Challenges and verdicts for attention: what a token sees, how it weighs, which heads share."""
+"""Check attention: what a token sees, how it weighs, which heads share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import numpy as np
 
-from course.checks.check import Challenge, Evidence, Verdict, failed, passed
-from course.checks.mini_gpt.probes import Array, form_error, gap, moved
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
+from course.checks.mini_gpt.outputs import call, form_error, gap, moved, one_output_each
+from course.checks.mini_gpt.sizes import draw_sizes
+from course.checks.recorder import given
+from course.checks.recording import Array
 
 Case = tuple[Array, Array, Array]
 """Queries (B, H, T, D), keys and values (B, G, T, D)."""
@@ -22,6 +26,12 @@ def draw_qkv(
     """Draw queries and keys sharp enough that weights differ, and values of size 1."""
     shapes = ((B, H, T, D), (B, G, T, D), (B, G, T, D))
     return tuple(rng.normal(size=shape).astype(dtype) for shape in shapes)
+
+
+def probe_attention(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Call causal_attention on each case, a (q, k, v)."""
+    cases = challenge["cases"]
+    return {"outputs": [call(student.causal_attention, *map(given, case)) for case in cases]}
 
 
 def attention_error(out: Evidence, case: Case) -> str | None:
@@ -52,13 +62,13 @@ def attention_error(out: Evidence, case: Case) -> str | None:
 def draw_nudged_tokens(seed: int) -> Challenge:
     """Draw case 0, and case 1 + j with another key and value for token j; then `equal_scores`."""
     rng = np.random.default_rng(seed)
-    T = 5
-    q, k, v = draw_qkv(rng, B=2, H=2, G=2, T=T, D=4)
+    size = draw_sizes(rng)
+    q, k, v = draw_qkv(rng, **{**size, "G": size["H"]})
     cases = [(q, k, v)]
-    for j in range(T):
+    for j in range(size["T"]):
         other_k, other_v = k.copy(), v.copy()
-        other_k[:, :, j] += rng.normal(size=4)
-        other_v[:, :, j] += rng.choice([-3, 3], size=4)
+        other_k[:, :, j] += 5 * rng.normal(size=size["D"])
+        other_v[:, :, j] += 100 * rng.choice([-1, 1], size=size["D"])
         cases.append((q, other_k, other_v))
     return {"cases": cases + equal_scores(rng)}
 
@@ -88,7 +98,8 @@ def judge_equal_scores(
     )
 
 
-def judge_causality(challenge: Challenge, evidence: Evidence, tolerance: float) -> Verdict:
+@check("causal_attention", draw=draw_nudged_tokens, probe=probe_attention, evidence=one_output_each)
+def attention_sees_no_future(challenge: Challenge, evidence: Evidence, tolerance: float) -> Verdict:
     """Judge which outputs a nudged token moved: those from it on, and no others."""
     cases, outputs = challenge["cases"], evidence["outputs"]
     for case, out in zip(cases, outputs, strict=True):
@@ -107,9 +118,14 @@ def judge_causality(challenge: Challenge, evidence: Evidence, tolerance: float) 
             )
         if tokens != list(range(j, T)):
             t = next(t for t in range(j, T) if t not in tokens)
+            question = f"Which tokens may token {t} see?"
+            if t == 0:
+                question = (
+                    "Token 0 sees only itself, so its output is its value. Of what is yours made?"
+                )
             return failed(
                 f"{T} tokens: a new key and value for token {j} did not move the output of token "
-                f"{t}. Which tokens may token {t} see?"
+                f"{t}. {question}"
             )
     return judge_equal_scores(cases[-2:], outputs[-2:], tolerance) or passed(
         "Nudge token j: outputs from j on move, and nothing left of it does."
@@ -130,15 +146,14 @@ def question_about_the_future(reach: list[list[int]], t: int) -> str:
 
 
 def draw_softmax(seed: int) -> Challenge:
-    """Draw case 0 with values that are all 1, case 1 with any values, and `more_weights`."""
+    """Draw case 0 with values that are all 1; case 1 with sharper weights; scores far from 0, in
+    float64; and a token alone."""
     rng = np.random.default_rng(seed)
-    q, k, v = draw_qkv(rng, B=2, H=2, G=2, T=4, D=8)
-    return {"cases": [(q, k, np.ones_like(v)), (q, k, v), *more_weights(rng, T=4, D=8)]}
-
-
-def more_weights(rng: np.random.Generator, T: int, D: int) -> list[Case]:
-    """Draw scores far from 0, in float64; and a token alone."""
-    return [far_scores(rng, T, D), draw_qkv(rng, B=1, H=2, G=2, T=1, D=D)]
+    size = draw_sizes(rng)
+    q, k, v = draw_qkv(rng, **{**size, "G": size["H"]})
+    alone = draw_qkv(rng, B=1, H=2, G=2, T=1, D=size["D"])
+    far = far_scores(rng, size["T"], size["D"])
+    return {"cases": [(q, k, np.ones_like(v)), (1.5 * q, 1.5 * k, v), far, alone]}
 
 
 def far_scores(rng: np.random.Generator, T: int, D: int) -> Case:
@@ -148,7 +163,8 @@ def far_scores(rng: np.random.Generator, T: int, D: int) -> Case:
     return q, k, v
 
 
-def judge_softmax(
+@check("causal_attention", draw=draw_softmax, probe=probe_attention, evidence=one_output_each)
+def attention_weighs_by_softmax(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Judge whether weights add up to 1, then whether they are the softmax of q · k / √D, and last what
@@ -209,10 +225,21 @@ def judge_sum(ones: Array, tolerance: float) -> Verdict | None:
 
 
 def draw_groups(seed: int) -> Challenge:
-    """Draw case 0, and for each KV head g one with other keys, and one with other values."""
+    """Draw equal rows, with new numbers in one of them only, KV head by KV head; last, with G KV heads
+    and with one, the same attention with the KV heads written out for each query head."""
     rng = np.random.default_rng(seed)
-    q, k, v = draw_qkv(rng, B=1, H=6, G=2, T=3, D=4)
-    return {"cases": with_new_kv_heads(rng, q, k, v, row=0)}
+    size = draw_sizes(rng)
+    row = int(rng.integers(size["B"]))
+    q, k, v = (part.repeat(size["B"], axis=0) for part in draw_qkv(rng, **{**size, "B": 1}))
+    owner = np.arange(size["H"]) // (size["H"] // size["G"])
+    one = np.zeros(size["H"], int)
+    cases = [
+        *with_new_kv_heads(rng, q, k, v, row),
+        (q, k[:, owner], v[:, owner]),
+        (q, k[:, :1], v[:, :1]),
+        (q, k[:, one], v[:, one]),
+    ]
+    return {"cases": cases, "row": row}
 
 
 def with_new_kv_heads(
@@ -228,14 +255,38 @@ def with_new_kv_heads(
     return cases
 
 
-def judge_groups(challenge: Challenge, evidence: Evidence, tolerance: float) -> Verdict:
-    """Judge which query heads each new KV head moved: those of its group, and no others."""
+@check("causal_attention", draw=draw_groups, probe=probe_attention, evidence=one_output_each)
+def query_heads_share_kv_heads(
+    challenge: Challenge, evidence: Evidence, tolerance: float
+) -> Verdict:
+    """Judge which query heads share, that sharing changes nothing else, and that rows stay apart."""
     cases, outputs = challenge["cases"], evidence["outputs"]
-    H, G = cases[0][0].shape[1], cases[0][1].shape[1]
-    for case, out in zip(cases, outputs, strict=False):
+    for case, out in zip(cases, outputs, strict=True):
         if error := attention_error(out, case):
             return failed(error)
-    base, *others = [out["array"] for out in outputs]
+    *heads, written_out, single, single_written_out = (out["array"] for out in outputs)
+    H, G = cases[0][0].shape[1], cases[0][1].shape[1]
+    if wrong := judge_moved_heads(heads, H, G, tolerance):
+        return wrong
+    for n, shared, full in ((G, heads[0], written_out), (1, single, single_written_out)):
+        if (difference := gap(shared, full)) > tolerance:
+            return failed(
+                f"{H} query heads: KV heads shared ({n}), and the same ones written out for "
+                f"each query head, give different outputs (max |Δ| {difference:.2g}, tolerance "
+                f"{tolerance:g}). What else changes when heads share?"
+            )
+    rows = sorted({row for other in heads[1:] for row in moved(heads[0], other, 0, tolerance)})
+    if rows != [challenge["row"]]:
+        return failed(
+            f"New numbers in batch row {challenge['row']} moved rows {rows}. "
+            "Which axis holds the batch?"
+        )
+    return passed("Each KV head serves its own group of neighbouring query heads, and no other.")
+
+
+def judge_moved_heads(outputs: list[Array], H: int, G: int, tolerance: float) -> Verdict | None:
+    """Judge which query heads each new KV head moved: None where it is those of its group alone."""
+    base, *others = outputs
     for i, other in enumerate(others):
         g, part = i // 2, ("keys", "values")[i % 2]
         heads = moved(base, other, 1, tolerance)
@@ -246,4 +297,4 @@ def judge_groups(challenge: Challenge, evidence: Evidence, tolerance: float) -> 
                 f"{H} query heads, {G} KV heads: new {part} in KV head {g} moved the outputs of "
                 f"query heads {heads}; expected {expected}. Which KV head does query head {odd} read?"
             )
-    return passed("Each KV head serves its own group of neighbouring query heads, and no other.")
+    return None

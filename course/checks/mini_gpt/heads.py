@@ -1,44 +1,48 @@
-"""Challenges and verdict for cutting into heads and merging them."""
+"""Check that heads are cut out of every token, and merged again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from course.checks.check import Challenge, Evidence, Verdict, failed, passed
-from course.checks.mini_gpt.probes import Array, form_error
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
+from course.checks.mini_gpt.outputs import OUTPUT, call, form_error
+from course.checks.mini_gpt.sizes import draw_sizes
+from course.checks.recording import Array, one_each
 
 Truth = Callable[[dict[str, Any]], dict[str, Array]]
 """Gives, for a case, what its x is cut into, "split", and what its heads are merged to, "merge"."""
 
 
 def draw_heads(seed: int) -> Challenge:
-    """Draw sizes of heads whose numbers say where they come from; then other cases, see `more_cases`."""
+    """Draw heads whose numbers say where they come from; few and many heads, one token of one text,
+    twice, in float64; two heads in float16; and a long text."""
     rng = np.random.default_rng(seed)
-    H, D = [(2, 3), (2, 4), (3, 2), (4, 2)][rng.integers(4)]
-    row, token, column = np.ogrid[:2, :5, : H * D]
-    x = (100.0 * row + 10 * token + column).astype(np.float32)
-    heads = draw_numbers(rng, (2, H, 5, D), "float32")
-    return {"cases": [{"x": x, "heads": heads, "n_heads": H}, *more_cases(rng, length=70)]}
-
-
-def more_cases(rng: np.random.Generator, length: int) -> list[dict[str, Any]]:
-    """Draw one token of one text, twice, in float64; two heads in float16; and a text of `length`
-    tokens."""
+    size = draw_sizes(rng)
+    few, D = [(2, 3), (2, 4), (3, 2), (4, 2)][rng.integers(4)]
+    row, token, column = np.ogrid[:2, :5, : few * D]
+    cases = [draw_case(rng, (2, few, 5, D), "float32")]
+    cases[0]["x"] = (100.0 * row + 10 * token + column).astype(np.float32)
     alone, half = (1, int(rng.integers(2, 5)), 1, 3), (2, 2, 3, int(rng.integers(4, 7)))
-    sizes = (
-        (alone, "float64"),
-        (alone, "float64"),
-        (half, "float16"),
-        ((1, 1, length, 2), "float32"),
-    )
-    cases = []
-    for (B, H, T, D), dtype in sizes:
-        x = draw_numbers(rng, (B, T, H * D), dtype)
-        cases.append({"x": x, "heads": draw_numbers(rng, (B, H, T, D), dtype), "n_heads": H})
-    return cases
+    cases.append(draw_case(rng, tuple(size[name] for name in "BHTD"), "float32"))
+    cases += [draw_case(rng, alone, "float64"), draw_case(rng, alone, "float64")]
+    cases.append(draw_case(rng, half, "float16"))
+    cases.append(draw_case(rng, (1, 1, int(rng.integers(1030, 1100)), 2), "float32"))
+    return {"cases": cases}
+
+
+def draw_case(
+    rng: np.random.Generator, sizes: tuple[int, int, int, int], dtype: str
+) -> dict[str, Any]:
+    """Draw an x to be cut into heads, and heads (B, H, T, D) of another one to be merged."""
+    B, H, T, D = sizes
+    x = draw_numbers(rng, (B, T, H * D), dtype)
+    return {"x": x, "heads": draw_numbers(rng, sizes, dtype), "n_heads": H}
 
 
 def draw_numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
@@ -47,7 +51,29 @@ def draw_numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -
     return numbers.reshape(shape).astype(dtype)
 
 
-def judge_heads(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
+def probe_heads(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Split the x of each case, and merge its heads, which belong to another x."""
+    cases = challenge["cases"]
+    return {
+        "split": [call(student.split_heads, rows_apart(c["x"]), c["n_heads"]) for c in cases],
+        "merge": [call(student.merge_heads, rows_apart(c["heads"])) for c in cases],
+    }
+
+
+def rows_apart(array: Array) -> Tensor:
+    """Make a tensor whose rows lie apart in memory, as in a slice of a batch: it is not contiguous, but
+    a wrong cut by `view` goes as far as one by `reshape`, and is recognised."""
+    return torch.tensor(np.repeat(array, 2, axis=0))[::2]
+
+
+@check(
+    "split_heads",
+    "merge_heads",
+    draw=draw_heads,
+    probe=probe_heads,
+    evidence=one_each(split=OUTPUT, merge=OUTPUT),
+)
+def heads_split_and_merge(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
     """Judge every split, and then every merge, number by number."""
     wanted = [truth(case) for case in challenge["cases"]]
     for case, want, out in zip(challenge["cases"], wanted, evidence["split"], strict=True):

@@ -1,85 +1,82 @@
-"""Challenges and verdicts for the attention layer."""
+"""Check the attention layer: how its parts are joined, and what it makes of positions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
+from types import SimpleNamespace
 
 import numpy as np
 
-from course.checks.check import Challenge, Evidence, Verdict, failed, passed
-from course.checks.drawing import draw_model
-from course.checks.mini_gpt.probes import Array, form_error, gap, moved
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
+from course.checks.drawing import build_model, draw_model
+from course.checks.mini_gpt.outputs import OUTPUT, call, form_error, gap, moved
+from course.checks.recorder import given
+from course.checks.recording import Array
 
 FEATURES = ("query", "key", "value")  # columns 0, 1, 2 of x feed that matrix and no other
 Truth = Callable[[Challenge, int], Array]
 """Gives the output (B, T, C) of a layer for one of its cases, by number."""
 
 
-def draw_layer(seed: int) -> Challenge:
-    """Draw a layer and its cases: a token alone; five tokens; then, for each of query, key and value,
-    and each token j, the same five with the number changed that feeds only that part of token j. Then
-    draw a second layer with weights of its own, in float64."""
-    rng = np.random.default_rng(seed)
-    T = 5
-    challenge = draw_model(rng, n_layers=1)
-    for column, part in enumerate(("wq", "wk", "wv")):
-        for other in {"wq", "wk", "wv"} - {part}:
-            challenge["state"][f"blocks.0.attn.{other}.weight"][:, column] = 0
-    C = challenge["config"]["d_model"]
-    x = rng.normal(size=(1, T, C)).astype(np.float32)
-    cases = [(x[:, :1], np.array([7])), (x, np.arange(T))]
-    for column in range(len(FEATURES)):
-        for j in range(T):
-            other = x.copy()
-            other[:, j, column] += 3
-            cases.append((other, np.arange(T)))
-    second = {**draw_model(rng, n_layers=1), "cases": [(rng.normal(size=(2, 3, C)), np.arange(3))]}
-    return {"layers": [{**challenge, "cases": cases}, second]}
+# --- layers, and what came of them ---------------------------------------------------------------
 
 
-def judge_layer(
-    challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
-) -> Verdict:
-    """Judge what a token alone gives, then which tokens use whose query, key and value, and then the
-    numbers."""
-    first, second = challenge["layers"]
-    *outputs, last = evidence["outputs"]
-    for layer, of_layer in ((first, outputs), (second, [last])):
-        if wrong := malformed_layer(layer, {"outputs": of_layer}):
-            return wrong
-    alone, base, *others = [out["array"] for out in outputs]
-    if (difference := gap(alone, truth(first, 0))) > tolerance:
-        return failed(
-            "A token alone can only attend to itself, so its output is its value, sent through "
-            f"wo. Yours differs (max |Δ| {difference:.2g}, tolerance {tolerance:g}; position 7). "
-            "What happens to the value on its way out?"
-        )
-    if wrong := judge_features(base, others, tolerance):
-        return wrong
-    if wrong := judge_numbers(first, 1, base, truth, tolerance):
-        return wrong
-    if wrong := judge_numbers(second, 0, last["array"], truth, tolerance):
-        return failed(f"A second layer, with weights of its own: {wrong.message}")
-    return passed("A query serves its own token; a key and a value serve every later one too.")
+def draw_one_layer(
+    rng: np.random.Generator, B: int, T: int, H: int, G: int, dtype: str, first: int = 0
+) -> Challenge:
+    """Draw a layer with one case: rows of which the second differs from the first only at the end and
+    any third equals the first; at positions 0, 1, 2 …, or at any that rise, from `first` on."""
+    C = int(rng.choice([24, 32, 40]))
+    model = draw_model(rng, n_layers=1, d_model=C, n_heads=H, n_kv_heads=G, max_seq_len=128)
+    x = rng.normal(size=(1, T, C)).repeat(B, axis=0)
+    x[1:2, -1] = rng.normal(size=C)
+    positions = np.arange(T)
+    if first:
+        positions = np.sort(rng.choice(np.arange(first, 128), size=T, replace=False))
+    return {**model, "cases": [(x.astype(dtype), positions)]}
 
 
-def judge_features(base: Array, others: list[Array], tolerance: float) -> Verdict | None:
-    """Judge which outputs another query, key or value of one token moved; None where it is right."""
-    T = base.shape[1]
-    for i, other in enumerate(others):
-        part, j = FEATURES[i // T], i % T
-        tokens = moved(base, other, 1, tolerance)
-        expected = {
-            "query": [j] if j else [],  # token 0 has only itself to look at
-            "key": [t for t in range(j, T) if t],
-            "value": list(range(j, T)),
-        }[part]
-        if tokens != expected:
-            return failed(
-                f"{T} tokens: another {part} for token {j} moved the outputs of tokens {tokens}; "
-                f"expected {expected or 'none: it has only itself to look at'}. "
-                f"Which tokens use the {part} of token {j}?"
-            )
+def probe_layer(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Call attention_layer on each case, an (x, positions), of each layer, a model of one layer with
+    the dtype of its x."""
+    outputs = []
+    for layer in challenge["layers"]:
+        model = build_model(layer, student.attention_layer)
+        for x, positions in layer["cases"]:
+            attn = model.to(given(x).dtype).blocks[0].attn
+            outputs.append(call(student.attention_layer, attn, given(x), given(positions)))
+    return {"outputs": outputs}
+
+
+def layers_form(challenge: Challenge) -> Evidence:
+    return {"outputs": [OUTPUT for layer in challenge["layers"] for _ in layer["cases"]]}
+
+
+def arrays_by_layer(
+    challenge: Challenge, evidence: Evidence
+) -> tuple[list[list[Array]], Verdict | None]:
+    """List the outputs of each layer's cases; a verdict where one has another form than its x."""
+    outputs, arrays = iter(evidence["outputs"]), []
+    for layer in challenge["layers"]:
+        config = layer["config"]
+        name = f"attention_layer with {config['n_heads']} heads, {config['n_kv_heads']} KV heads"
+        found = list(islice(outputs, len(layer["cases"])))
+        for (x, _), out in zip(layer["cases"], found, strict=True):
+            if error := form_error(f"{name}, x {x.shape} {x.dtype}", out, x.shape, str(x.dtype)):
+                return arrays, failed(error)
+        arrays.append([out["array"] for out in found])
+    return arrays, None
+
+
+def judge_layers(
+    layers: list[Challenge], outputs: list[list[Array]], truth: Truth, tolerance: float
+) -> Verdict | None:
+    """Judge the numbers of all cases of several layers; None where all are right."""
+    for layer, arrays in zip(layers, outputs, strict=True):
+        for case, array in enumerate(arrays):
+            if wrong := judge_numbers(layer, case, array, truth, tolerance):
+                return wrong
     return None
 
 
@@ -114,19 +111,88 @@ def brief(numbers: list[int]) -> str:
     return f"[{', '.join(map(str, numbers[:3]))}, … {numbers[-1]}]"
 
 
-def malformed_layer(layer: Challenge, evidence: Evidence) -> Verdict | None:
-    """Fail an output of another form than x, or give None."""
-    config = layer["config"]
-    name = f"attention_layer with {config['n_heads']} heads, {config['n_kv_heads']} KV heads"
-    for (x, _), out in zip(layer["cases"], evidence["outputs"], strict=True):
-        if error := form_error(f"{name}, x {x.shape} {x.dtype}", out, x.shape, str(x.dtype)):
-            return failed(error)
+# --- its parts -----------------------------------------------------------------------------------
+
+
+def draw_layers(seed: int) -> Challenge:
+    """Draw a layer and its cases: a token alone; five tokens; then, for each of query, key and value,
+    and each token j, the same five with the number changed that feeds only that part of token j. Then
+    draw layers with weights of their own, whose heads share 2, 4 and 1 KV heads: of three rows; of one
+    token, and another; and of a long row, in float64."""
+    rng = np.random.default_rng(seed)
+    first = draw_model(rng, n_layers=1)
+    for column, part in enumerate(("wq", "wk", "wv")):
+        for other in {"wq", "wk", "wv"} - {part}:
+            first["state"][f"blocks.0.attn.{other}.weight"][:, column] = 0
+    T = 5
+    x = rng.normal(size=(1, T, first["config"]["d_model"])).astype(np.float32)
+    cases = [(x[:, :1], np.array([7])), (x, np.arange(T))]
+    for column in range(len(FEATURES)):
+        for j in range(T):
+            other = x.copy()
+            other[:, j, column] += 3
+            cases.append((other, np.arange(T)))
+    T, long = int(rng.integers(5, 10)), int(rng.integers(66, 76))
+    sizes = ((3, T, 4, 2, "float32"), (1, 1, 4, 4, "float32"), (1, long, 2, 1, "float64"))
+    others = [draw_one_layer(rng, *size) for size in sizes]
+    (x, positions), *_ = others[1]["cases"]
+    others[1]["cases"].append((-x, positions))
+    return {"layers": [{**first, "cases": cases}, *others]}
+
+
+@check("attention_layer", draw=draw_layers, probe=probe_layer, evidence=layers_form)
+def layer_joins_its_parts(
+    challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
+) -> Verdict:
+    """Judge what a token alone gives, then which tokens use whose query, key and value, and then the
+    numbers."""
+    outputs, wrong = arrays_by_layer(challenge, evidence)
+    if wrong:
+        return wrong
+    first, *later = challenge["layers"]
+    alone, base, *others = outputs[0]
+    if (difference := gap(alone, truth(first, 0))) > tolerance:
+        return failed(
+            "A token alone can only attend to itself, so its output is its value, sent through "
+            f"wo. Yours differs (max |Δ| {difference:.2g}, tolerance {tolerance:g}; position 7). "
+            "What happens to the value on its way out?"
+        )
+    if wrong := judge_features(base, others, tolerance):
+        return wrong
+    if wrong := judge_numbers(first, 1, base, truth, tolerance):
+        return wrong
+    if wrong := judge_layers(later, outputs[1:], truth, tolerance):
+        return failed(f"Another layer, with weights of its own: {wrong.message}")
+    return passed("A query serves its own token; a key and a value serve every later one too.")
+
+
+def judge_features(base: Array, others: list[Array], tolerance: float) -> Verdict | None:
+    """Judge which outputs another query, key or value of one token moved; None where it is right."""
+    T = base.shape[1]
+    for i, other in enumerate(others):
+        part, j = FEATURES[i // T], i % T
+        tokens = moved(base, other, 1, tolerance)
+        expected = {
+            "query": [j] if j else [],  # token 0 has only itself to look at
+            "key": [t for t in range(j, T) if t],
+            "value": list(range(j, T)),
+        }[part]
+        if tokens != expected:
+            return failed(
+                f"{T} tokens: another {part} for token {j} moved the outputs of tokens {tokens}; "
+                f"expected {expected or 'none: it has only itself to look at'}. "
+                f"Which tokens use the {part} of token {j}?"
+            )
     return None
+
+
+# --- positions -----------------------------------------------------------------------------------
 
 
 def draw_positions(seed: int) -> Challenge:
     """Draw one layer and its cases: the usual positions, all later by 10, three times as far apart;
-    the first three tokens; the first token at position 0, and at position 9; any rising positions."""
+    the first three tokens; the first token at position 0, and at position 9; any rising positions. Then
+    draw layers whose heads share 2 KV heads and 1, at rising positions."""
     rng = np.random.default_rng(seed)
     challenge = draw_model(rng, n_layers=1)
     x = rng.normal(size=(2, 5, challenge["config"]["d_model"])).astype(np.float32)
@@ -134,18 +200,22 @@ def draw_positions(seed: int) -> Challenge:
     cases = [(x, usual), (x, usual + 10), (x, usual * 3), (x[:, :3], usual[:3])]
     cases += [(x[:, :1], np.array([0])), (x[:, :1], np.array([9]))]
     cases.append((x, np.sort(rng.choice(np.arange(3, 64), size=5, replace=False))))
-    return {"layers": [{**challenge, "cases": cases}]}
+    sizes = ((3, int(rng.integers(5, 10)), 4, 2, "float32"), (1, 4, 4, 1, "float32"))
+    others = [draw_one_layer(rng, *size, first=3) for size in sizes]
+    return {"layers": [{**challenge, "cases": cases}, *others]}
 
 
-def judge_positions(
+@check("attention_layer", draw=draw_positions, probe=probe_layer, evidence=layers_form)
+def layer_obeys_positions(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Judge whether distances between tokens matter, and nothing else about their positions; then
     the numbers."""
-    (layer,) = challenge["layers"]
-    if wrong := malformed_layer(layer, evidence):
+    outputs, wrong = arrays_by_layer(challenge, evidence)
+    if wrong:
         return wrong
-    usual, later, apart, three, at_0, at_9, anywhere = [out["array"] for out in evidence["outputs"]]
+    layer, *others = challenge["layers"]
+    usual, later, apart, three, at_0, at_9, anywhere = outputs[0]
     if (difference := gap(at_0, at_9)) > tolerance:
         return failed(
             "The same token, alone, gives one output at position 0 and another at position 9 "
@@ -169,6 +239,9 @@ def judge_positions(
             f"{difference:.2g}, tolerance {tolerance:g}). "
             "What in your layer depends on how many tokens follow?"
         )
-    return judge_numbers(layer, 6, anywhere, truth, tolerance) or passed(
-        "Distances between tokens matter; where the text begins does not."
+    wrong = judge_numbers(layer, 6, anywhere, truth, tolerance)
+    return (
+        wrong
+        or judge_layers(others, outputs[1:], truth, tolerance)
+        or passed("Distances between tokens matter; where the text begins does not.")
     )

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from course.checks.calls import Case, Explain, Words, call, check_calls
 from course.checks.check import Check
-from course.checks.counts import Sizes, count_check
+from course.checks.counts import counted
+from course.checks.recording import Place
+
+Table = dict[tuple[int, int], int]
+"""The right count for the tokens of a prompt and the new ones."""
 
 NAIVE_ROWS = {(5, 1): 5, (2, 3): 9, (3, 4): 18, (1, 8): 36, (100, 50): 6_225, (1, 1): 1, (4, 0): 0}
 NEEDED_ROWS = {
@@ -26,73 +33,69 @@ VISITS = {
 }
 
 
-def ask_about_naive_rows(sizes: Sizes, got: float, right: int) -> str:
-    p, g = sizes
-    if g == 0:
-        return "How many forward passes are there when no token is wanted?"
-    if got == right + g:
-        return "How many new tokens does the very first forward pass read?"
-    if got == right + g / 2:
-        return "What is 0 + 1 + … + (g-1) exactly?"
-    if p > 1 and got in (g * (g + 1) / 2, g * (g - 1) / 2):
-        return "Does the prompt pass through the model only once?"
-    if g == 1:
-        return f"There is one step, and it reads the prompt. How many rows is that for {p} tokens?"
-    return f"The first step reads {p} tokens. How many does the last of the {g} steps read?"
-
-
-def ask_about_needed_rows(sizes: Sizes, got: float, right: int) -> str:
-    p, g = sizes
-    if g == 0:
-        return "How many forward passes are there when no token is wanted?"
-    if got == p + g:
-        return f"Of all {p + g} tokens, which one is never fed into the model?"
-    return "Which tokens are fed into the model at least once?"
-
-
-def ask_about_visits(sizes: Sizes, got: float, right: int) -> str:
-    P, T = sizes
-    if T == 0:
-        return "Who looks at anything when no token is wanted?"
-    if got == right + T:
-        return "How many positions are there to look at when the first new token is chosen?"
-    if P > 1 and got in (T * (T + 1) / 2, T * (T - 1) / 2):
-        return "Do later steps no longer look at the prompt?"
-    if T == 1:
-        return "There is one step. Its last token looks at everything before it, and at what else?"
-    return f"Step 1 looks at {P} positions. At how many does step {T} look?"
-
-
-def table_check(name: str, function: str, table: dict[Sizes, int], question, praise: str) -> Check:
+def check_table(function: str, table: Table, praise: str) -> Callable[[Explain], Check]:
     """Check a count at the sizes of a table."""
-    return count_check(
-        name,
+    return check_calls(
         function,
-        lambda seed: {"sizes": list(table)},
-        lambda *sizes: table[sizes],
-        question,
-        praise,
+        draw=lambda rng: (call(function, *sizes) for sizes in table),
+        truth=lambda *sizes: table[sizes],
+        praise=praise,
     )
 
 
-naive_rows_add_up = table_check(
-    "naive_rows_add_up",
-    "kv_rows_naive",
-    NAIVE_ROWS,
-    ask_about_naive_rows,
-    "Every step computes a row for every token so far.",
-)
-needed_rows_add_up = table_check(
-    "needed_rows_add_up",
+@check_table("kv_rows_naive", NAIVE_ROWS, "Every step computes a row for every token so far.")
+def naive_rows_add_up(case: Case, result: float, expected: int, place: Place) -> Words:
+    p, g = case["arguments"]
+    return counted(result, expected), (
+        (g == 0, "How many forward passes are there when no token is wanted?"),
+        (result == expected + g, "How many new tokens does the very first forward pass read?"),
+        (result == expected + g / 2, "What is 0 + 1 + … + (g-1) exactly?"),
+        (
+            p > 1 and result in (g * (g + 1) / 2, g * (g - 1) / 2),
+            "Does the prompt pass through the model only once?",
+        ),
+        (
+            g == 1,
+            f"There is one step, and it reads the prompt. How many rows is that for {p} tokens?",
+        ),
+        (True, f"The first step reads {p} tokens. How many does the last of the {g} steps read?"),
+    )
+
+
+@check_table(
     "kv_rows_needed",
     NEEDED_ROWS,
-    ask_about_needed_rows,
     "Each token that is ever fed in needs one row, and the last one is never fed in.",
 )
-visits_add_up = table_check(
-    "visits_add_up",
+def needed_rows_add_up(case: Case, result: float, expected: int, place: Place) -> Words:
+    p, g = case["arguments"]
+    return counted(result, expected), (
+        (g == 0, "How many forward passes are there when no token is wanted?"),
+        (result == p + g, f"Of all {p + g} tokens, which one is never fed into the model?"),
+        (True, "Which tokens are fed into the model at least once?"),
+    )
+
+
+@check_table(
     "attention_visits",
     VISITS,
-    ask_about_visits,
     "The prompt is looked at in every step, and each step looks at one position more.",
 )
+def visits_add_up(case: Case, result: float, expected: int, place: Place) -> Words:
+    P, T = case["arguments"]
+    return counted(result, expected), (
+        (T == 0, "Who looks at anything when no token is wanted?"),
+        (
+            result == expected + T,
+            "How many positions are there to look at when the first new token is chosen?",
+        ),
+        (
+            P > 1 and result in (T * (T + 1) / 2, T * (T - 1) / 2),
+            "Do later steps no longer look at the prompt?",
+        ),
+        (
+            T == 1,
+            "There is one step. Its last token looks at everything before it, and at what else?",
+        ),
+        (True, f"Step 1 looks at {P} positions. At how many does step {T} look?"),
+    )

@@ -9,18 +9,13 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, WrongChoice, first_wrong_choice, uncached
 from course.checks.drawing import build_model, draw_model, draw_rows, draw_tokens, with_end_next
-from course.checks.recorded import Recorded
 from course.checks.recorder import given
-from course.checks.tolerance import TOLERANCE
+from course.checks.recording import RECORD, record
 from course.measure.counting import count_kv_rows
 from course.world.tokenizer import END, PAD
-
-NEEDS = ("generate_naive",)
-GENERATED = {"kind": str, "tokens": (np.ndarray, type(None))}
-"""The form of what `record` gives."""
 
 
 def draw_request(seed: int) -> Challenge:
@@ -34,13 +29,6 @@ def draw_request(seed: int) -> Challenge:
     n_new = int(rng.integers(4, 7))
     long = draw_tokens(rng, 1, longest - 4, V)
     return {**with_end_next(model, prompt), "prompt": prompt, "n_new": n_new, "long": long}
-
-
-def record(value: Any) -> dict[str, Any]:
-    """Record what `generate_naive` returned: its kind, and its numbers if it is a tensor."""
-    if not isinstance(value, Tensor):
-        return {"kind": type(value).__name__, "tokens": None}
-    return {"kind": str(value.dtype), "tokens": value.detach().cpu().numpy()}
 
 
 # --- the result ----------------------------------------------------------------------------------
@@ -66,7 +54,13 @@ def probe_results(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {"results": results}
 
 
-def judge_results(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check(
+    "generate_naive",
+    draw=draw_request,
+    probe=probe_results,
+    evidence=lambda _: {"results": [RECORD] * 4},
+)
+def result_starts_with_the_prompt(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Judge type and shape, and whether each row begins with its prompt."""
     requests = requests_for_results(challenge)
     for (prompt, n_new), result in zip(requests, evidence["results"], strict=True):
@@ -79,11 +73,11 @@ def _judge_shape(
     challenge: Challenge, prompt: np.ndarray, n_new: int, result: Mapping[str, Any]
 ) -> Verdict | None:
     """Fail a result that is not the prompt and n_new further ids, or give None."""
-    (B, P), tokens = prompt.shape, result["tokens"]
+    (B, P), tokens = prompt.shape, result["numbers"]
     case = f"A prompt of shape ({B}, {P}) with n_new={n_new}"
-    if result["kind"] != "torch.int64":
+    if result["type"] != "int64":
         return failed(
-            f"{case} gave {result['kind']}; wanted is a torch.int64 tensor. "
+            f"{case} gave {result['kind'] or result['type']}; expected is an int64 tensor. "
             f"What type has the prompt, and what did you put it together with?"
         )
     if tokens.shape != (B, P + n_new):
@@ -118,15 +112,6 @@ def _ask_about_shape(shape: tuple[int, ...], wanted: tuple[int, int], n_new: int
     return "How often does your loop turn, and how many tokens does each turn add?"
 
 
-result_starts_with_the_prompt = Check(
-    "result_starts_with_the_prompt",
-    NEEDS,
-    draw_request,
-    probe_results,
-    judge_results,
-    evidence=lambda challenge: {"results": [GENERATED] * 4},
-)
-
 # --- the tokens ----------------------------------------------------------------------------------
 
 
@@ -159,7 +144,14 @@ def probe_tokens(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {"results": results}
 
 
-def judge_tokens(
+@check(
+    "generate_naive",
+    draw=draw_request,
+    probe=probe_tokens,
+    evidence=lambda _: {"results": [RECORD] * 6},
+    truth=uncached,
+)
+def every_new_token_is_the_likeliest(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Judge whether every new token has the highest logit after all that stands before it."""
@@ -167,7 +159,7 @@ def judge_tokens(
     for (model, prompt, n_new, case), result in zip(texts, evidence["results"], strict=True):
         if wrong := _judge_shape(challenge, prompt, n_new, result):
             return wrong
-        tokens, P = result["tokens"], prompt.shape[1]
+        tokens, P = result["numbers"], prompt.shape[1]
         if wrong := first_wrong_choice(truth(model, tokens), tokens, P, tolerance):
             row, step = wrong.row, wrong.step
             before = [*["…"] * (P + step > 12), *tokens[row, : P + step].tolist()[-12:]]
@@ -197,17 +189,6 @@ def _ask_about_choice(case: str, prompt: np.ndarray, new: np.ndarray, wrong: Wro
     return "Which position's logits say what comes next, and over which axis is the argmax?"
 
 
-every_new_token_is_the_likeliest = Check(
-    "every_new_token_is_the_likeliest",
-    NEEDS,
-    draw_request,
-    probe_tokens,
-    judge_tokens,
-    evidence=lambda challenge: {"results": [GENERATED] * 6},
-    truth=uncached,
-    tolerance=TOLERANCE,
-)
-
 # --- the prompt ----------------------------------------------------------------------------------
 
 
@@ -233,7 +214,13 @@ def probe_prompt(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {"calls": calls}
 
 
-def judge_prompt(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check(
+    "generate_naive",
+    draw=draw_request,
+    probe=probe_prompt,
+    evidence=lambda _: {"calls": [{"shape": [int, int], "shared": bool}] * 3},
+)
+def prompt_is_left_alone(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Judge whether prompts kept their shape, and belong to the caller alone."""
     for (prompt, n_new), call in zip(prompts_to_keep(challenge), evidence["calls"], strict=True):
         if tuple(call["shape"]) != prompt.shape:
@@ -249,15 +236,6 @@ def judge_prompt(challenge: Challenge, evidence: Evidence) -> Verdict:
     return passed("The caller's prompt stays as it was, and the result is a tensor of its own.")
 
 
-prompt_is_left_alone = Check(
-    "prompt_is_left_alone",
-    NEEDS,
-    draw_request,
-    probe_prompt,
-    judge_prompt,
-    evidence=lambda challenge: {"calls": [{"shape": [int, int], "shared": bool}] * 3},
-)
-
 # --- the work ------------------------------------------------------------------------------------
 
 
@@ -272,7 +250,13 @@ def probe_work(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {"counts": counts}
 
 
-def judge_work(
+@check(
+    "generate_naive",
+    draw=draw_request,
+    probe=probe_work,
+    evidence=lambda challenge: {"counts": [[Each(int)] * challenge["config"]["n_layers"]] * 3},
+)
+def each_step_reads_everything(
     challenge: Challenge, evidence: Evidence, truth: Callable[[int, int, int], list[int]]
 ) -> Verdict:
     """Compare the rows of each layer with those of one pass over everything for each new token.
@@ -302,19 +286,3 @@ def _ask_about_work(calls: list[int], wanted: list[int]) -> str:
     if sum(calls) > sum(wanted):
         return "Which tokens are fed in that the model has not even written yet?"
     return "Does every pass see the whole text so far?"
-
-
-def work_form(challenge: Challenge) -> Evidence:
-    """Declare three counts: for each layer, the rows of each pass."""
-    return {"counts": [[Each(int)] * challenge["config"]["n_layers"]] * 3}
-
-
-each_step_reads_everything = Check(
-    "each_step_reads_everything",
-    NEEDS,
-    draw_request,
-    probe_work,
-    judge_work,
-    evidence=work_form,
-    truth=Recorded("naive_decode", "each_step_reads_everything"),
-)

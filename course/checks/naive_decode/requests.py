@@ -7,9 +7,10 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.drawing import build_model, draw_model, draw_tokens
 from course.checks.recorder import given
+from course.checks.recording import one_each
 from course.measure.counting import count_kv_rows
 
 
@@ -63,7 +64,13 @@ def probe_bad_requests(student: SimpleNamespace, challenge: Challenge) -> Eviden
     return {"outcomes": outcomes}
 
 
-def judge_bad_requests(challenge: Challenge, evidence: Evidence) -> Verdict:
+@check(
+    "generate_naive",
+    draw=draw_bad_requests,
+    probe=probe_bad_requests,
+    evidence=one_each("requests", outcomes={"outcome": str, "message": str, "rows": int}),
+)
+def bad_requests_are_refused(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Judge whether bad requests are refused before any work, naming the value, and good ones not."""
     for request, outcome in zip(challenge["requests"], evidence["outcomes"], strict=True):
         judge = judge_refusal if request["name"] is not None else judge_acceptance
@@ -109,18 +116,3 @@ def _request_text(longest: int, request: Evidence) -> str:
         f"A prompt of {request['length']} tokens with n_new={request['n_new']} "
         f"(max_seq_len is {longest})"
     )
-
-
-def outcomes_form(challenge: Challenge) -> Evidence:
-    outcome = {"outcome": str, "message": str, "rows": int}
-    return {"outcomes": [outcome] * len(challenge["requests"])}
-
-
-bad_requests_are_refused = Check(
-    "bad_requests_are_refused",
-    ("generate_naive",),
-    draw_bad_requests,
-    probe_bad_requests,
-    judge_bad_requests,
-    evidence=outcomes_form,
-)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
+from course.checks.check import Challenge, Check, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import outcome
-from course.checks.counts import in_words, plain
+from course.checks.counts import NUMBER_OR_WORDS, in_words, plain
+from course.checks.recorded import Recorded
 from course.checks.roofline import questions
 from course.checks.roofline.misread import Asked, first_wrong, question_about
 from course.checks.roofline.passes import (
@@ -23,8 +25,6 @@ from course.checks.roofline.passes import (
 )
 from course.model.config import GPTConfig
 
-NUMBER = (int, float, str)
-"""The form of a returned number, or of the words for what came in its place."""
 QUESTION_OF_DEFAULTS = "What does the signature say where nothing is given?"
 Bill = dict[str, Any]
 """What was read of a returned cost, or "kind", words for what came in its place."""
@@ -72,7 +72,10 @@ def probe_attention(student: SimpleNamespace, challenge: Challenge) -> Evidence:
 
 
 def form_of_attention(challenge: Challenge) -> Any:
-    return {"attention_flops": [NUMBER] * len(cases(challenge)), "by_default": NUMBER}
+    return {
+        "attention_flops": [NUMBER_OR_WORDS] * len(cases(challenge)),
+        "by_default": NUMBER_OR_WORDS,
+    }
 
 
 @check("attention_flops", draw=draw_long_passes, probe=probe_attention, evidence=form_of_attention)
@@ -104,7 +107,7 @@ def read_cost(value: Any, fields: tuple[str, ...]) -> Bill:
     return {"kind": kind, **{field: plain(getattr(value, field, None)) for field in fields}}
 
 
-def read_costs(student: SimpleNamespace, challenge: Challenge, *fields: str) -> Evidence:
+def read_costs(student: SimpleNamespace, challenge: Challenge, fields: tuple[str, ...]) -> Evidence:
     bills = [
         read_cost(student.phase_cost(GPTConfig(**config), *call), fields)
         for config, call, _ in cases(challenge)
@@ -114,7 +117,7 @@ def read_costs(student: SimpleNamespace, challenge: Challenge, *fields: str) -> 
 
 def form_of_bills(*fields: str) -> Callable[[Challenge], Any]:
     """Declare one bill with these fields for each case."""
-    bill = {"kind": str, **dict.fromkeys(fields, NUMBER)}
+    bill = {"kind": str, **dict.fromkeys(fields, NUMBER_OR_WORDS)}
     return lambda challenge: {"bills": [bill] * len(cases(challenge))}
 
 
@@ -158,7 +161,7 @@ def of_attention(case: Case) -> dict[str, tuple[int, int, int]]:
 def probe_matrices(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Read FLOPs with attention, and what the same student's attention costs: one mistake there shall
     cost one point and not two."""
-    evidence = read_costs(student, challenge, "flops")
+    evidence = read_costs(student, challenge, ("flops",))
     attention = [
         {
             name: plain(student.attention_flops(GPTConfig(**case.config), *sizes))
@@ -170,7 +173,7 @@ def probe_matrices(student: SimpleNamespace, challenge: Challenge) -> Evidence:
 
 
 def form_of_matrices(challenge: Challenge) -> Any:
-    attention = [dict.fromkeys(of_attention(case), NUMBER) for case in cases(challenge)]
+    attention = [dict.fromkeys(of_attention(case), NUMBER_OR_WORDS) for case in cases(challenge)]
     return {**form_of_bills("flops")(challenge), "attention": attention}
 
 
@@ -207,18 +210,34 @@ def matrices_match_the_counter(challenge: Challenge, evidence: Evidence, truth: 
     )
 
 
-def probe_weights(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    return read_costs(student, challenge, "weight_bytes")
+def check_field(name: str, field: str, texts: Mapping[str, str], praise: str) -> Check:
+    """Check one field of a bill."""
+
+    def verdict(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
+        bills = evidence["bills"]
+        if wrong := wrong_kind(challenge, bills) or wrong_field(
+            challenge, bills, truth, field, texts
+        ):
+            return failed(wrong)
+        return passed(praise)
+
+    probe, form = partial(read_costs, fields=(field,)), form_of_bills(field)
+    truth = Recorded("roofline", name)
+    return Check(name, ("phase_cost",), draw_passes, probe, verdict, evidence=form, truth=truth)
 
 
-@check("phase_cost", draw=draw_passes, probe=probe_weights, evidence=form_of_bills("weight_bytes"))
-def weights_are_read_once(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
-    bills = evidence["bills"]
-    if wrong := wrong_kind(challenge, bills) or wrong_field(
-        challenge, bills, truth, "weight_bytes", questions.WEIGHTS
-    ):
-        return failed(wrong)
-    return passed("Each matrix is read once a forward pass, for all tokens of all rows together.")
+weights_are_read_once = check_field(
+    "weights_are_read_once",
+    "weight_bytes",
+    questions.WEIGHTS,
+    "Each matrix is read once a forward pass, for all tokens of all rows together.",
+)
+activations_go_in_and_out = check_field(
+    "activations_go_in_and_out",
+    "activation_bytes",
+    questions.ACTIVATIONS,
+    "Rows go into every matrix and come out of it.",
+)
 
 
 CACHE_FIELDS = ("kv_written_bytes", "kv_read_bytes")
@@ -237,14 +256,14 @@ def probe_cache(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     config, call, _ = case_of_defaults(challenge)
     sizes = GPTConfig(**config)
     return {
-        **read_costs(student, challenge, *CACHE_FIELDS),
+        **read_costs(student, challenge, CACHE_FIELDS),
         "by_default": read_cost(student.phase_cost(sizes, *call[:2]), CACHE_FIELDS),
         "refused": [outcome(lambda w=wrong: student.phase_cost(sizes, **w)) for wrong in REFUSED],
     }
 
 
 def form_of_cache(challenge: Challenge) -> Any:
-    by_default = {"kind": str, **dict.fromkeys(CACHE_FIELDS, NUMBER)}
+    by_default = {"kind": str, **dict.fromkeys(CACHE_FIELDS, NUMBER_OR_WORDS)}
     bills = form_of_bills(*CACHE_FIELDS)(challenge)
     return {**bills, "by_default": by_default, "refused": [str] * len(REFUSED)}
 
@@ -285,22 +304,3 @@ def cache_is_read_and_written(challenge: Challenge, evidence: Evidence, truth: T
     return passed(
         "New rows are written; old and new ones are read, of G heads, for each row of the batch."
     )
-
-
-def probe_activations(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    return read_costs(student, challenge, "activation_bytes")
-
-
-@check(
-    "phase_cost",
-    draw=draw_passes,
-    probe=probe_activations,
-    evidence=form_of_bills("activation_bytes"),
-)
-def activations_go_in_and_out(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
-    bills = evidence["bills"]
-    if wrong := wrong_kind(challenge, bills) or wrong_field(
-        challenge, bills, truth, "activation_bytes", questions.ACTIVATIONS
-    ):
-        return failed(wrong)
-    return passed("Rows go into every matrix and come out of it.")

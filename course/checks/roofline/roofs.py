@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.counts import in_words, plain
+from course.checks.counts import NUMBER_OR_WORDS, in_words, plain
+from course.checks.recording import one_each
 from course.checks.roofline import questions
 from course.checks.roofline.misread import Answer, Asked, first_wrong, question_about
 from course.measure.costs import Cost
@@ -75,7 +76,7 @@ def probe_attainable(student: SimpleNamespace, challenge: Challenge) -> Evidence
     draw=draw_intensities,
     probe=probe_attainable,
     evidence=lambda challenge: {
-        "rates": [[(int, float, str)] * len(case["intensities"]) for case in challenge["cases"]]
+        "rates": [[NUMBER_OR_WORDS] * len(case["intensities"]) for case in challenge["cases"]]
     },
     tolerance=ROUNDING,
 )
@@ -152,7 +153,7 @@ def probe_bound(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     "bound_by",
     draw=draw_costs,
     probe=probe_bound,
-    evidence=lambda challenge: {"answers": [str] * len(challenge["cases"])},
+    evidence=one_each(answers=str),
 )
 def bound_is_the_lower_roof(challenge: Challenge, evidence: Evidence, truth: Bound) -> Verdict:
     asked = []

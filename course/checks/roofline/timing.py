@@ -17,7 +17,8 @@ import numpy as np
 
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import outcome
-from course.checks.counts import plain
+from course.checks.counts import NUMBER_OR_WORDS, plain
+from course.checks.recording import one_each
 from course.checks.roofline import questions
 from course.checks.roofline.fake_device import LAUNCH, READ, WAIT, FakeDevice, Pace
 from course.checks.roofline.misread import Asked, first_wrong, question_about
@@ -129,9 +130,7 @@ def probe_warm_up(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {**probe_timer(student, challenge), "refused": refused}
 
 
-def form_of_readings(challenge: Challenge) -> Any:
-    reading = {"seconds": (int, float, str), "log": str}
-    return {"readings": [reading] * len(challenge["cases"])}
+form_of_readings = one_each(readings={"seconds": NUMBER_OR_WORDS, "log": str})
 
 
 def form_of_warm_up(challenge: Challenge) -> Any:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import torch
 
+from course.checks.attention_cases import NOT_READ, WATCHED, run_watched
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.gqa.copies import largest_text
 from course.checks.recorder import given
-from course.checks.split_read.recording import RECORD, Truth, record, wrong_output
-from course.measure.allocations import watch_new_tensors
+from course.checks.recording import one_each
+from course.checks.split_read.recording import Truth, wrong_output
 
 QUESTIONS = {
     "one": "It holds one block, full, and that is block 0. How many of its tokens "
@@ -76,48 +75,34 @@ def draw_case(
 
 def probe_blocks(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Attend to each conversation; count new tensors."""
-    out, counts, largest, read = [], [], [], []
+    calls = []
     for case in challenge["cases"]:
         dtype = getattr(torch, case["dtype"])
+        pools = [torch.tensor(case[name], dtype=dtype) for name in ("keys", "values")]
+        table, length = list(case["table"]), case["length"]
         q = given(case["q"], dtype)
-        keys, values = (torch.tensor(case[name], dtype=dtype) for name in ("keys", "values"))
-        with watch_new_tensors(q, keys, values) as made:
-            result = student.attend_blocks(q, keys, values, list(case["table"]), case["length"])
-        out.append(record(result))
-        counts.append(made.numbers)
-        largest.append(largest_text(made))
-        read.append(all(made.read))
-    return {"out": out, "counts": counts, "largest": largest, "read": read}
+        calls.append(run_watched(student.attend_blocks, q, *pools, table, length))
+    return {"calls": calls}
 
 
-def complete_form(challenge: Challenge) -> Any:
-    form = {"out": RECORD, "counts": int, "largest": str, "read": bool}
-    return {name: [part] * len(challenge["cases"]) for name, part in form.items()}
-
-
-@check("attend_blocks", draw=draw_blocks, probe=probe_blocks, evidence=complete_form)
+@check("attend_blocks", draw=draw_blocks, probe=probe_blocks, evidence=one_each(calls=WATCHED))
 def blocks_where_they_lie(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Compare outputs; of the last case also how much was written."""
-    parts = (evidence[name] for name in ("out", "read"))
-    for case, got, read in zip(challenge["cases"], *parts, strict=True):
+    for case, got in zip(challenge["cases"], evidence["calls"], strict=True):
         where = case_text(case)
         question = QUESTIONS[case["stage"]]
-        if wrong := wrong_output(got, truth(case), case["dtype"], tolerance, question):
+        if wrong := wrong_output(got["out"], truth(case), case["dtype"], tolerance, question):
             return failed(f"{where}: attend_blocks {wrong}")
-        if not read:
-            return failed(
-                f"{where}: the result is right, but no operation of PyTorch read queries, keys and "
-                f"values, and others cannot be counted. Which of your lines leave PyTorch?"
-            )
-    count, largest = evidence["counts"][-1], evidence["largest"][-1]
+        if not got["read"]:
+            return failed(f"{where}: {NOT_READ}")
     n_keys = case["length"] * case["keys"].shape[1] * case["keys"].shape[3]
-    if count >= n_keys:
+    if got["count"] >= n_keys:
         return failed(
-            f"{where}: the result is right, but into new tensors you write {count:,} numbers, and this "
-            f"conversation's keys are {n_keys:,}. The largest one is {largest}. Which of your lines "
-            f"writes keys out before they are read?"
+            f"{where}: the result is right, but into new tensors you write {got['count']:,} numbers, and "
+            f"this conversation's keys are {n_keys:,}. The largest one is {got['largest']}. Which of "
+            f"your lines writes keys out before they are read?"
         )
     return passed("Blocks are read in the order of the table, where they lie, to the last token.")
 

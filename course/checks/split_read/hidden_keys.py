@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from course.checks.attention_cases import draw_case, tensors_of
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.gqa.attention import draw_case, tensors_of
-from course.checks.recorder import given
 from course.checks.split_read.merging import draw_part
 from course.checks.split_read.recording import (
     FIELDS,
@@ -110,8 +109,8 @@ def probe_masked(student: SimpleNamespace, challenge: Challenge) -> Evidence:
 
 def attend(student: SimpleNamespace, case: Challenge) -> dict[str, Any]:
     """Run the student's attention in parts on a case."""
-    mask = [] if case["mask"] is None else [given(case["mask"])]
-    return record(student.attend_in_parts(*tensors_of(case), case["size"], *mask))
+    q, k, v, *mask = tensors_of(case)
+    return record(student.attend_in_parts(q, k, v, case["size"], *mask))
 
 
 @check(

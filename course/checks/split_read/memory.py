@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import torch
 
+from course.checks.attention_cases import NOT_READ, WATCHED, run_watched
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.gqa.copies import largest_text
-from course.checks.split_read.recording import RECORD, Truth, record, wrong_output
-from course.measure.allocations import watch_new_tensors
+from course.checks.recording import one_each
+from course.checks.split_read.recording import Truth, wrong_output
 
 D, SIZE = 64, 256
 
@@ -32,52 +31,37 @@ def draw_long(seed: int) -> Challenge:
 
 def probe_long(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Attend in parts; count the numbers of new tensors."""
-    out, counts, most, largest, read = [], [], [], [], []
+    calls = []
     for case in challenge["cases"]:
-        q, room = torch.tensor(case["q"]), torch.tensor(case["room"])
-        k, v = room[..., : case["held"], :]
-        with watch_new_tensors(q, room) as made:
-            result = student.attend_in_parts(q, k, v, SIZE)
-        out.append(record(result))
-        counts.append(made.numbers)
-        most.append(made.largest.numbers if made.largest else 0)
-        largest.append(largest_text(made))
-        read.append(all(made.read))
-    return {"out": out, "counts": counts, "most": most, "largest": largest, "read": read}
+        k, v = torch.tensor(case["room"])[..., : case["held"], :]
+        calls.append(run_watched(student.attend_in_parts, torch.tensor(case["q"]), k, v, SIZE))
+    return {"calls": calls}
 
 
-def complete_form(challenge: Challenge) -> Any:
-    form = {"out": RECORD, "counts": int, "most": int, "largest": str, "read": bool}
-    return {name: [part] * len(challenge["cases"]) for name, part in form.items()}
-
-
-@check("attend_in_parts", draw=draw_long, probe=probe_long, evidence=complete_form)
+@check("attend_in_parts", draw=draw_long, probe=probe_long, evidence=one_each(calls=WATCHED))
 def nothing_large_is_made(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Compare counts with S, for the largest new tensor, and with all keys, for all together."""
-    parts = (evidence[name] for name in ("out", "counts", "most", "largest", "read"))
-    for case, got, count, most, largest, read in zip(challenge["cases"], *parts, strict=True):
+    for case, got in zip(challenge["cases"], evidence["calls"], strict=True):
         S, n_keys = case["held"], case["k"].size
         where = f"B = {len(case['q'])}, 2 heads, T = 1, S = {S:,}, size = {SIZE}"
         question = "Only a right result is counted: do the checks before this one pass?"
-        if wrong := wrong_output(got, truth(case), "float32", tolerance, question):
+        if wrong := wrong_output(got["out"], truth(case), "float32", tolerance, question):
             return failed(f"{where}: attend_in_parts {wrong}")
-        if not read:
+        if not got["read"]:
+            return failed(f"{where}: {NOT_READ}")
+        if got["count"] >= n_keys:
             return failed(
-                f"{where}: the result is right, but no operation of PyTorch read queries and keys, and "
-                f"others cannot be counted. Which of your lines leave PyTorch?"
+                f"{where}, D = {D}: the result is right, but into new tensors you write "
+                f"{got['count']:,} numbers, and the keys are {n_keys:,}. The largest one is "
+                f"{got['largest']}. Which of your lines writes keys or values once more, all at once or "
+                f"part by part?"
             )
-        if count >= n_keys:
+        if got["most"] >= S:
             return failed(
-                f"{where}, D = {D}: the result is right, but into new tensors you write {count:,} "
-                f"numbers, and the keys are {n_keys:,}. The largest one is {largest}. Which of your "
-                f"lines writes keys or values once more, all at once or part by part?"
-            )
-        if most >= S:
-            return failed(
-                f"{where}: the result is right, but one new tensor holds {most:,} numbers, no fewer "
-                f"than there are keys: {largest}. Which of your lines makes something for all S keys "
-                f"at once?"
+                f"{where}: the result is right, but one new tensor holds {got['most']:,} numbers, no "
+                f"fewer than there are keys: {got['largest']}. Which of your lines makes something for "
+                f"all S keys at once?"
             )
     return passed("No tensor is as long as the cache, and no key is written a second time.")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
+from course.checks.recording import one_each
 from course.checks.split_read.recording import (
     FIELDS,
     PART,
@@ -111,10 +112,7 @@ def probe_orders(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     "finish",
     draw=draw_orders,
     probe=probe_orders,
-    evidence=lambda challenge: {
-        name: [form] * len(challenge["cases"])
-        for name, form in (("alone", RECORD), ("wholes", PART), ("finished", RECORD))
-    },
+    evidence=one_each(alone=RECORD, wholes=PART, finished=RECORD),
 )
 def any_cut_any_order(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float

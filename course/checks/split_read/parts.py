@@ -6,11 +6,9 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from course.checks.attention_cases import draw_case, draw_mask, largest_text, sizes_text, tensors_of
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.gqa.attention import draw_case, sizes_text, tensors_of
-from course.checks.gqa.copies import largest_text
-from course.checks.gqa.masks import draw_mask
-from course.checks.recorder import given
+from course.checks.recording import one_each
 from course.checks.split_read.recording import (
     FIELDS,
     PART,
@@ -103,7 +101,7 @@ def probe_parts(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Attend to each case's keys; count new tensors. The mask is left out where there is none."""
     parts, counts, largest = [], [], []
     for case in challenge["cases"]:
-        tensors = tensors_of(case) + ([] if case["mask"] is None else [given(case["mask"])])
+        tensors = tensors_of(case)
         with watch_new_tensors(*tensors) as made:
             part = student.attend_part(*tensors)
         parts.append(record_part(part))
@@ -116,10 +114,7 @@ def probe_parts(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     "attend_part",
     draw=draw_parts,
     probe=probe_parts,
-    evidence=lambda challenge: {
-        name: [form] * len(challenge["cases"])
-        for name, form in (("parts", PART), ("counts", int), ("largest", str))
-    },
+    evidence=one_each(parts=PART, counts=int, largest=str),
 )
 def parts_say_their_sums(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float

@@ -13,9 +13,10 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from course.checks.attention_cases import draw_case as draw_heads
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.gqa.attention import draw_case as draw_heads
 from course.checks.recorder import given
+from course.checks.recording import one_each
 from course.checks.split_read.recording import RECORD, Truth, record, wrong_output
 
 QUESTIONS = {
@@ -119,10 +120,7 @@ def probe_chats(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     "attend_shared",
     draw=draw_chats,
     probe=probe_chats,
-    evidence=lambda challenge: {
-        "out": [RECORD] * len(challenge["cases"]),
-        "reads": [[float, float]] * len(challenge["cases"]),
-    },
+    evidence=one_each(out=RECORD, reads=[float, float]),
 )
 def prefix_is_read_once(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float

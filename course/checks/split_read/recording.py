@@ -10,8 +10,8 @@ import torch
 
 from course.checks.check import Challenge
 from course.checks.counts import in_words
-from course.checks.gqa.recording import RECORD, record, wrong_form
 from course.checks.recorder import given
+from course.checks.recording import RECORD, record, wrong_form
 from course.given.parts import Part
 
 FIELDS = ("top", "total", "out")

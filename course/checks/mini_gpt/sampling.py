@@ -1,14 +1,19 @@
-"""Challenges and verdicts for choosing a token: frequencies, repeatability, bad arguments."""
+"""Check tokens that are drawn: how often each, whether draws can be repeated, and which are left out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from course.checks.check import Challenge, Evidence, Verdict, failed, passed
-from course.checks.mini_gpt.probes import TORCH_ERRORS, Array, form_error, stopped
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
+from course.checks.mini_gpt.outputs import OUTPUT, call, form_error, one_output_each
+from course.checks.recorder import given
+from course.checks.recording import Array
 
 VARIATION = 0.09
 """Largest total variation between drawn and expected frequencies. The expected one of 3,000 fair
@@ -16,85 +21,7 @@ draws over 8 tokens is at most 0.026, and by McDiarmid's inequality they pass 0.
 below 1e-10; every bug of the museum that changes frequencies passes 0.13 somewhere."""
 DRAWS = 3_000
 
-# The likeliest token
 
-
-def draw_logits(seed: int) -> Challenge:
-    """Draw logits (4, 7), and the cases of `more_logits`."""
-    rng = np.random.default_rng(seed)
-    return {"cases": [rng.normal(size=(4, 7)).astype(np.float32), *more_logits(rng)]}
-
-
-def more_logits(rng: np.random.Generator) -> list[Array]:
-    """Draw logits of one row, all below 0; of rows whose best two lie 1e-9 apart, in float64; in
-    float16; of many rows, equal in pairs; and of many tokens, in which rows differ only at the end, and
-    by little."""
-    V = int(rng.integers(6, 12))
-    below = -20 - 5 * rng.random((1, V))
-    close = rng.normal(size=(3, V))
-    second, best = np.sort(rng.permutation(V)[:2])  # who rounds takes the first of the two
-    close[:, best] = 5.0
-    close[:, second] = 5.0 - 1e-9
-    half = rng.permutation(2 * V).reshape(2, V) / 4
-    many = np.repeat(rng.normal(size=(40, V)), 2, axis=0)
-    long = np.repeat(100 * rng.normal(size=(1, int(rng.integers(4100, 4500)))), 3, axis=0)
-    long[1:, -1] = long.max() + 0.01
-    long[2, -2] = long.max() + 0.01
-    return [
-        below.astype(np.float32),
-        close,
-        half.astype(np.float16),
-        many.astype(np.float32),
-        long.astype(np.float32),
-    ]
-
-
-def judge_greedy(
-    challenge: Challenge, evidence: Evidence, truth: Callable[[Array], Array]
-) -> Verdict:
-    """Judge whether each row's token has the row's best logit."""
-    for logits, out in zip(challenge["cases"], evidence["outputs"], strict=True):
-        B, V = logits.shape
-        if error := form_error(f"greedy_next on logits {(B, V)}", out, (B,), "int64"):
-            return failed(error)
-        likeliest = truth(logits)
-        wrong = np.flatnonzero(out["array"] != likeliest).tolist()
-        if wrong:
-            b = wrong[0]
-            return failed(
-                f"Logits {(B, V)}, {logits.dtype}: {wrong_token(logits[b], b, out['array'][b])}, "
-                f"while the best logit of the row is {logits[b, likeliest[b]]:.10g}. "
-                f"{about_the_largest(logits, out['array'], likeliest)}"
-            )
-    return passed("The likeliest token of every row.")
-
-
-def wrong_token(logits: Array, row: int, token: int) -> str:
-    """Say what logit a token has."""
-    V = len(logits)
-    has = f"has {logits[token]:.10g}" if 0 <= token < V else f"is outside 0 … {V - 1}"
-    return f"in row {row}, token {token} {has}"
-
-
-def about_the_largest(logits: Array, tokens: Array, likeliest: Array) -> str:
-    """Ask about the axis, or about how logits are compared where most rows are right."""
-    if logits.shape[1] > 1000:
-        return "Few tokens are right. Up to which token, and up to which logit, do you look?"
-    if logits.dtype == np.float64:
-        return "How many digits of the logits do you compare?"
-    if (logits < 0).all():
-        return "All logits are below 0 here. With what do you compare?"
-    if len(tokens) > 1 and (tokens == tokens[0]).all():
-        return "All rows got the same token. Does every row look at its own logits?"
-    if (tokens == likeliest).mean() > 0.3:
-        return "Some rows agree. Up to which row do you look?"
-    return "Over which axis do you look for the largest?"
-
-
-# A token by chance
-
-
-TEMPERATURES = (0.5, 1.0, 2.0)
 Truth = Callable[[list[float], dict[str, Any]], dict[str, Array]]
 """Gives, for one row of logits and the settings of a draw, the probabilities (V,) of its tokens:
 "right", and those of known mistakes, by name; see QUESTIONS."""
@@ -112,23 +39,7 @@ QUESTIONS = {
 """What is asked where frequencies are those of a known mistake."""
 
 
-def draw_temperatures(seed: int) -> Challenge:
-    """Ask for many draws at four temperatures, from two kinds of rows in turn, the last with logits as
-    close as the temperature is low, in float64; then for few draws, see `repeated_draws`."""
-    rng = np.random.default_rng(seed)
-    kinds = draw_kinds(rng, (0.0, 0.0))
-    cases = [draw_case(kinds, seed, temperature=t) for t in TEMPERATURES]
-    cases.append(draw_case((0.04 * kinds).astype(np.float64), seed, temperature=0.04))
-    return {"cases": cases + repeated_draws(kinds, seed)}
-
-
-def draw_kinds(rng: np.random.Generator, offsets: tuple[float, ...]) -> Array:
-    """Draw a kind of row (6,) for each offset, best logit first. So an answer that sorts and one that
-    does not draw the same tokens from the same generator, and its mistakes are recognised."""
-    base = np.array([2.5, 1.5, 0.5, 0.0, -0.5, -1.5])
-    flat = np.array([0.9, 0.6, 0.3, 0.1, -0.2, -1.0])
-    rows = [(base, flat)[i % 2] + rng.uniform(-0.05, 0.05, 6) for i in range(len(offsets))]
-    return np.float32([row + offset for row, offset in zip(rows, offsets, strict=True)])
+# --- cases, and what was drawn -------------------------------------------------------------------
 
 
 def draw_case(kinds: Array, seed: int, rows: int = DRAWS, **settings: Any) -> dict[str, Any]:
@@ -143,13 +54,29 @@ def draw_case(kinds: Array, seed: int, rows: int = DRAWS, **settings: Any) -> di
     }
 
 
-def repeated_draws(kinds: Array, seed: int) -> list[dict[str, Any]]:
-    """Repeat a generator seed while torch's own seed differs; take another seed; use the generator
-    before; and draw for one text alone."""
-    first = draw_case(kinds, seed, rows=32, temperature=1.0)
-    others = ({}, {"global_seed": 1}, {"seed": seed + 1}, {"used": True})
-    alone = draw_case(kinds[:1], seed, rows=1, temperature=1.0)
-    return [*({**first, **other} for other in others), alone]
+def probe_draws(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Call sample_next on each case.
+
+    A case holds kinds of rows (K, V), which are given `rows` times in turn; the settings of the draw;
+    the seed of its generator, and whether that was used before; and the seed of torch's own numbers,
+    which must make no difference.
+    """
+    outputs = []
+    with torch.random.fork_rng(devices=[]):
+        for case in challenge["cases"]:
+            torch.manual_seed(case["global_seed"])
+            generator = torch.Generator().manual_seed(case["seed"])
+            if case["used"]:
+                torch.rand(1000, generator=generator)
+            outputs.append(
+                call(student.sample_next, logits_of(case), **case["settings"], generator=generator)
+            )
+    return {"outputs": outputs}
+
+
+def logits_of(case: Challenge) -> Tensor:
+    """Make the logits of a case, (rows · K, V): rows 0, K, 2K … are of kind 0."""
+    return given(np.tile(case["kinds"], (case["rows"], 1)))
 
 
 def judge_draws(case: dict[str, Any], out: Evidence, truth: Truth) -> Verdict | None:
@@ -226,7 +153,55 @@ def question_about(case: dict[str, Any], kind: int, drawn: Array, likely: dict[s
     return QUESTIONS["temperature multiplied"].format(size=size)
 
 
-def judge_temperatures(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
+# --- the temperature -----------------------------------------------------------------------------
+
+
+def draw_temperatures(seed: int) -> Challenge:
+    """Ask for many draws at four temperatures, from two kinds of rows in turn whose logits lie far from
+    zero, the last with logits as close as the temperature is low, in float64; then for few draws, see
+    `repeated_draws`."""
+    rng = np.random.default_rng(seed)
+    kinds = draw_kinds(rng, (30.0, -30.0))
+    temperatures = [float(t) for t in (rng.uniform(0.3, 0.6), 1.0, rng.uniform(1.8, 3.0))]
+    cases = [draw_case(kinds, seed, temperature=t) for t in temperatures]
+    low = float(rng.uniform(0.02, 0.06))
+    cases.append(draw_case(low * kinds.astype(np.float64), seed, temperature=low))
+    return {"cases": cases + repeated_draws(kinds, seed)}
+
+
+def draw_kinds(rng: np.random.Generator, offsets: tuple[float, ...]) -> Array:
+    """Draw a kind of row (6,) for each offset, best logit first. So an answer that sorts and one that
+    does not draw the same tokens from the same generator, and its mistakes are recognised."""
+    base = np.array([2.5, 1.5, 0.5, 0.0, -0.5, -1.5])
+    flat = np.array([0.9, 0.6, 0.3, 0.1, -0.2, -1.0])
+    rows = [(base, flat)[i % 2] + rng.uniform(-0.05, 0.05, 6) for i in range(len(offsets))]
+    return np.float32([row + offset for row, offset in zip(rows, offsets, strict=True)])
+
+
+def repeated_draws(kinds: Array, seed: int) -> list[dict[str, Any]]:
+    """Repeat a generator seed while torch's own seed differs; take another seed; use the generator
+    before; and draw for one text alone."""
+    first = draw_case(kinds, seed, rows=32, temperature=1.0)
+    others = ({}, {"global_seed": 1}, {"seed": seed + 1}, {"used": True})
+    alone = draw_case(kinds[:1], seed, rows=1, temperature=1.0)
+    return [*({**first, **other} for other in others), alone]
+
+
+def probe_sampling(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Call sample_next on each case, and twice with the first one's logits alone."""
+    outputs = probe_draws(student, challenge)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(challenge["cases"][0]["seed"])
+        defaults = [call(student.sample_next, logits_of(challenge["cases"][0])) for _ in range(2)]
+    return {**outputs, "defaults": defaults}
+
+
+def sampling_form(challenge: Challenge) -> Evidence:
+    return {**one_output_each(challenge), "defaults": [OUTPUT] * 2}
+
+
+@check("sample_next", draw=draw_temperatures, probe=probe_sampling, evidence=sampling_form)
+def sample_follows_temperature(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
     """Judge the frequencies at each temperature, then whether draws can be repeated, and then the
     frequencies where logits alone are given."""
     cases, outputs = challenge["cases"], evidence["outputs"]
@@ -273,13 +248,19 @@ def judge_repeats(first: Array, once_more: Array, other: Array, used: Array) -> 
     return None
 
 
+# --- top_k ---------------------------------------------------------------------------------------
+
+
 def draw_top_k(seed: int) -> Challenge:
-    """Ask for many draws with top_k 3, 1 and V from two kinds of rows in turn; at temperature 1, so that
-    a mistake with the temperature costs nothing here; then few draws, see `few_draws`."""
+    """Ask for many draws with few tokens kept, one and all of them, from two kinds of rows in turn; at
+    temperature 1, so that a mistake with the temperature costs nothing here; then few draws, see
+    `few_draws`."""
     rng = np.random.default_rng(seed)
-    kinds = np.float32([rng.permutation(np.linspace(2.0, -2.2, 8)) for _ in range(2)])
+    base = np.linspace(2.0, -2.2, 8) + rng.uniform(-0.1, 0.1, 8)
+    kinds = np.float32([rng.permutation(base) for _ in range(2)])
     kinds[1] += 10  # so that no row's edge is right for the other
-    cases = [draw_case(kinds, seed, temperature=1.0, top_k=k) for k in (3, 1, 8)]
+    top_ks = (int(rng.integers(2, 4)), 1, int(rng.integers(4, 7)), 8)
+    cases = [draw_case(kinds, seed, temperature=1.0, top_k=k) for k in top_ks]
     return {"cases": [*cases, *few_draws(rng, seed)]}
 
 
@@ -296,7 +277,8 @@ def few_draws(rng: np.random.Generator, seed: int) -> list[dict[str, Any]]:
     ]
 
 
-def judge_top_k(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
+@check("sample_next", draw=draw_top_k, probe=probe_draws, evidence=one_output_each)
+def sample_stays_in_top_k(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
     """Judge which tokens were drawn, and how often each."""
     cases, outputs = challenge["cases"], evidence["outputs"]
     for case, out in zip(cases[:-1], outputs[:-1], strict=True):
@@ -314,66 +296,3 @@ def judge_top_k(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdi
             "few tokens all is right: what in your code is made for a certain number of them?"
         )
     return passed("Only the top_k likeliest tokens of each row are drawn, each in its proportion.")
-
-
-# What is refused
-
-
-def draw_refusals(seed: int) -> Challenge:
-    """Draw logits, and calls that must be refused."""
-    rng = np.random.default_rng(seed)
-    V = 6
-    logits = rng.normal(size=(2, V)).astype(np.float32)
-    return {"cases": refusal_cases(logits, temperatures=(0.0, -1.0), top_ks=(0, -2, V + 1))}
-
-
-def refusal_cases(
-    logits: Array, temperatures: tuple[float, ...], top_ks: tuple[int, ...]
-) -> list[dict[str, Any]]:
-    """Make calls that must be refused; last come arguments at the edge that are right."""
-    V = logits.shape[1]
-
-    def case(function: str, values: Array, refuse: bool = True, **settings: Any) -> dict[str, Any]:
-        return {"function": function, "logits": values, "settings": settings, "refuse": refuse}
-
-    cases = [case("sample_next", logits, temperature=temperature) for temperature in temperatures]
-    cases += [case("sample_next", logits, top_k=top_k) for top_k in top_ks]
-    for shape in ((V,), (2, 1, V), (1, 3, V)):
-        values = np.resize(logits, shape)
-        cases += [case(function, values) for function in ("greedy_next", "sample_next")]
-    cases += [case("sample_next", logits, refuse=False, top_k=top_k) for top_k in (1, V, None)]
-    cases += [case("sample_next", logits, refuse=False, temperature=t) for t in (0.01, 1, 100.0)]
-    for values in (logits, logits[:1, :1]):
-        cases += [
-            case(function, values, refuse=False) for function in ("greedy_next", "sample_next")
-        ]
-    return cases
-
-
-def judge_refusals(challenge: Challenge, evidence: Evidence) -> Verdict:
-    """Judge whether bad arguments raise a ValueError, and good ones at the edge do not."""
-    for case, out in zip(challenge["cases"], evidence["outputs"], strict=True):
-        settings = "".join(f", {name}={value}" for name, value in case["settings"].items())
-        asked = f"{case['function']}(logits of shape {case['logits'].shape}{settings})"
-        if case["refuse"]:
-            if wrong := not_refused(asked, out):
-                return failed(wrong)
-        elif error := stopped(asked, out):
-            return failed(f"These arguments are right: {error}")
-    return passed("Arguments that make no sense are refused at the door.")
-
-
-def not_refused(asked: str, out: Evidence) -> str | None:
-    """Say how a call went that should have been refused; None where it was."""
-    if not out["error"]:
-        return f"{asked} gave an answer. What should the caller hear instead, and when?"
-    if out["error"] in TORCH_ERRORS:
-        return (
-            f"{asked} stopped with {out['error']} ({out['words']}), not with a ValueError of "
-            "its own. At which line does the bad value enter?"
-        )
-    if out["error"] != "ValueError":
-        return f"{asked} was refused with {out['error']}. Which exception does the docstring name?"
-    if out["drew"]:
-        return f"{asked} was refused, but only after a random number was drawn. What comes first?"
-    return None
