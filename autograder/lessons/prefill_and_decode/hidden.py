@@ -14,6 +14,7 @@ from autograder.lessons.prefill_and_decode import probes
 from course.checks import prefill_and_decode as visible
 from course.checks.check import Challenge, Each, Evidence, Verdict, by_name, failed
 from course.checks.comparing import Truth
+from course.checks.passes import ARRAY_OR_WORDS, largest_difference
 from course.checks.prefill_and_decode import chunks, streaming
 from course.checks.tolerance import TOLERANCE
 from course.measure.latency import Latency
@@ -43,7 +44,7 @@ def draw_chunks(seed: int) -> Challenge:
 
 
 def chunks_form(challenge: Challenge) -> Evidence:
-    exchanged = [chunks.ARRAY_OR_WORDS] * len(challenge["exchanged"])
+    exchanged = [ARRAY_OR_WORDS] * len(challenge["exchanged"])
     return {**chunks.sizes_form(challenge), "exchanged": exchanged}
 
 
@@ -62,7 +63,7 @@ def judge_chunks(
         lengths = chunks.chunks_of(prompt.shape[1], size)
         tables = np.repeat(challenge["tables"][: len(lengths)], lengths, axis=0)  # (P, V)
         meant = np.take_along_axis(tables.T, prompt, axis=0)  # (B, P): of column t, by table t
-        row, delta = chunks.largest_difference(got, truth(case, meant)[:, -1])
+        row, delta = largest_difference(got, truth(case, meant)[:, -1])
         if delta > tolerance:
             return failed(
                 f"A model whose words mean something else in every forward pass, a prompt of "

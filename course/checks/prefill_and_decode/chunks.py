@@ -2,113 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, outcome, uncached
 from course.checks.drawing import build_model, draw_model, draw_tokens
+from course.checks.passes import (
+    ARRAY_OR_WORDS,
+    as_array,
+    count_passes,
+    largest_difference,
+    new_cache,
+)
 from course.checks.recorder import given
 from course.minigpt.kv_cache import KVCache
-from course.model import MiniGPT
-from course.model.config import GPTConfig
 
 B = 3
 DEFAULT = 256
 """The chunk size that the signatures of prefill and stream name."""
 
 
-def new_cache(
-    challenge: Challenge, max_len: int, batch: int = B, dtype: torch.dtype = torch.float32
-) -> KVCache:
-    """Make lesson 03's cache for the challenge's model."""
-    return KVCache(GPTConfig(**challenge["config"]), batch=batch, max_len=max_len, dtype=dtype)
-
-
-LOOKUPS = {
-    F.embedding: (1, 0),
-    torch.embedding: (0, 1),
-    Tensor.__getitem__: (0, 1),
-    torch.index_select: (0, 2),
-    Tensor.index_select: (0, 2),
-}
-"""Operations that look rows of a matrix up: the places of the matrix and of the ids among their
-arguments."""
-
-
-class Lookups(TorchFunctionMode):
-    """Follow the looks into a model's embedding, with which every forward pass begins: through its
-    module, or through operations on its weight.
-
-    Attributes:
-        passes: for each look so far, the tokens of each row.
-    """
-
-    def __init__(self, model: MiniGPT) -> None:
-        super().__init__()
-        self.passes: list[int] = []
-        self._weight = model.embed.weight.data_ptr()
-
-    def meant(self, ids: Tensor) -> Tensor:
-        """Say which rows are looked up for these ids."""
-        return ids
-
-    def __torch_function__(
-        self, function: Any, types: Any, args: tuple = (), kwargs: dict | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if function not in LOOKUPS:
-            return function(*args, **kwargs)
-        values = [*args, *kwargs.values()]
-        matrix, ids = LOOKUPS[function]
-        if values[matrix].data_ptr() == self._weight:
-            self.passes.append(values[ids].shape[-1])
-            values[ids] = self.meant(values[ids])
-        named = zip(kwargs, values[len(args) :], strict=True)
-        return function(*values[: len(args)], **dict(named))
-
-
-@contextmanager
-def count_passes(model: MiniGPT) -> Iterator[list[int]]:
-    """Count the tokens of each row that enter each forward pass inside the `with` block."""
-    with Lookups(model) as lookups:
-        yield lookups.passes
-
-
 def chunks_of(length: int, chunk_size: int | None) -> list[int]:
     """List the lengths of a prompt's chunks; the last may be shorter. None is the default size."""
     chunk_size = DEFAULT if chunk_size is None else chunk_size
     return [min(chunk_size, length - done) for done in range(0, length, chunk_size)]
-
-
-def as_array(value: Any) -> np.ndarray | str:
-    """Turn a tensor into an array of its own; describe anything else in words."""
-    if not isinstance(value, Tensor):
-        return f"a {type(value).__name__}"
-    return value.detach().clone().numpy()
-
-
-ARRAY_OR_WORDS = (np.ndarray, str)
-"""The form of what `as_array` returns."""
-
-
-def largest_difference(got: np.ndarray | str, wanted: np.ndarray) -> tuple[int, float]:
-    """Find the row of (B, V) logits that differs most, and by how much: infinitely where numbers are
-    not finite, or not (B, V)."""
-    if isinstance(got, str) or got.shape != wanted.shape:
-        return 0, np.inf
-    delta = np.abs(got.astype(np.float64) - wanted).max(axis=-1)
-    delta[~np.isfinite(delta)] = np.inf
-    row = int(delta.argmax())
-    return row, float(delta[row])
 
 
 # --- every chunk size ----------------------------------------------------------------------------
@@ -162,7 +83,7 @@ def _prefill(student: SimpleNamespace, case: Challenge) -> list[Evidence]:
     dtype, runs = getattr(torch, case["dtype"]), []
     model, prompt = build_model(case).to(dtype), given(case["prompt"])
     for size in case["sizes"]:
-        cache = new_cache(case, prompt.shape[1] + 2, prompt.shape[0], dtype)
+        cache = new_cache(case, len(prompt), prompt.shape[1] + 2, dtype)
         with count_passes(model) as passes:
             logits = student.prefill(model, prompt, cache, *arguments_of(size))
         runs.append({"logits": as_array(logits), "passes": passes, "held": len(cache)})
@@ -307,7 +228,7 @@ def probe_no_room(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     and what cannot be fed at all. Count what each call fed."""
     model, prompt = build_model(challenge), given(challenge["prompt"])
     (_, P), held, size = prompt.shape, challenge["held"], challenge["chunk_size"]
-    small, cache, roomy = (new_cache(challenge, n) for n in (P - 1, P, P))
+    small, cache, roomy = (new_cache(challenge, B, n) for n in (P - 1, P, P))
     logits: list[np.ndarray | str] = []
 
     def feed(tokens: Tensor, into: KVCache, chunk_size: int) -> Evidence:

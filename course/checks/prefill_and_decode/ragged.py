@@ -12,7 +12,7 @@ import torch
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, outcome, uncached
 from course.checks.drawing import build_model, draw_model
-from course.checks.prefill_and_decode.chunks import (
+from course.checks.passes import (
     ARRAY_OR_WORDS,
     as_array,
     largest_difference,
@@ -360,7 +360,7 @@ def probe_ragged(student: SimpleNamespace, challenge: Challenge) -> Evidence:
         prompts = [torch.tensor(prompt) for prompt in batch["prompts"]]
         tokens, n_pads = student.pad_prompts(prompts, batch["pad_id"])
         following = given(batch["next"])
-        cache = new_cache(challenge, tokens.shape[1] + sum(STEPS), len(prompts))
+        cache = new_cache(challenge, len(prompts), tokens.shape[1] + sum(STEPS))
         parts = [student.forward_ragged(model, tokens, n_pads, cache)]
         for part in following.split(STEPS, dim=1):
             parts.append(student.forward_ragged(model, part, n_pads, cache))

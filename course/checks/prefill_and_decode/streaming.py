@@ -14,15 +14,14 @@ from torch import Tensor
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, WrongChoice, first_wrong_choice, outcome, uncached
 from course.checks.drawing import build_model, draw_model, draw_tokens
+from course.checks.passes import count_passes, new_cache
 from course.checks.prefill_and_decode.chunks import (
     B,
     arguments_of,
     chunks_of,
-    count_passes,
     draw_long,
     draw_rows,
     in_short,
-    new_cache,
 )
 from course.checks.recorder import given
 from course.model import MiniGPT
@@ -175,7 +174,7 @@ def probe_text(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     model, n_new = build_model(challenge), challenge["n_new"]
 
     def begin(prompt: np.ndarray, n: int) -> Reader:
-        cache = new_cache(challenge, prompt.shape[1] + n_new)
+        cache = new_cache(challenge, B, prompt.shape[1] + n_new)
         return Reader(islice(start(student, model, given(prompt), n, cache), n + 1))
 
     two = begin(challenge["prompt"], 2).read()
@@ -183,7 +182,7 @@ def probe_text(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     for _ in zip_longest(*turns):
         pass
     ending = challenge["ending"]
-    cache = new_cache(ending, ending["prompt"].shape[1] + n_new, batch=1)
+    cache = new_cache(ending, 1, ending["prompt"].shape[1] + n_new)
     last = start(student, build_model(ending), given(ending["prompt"]), n_new, cache)
     return {
         "two": two,
@@ -231,7 +230,7 @@ def probe_laziness(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     model, n_new = build_model(challenge), challenge["n_new"]
     prompt = given(challenge["prompt"])
     P = prompt.shape[1]
-    cache = new_cache(challenge, P + n_new)
+    cache = new_cache(challenge, B, P + n_new)
     with count_passes(model) as passes:
         tokens = start(student, model, prompt, n_new, cache, chunk_size=P)
         so_far = [list(passes)]
@@ -251,7 +250,7 @@ def probe_laziness(student: SimpleNamespace, challenge: Challenge) -> Evidence:
 def _first_of_long(student: SimpleNamespace, case: Challenge) -> list[int]:
     """Take the first token of two without a chunk size; list the passes."""
     model, prompt = build_model(case), given(case["prompt"])
-    cache = new_cache(case, prompt.shape[1] + 2, batch=1)
+    cache = new_cache(case, 1, prompt.shape[1] + 2)
     with count_passes(model) as passes:
         next(start(student, model, prompt, 2, cache, chunk_size=None), None)
     return list(passes)
@@ -282,7 +281,7 @@ def _first_token(
     student: SimpleNamespace, model: MiniGPT, challenge: Challenge, P: int, n_new: int, places: int
 ) -> Evidence:
     """Ask a stream from P tokens of the prompt for its first token; say what came, and what was fed."""
-    prompt, cache = given(challenge["prompt"][:, :P]), new_cache(challenge, places)
+    prompt, cache = given(challenge["prompt"][:, :P]), new_cache(challenge, B, places)
     came: list[Any] = []
     with count_passes(model) as passes:
         how = outcome(lambda: came.append(next(start(student, model, prompt, n_new, cache), None)))
@@ -386,7 +385,7 @@ def probe_edit(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Stream the first text, cut the cache back to what both share, and stream the second."""
     model, n_new = build_model(challenge), challenge["n_new"]
     second, n_shared = given(challenge["second"]), challenge["shared"].shape[1]
-    cache = new_cache(challenge, n_shared + second.shape[1] + n_new)
+    cache = new_cache(challenge, B, n_shared + second.shape[1] + n_new)
     text = given(np.concatenate([challenge["shared"], challenge["first"]], axis=1))
     before = record(islice(start(student, model, text, n_new, cache), n_new + 1))
     kept = len(cache)

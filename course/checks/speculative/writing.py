@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,14 +14,9 @@ from torch import Tensor
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, first_wrong_choice, outcome, uncached
 from course.checks.drawing import build_model, draw_model, draw_tokens, with_end_next
-from course.checks.prefill_and_decode.chunks import (
-    ARRAY_OR_WORDS,
-    as_array,
-    count_passes,
-    new_cache,
-)
+from course.checks.passes import ARRAY_OR_WORDS, as_array, count_passes, new_cache
 from course.checks.recorder import given
-from course.minigpt.kv_cache import forward_cached
+from course.minigpt.kv_cache import KVCache, forward_cached
 from course.model import MiniGPT
 
 GUESSES = {
@@ -34,58 +31,74 @@ GUESSES = {
 
 
 class Guesser:
-    """Proposes what the model itself would write, with a wrong guess where it is told to.
+    """Proposes what a model itself would write, with a wrong guess where its kind says so.
 
     Args:
-        model: a copy, so that its passes are not counted.
-        kind: a name of GUESSES.
-        earlier: tokens before the texts that it is asked about.
+        model: a copy of the student's, so that its passes are not counted.
     """
 
-    def __init__(self, model: MiniGPT, kind: str, earlier: list[int]) -> None:
-        self.model, self.kind, self.earlier = model, kind, earlier
+    def __init__(self, model: MiniGPT) -> None:
+        self.model = model
+        self._next: dict[tuple[int, ...], int] = {}
 
-    def __call__(self, text: Tensor, k: int) -> Tensor:
-        known = [*self.earlier, *text.reshape(-1).tolist()]
-        start, most = len(known), self.model.config.max_seq_len - len(known)
-        k = min(k - (self.kind == "one fewer than asked for"), most)
-        k = 0 if self.kind == "none at all" else k
-        for _ in range(k):
-            known.append(int(self.model(torch.tensor([known]))[0, -1].argmax()))
+    def likeliest(self, text: tuple[int, ...]) -> int:
+        """The token that follows a text; drafts of all kinds continue the same one."""
+        if text not in self._next:
+            self._next[text] = int(self.model(torch.tensor([text]))[0, -1].argmax())
+        return self._next[text]
+
+    def propose(self, kind: str, earlier: list[int], text: Tensor, k: int) -> Tensor:
+        """Draft k tokens, or fewer.
+
+        Args:
+            kind: a name of GUESSES.
+            earlier: tokens before the text.
+        """
+        config = self.model.config
+        known = (*earlier, *text.reshape(-1).tolist())
+        start = len(known)
+        k = min(k - (kind == "one fewer than asked for"), config.max_seq_len - start)
+        for _ in range(0 if kind == "none at all" else k):
+            known += (self.likeliest(known),)
         draft = torch.tensor(known[start:], dtype=torch.int64)
-        place = GUESSES[self.kind]
+        place = GUESSES[kind]
         if place is not None and len(draft) > max(place, 0):
-            draft[place] = (draft[place] + 1) % self.model.config.vocab_size
+            draft[place] = (draft[place] + 1) % config.vocab_size
         return draft
 
 
-def speculated(
-    student: SimpleNamespace,
-    challenge: Challenge,
-    case: dict[str, Any],
-    dtype: torch.dtype = torch.float32,
-    cache: Any = None,
-    earlier: list[int] = [],  # noqa: B006 - only read
-) -> Evidence:
-    """Write one text; record it, or the exception that came, and the tokens of each pass."""
-    model, copy = (build_model(challenge).to(dtype) for _ in range(2))
-    guesser = Guesser(copy, case["kind"], earlier)
-    prompt, texts = given(case["prompt"]), []
-    with count_passes(model) as passes:
-        came = outcome(
-            lambda: texts.append(
-                student.speculate(model, guesser, prompt, case["n_new"], case["K"], cache)
+class Writer:
+    """Has a student's `speculate` write texts by one model.
+
+    Attributes:
+        model: whose passes may be counted.
+        prompt, result: of the last text.
+    """
+
+    def __init__(
+        self, student: SimpleNamespace, challenge: Challenge, dtype: torch.dtype = torch.float32
+    ) -> None:
+        self.model, copy = (build_model(challenge).to(dtype) for _ in range(2))
+        self.student, self.guesser = student, Guesser(copy)
+
+    def write(
+        self, case: dict[str, Any], cache: KVCache | None = None, earlier: Sequence[int] = ()
+    ) -> str:
+        """Write one text; say "returned" or the name of the exception."""
+        propose = partial(self.guesser.propose, case["kind"], earlier)
+        self.prompt, self.result = given(case["prompt"]), None
+
+        def call() -> None:
+            self.result = self.student.speculate(
+                self.model, propose, self.prompt, case["n_new"], case["K"], cache
             )
-        )
-    text = as_array(texts[0]) if texts else came
-    own = not texts or not isinstance(texts[0], Tensor) or not texts[0].numel()
-    own = own or texts[0].untyped_storage().data_ptr() != prompt.untyped_storage().data_ptr()
-    return {"text": text, "came": came, "passes": list(passes), "own": bool(own)}
 
+        return outcome(call)
 
-def only(run: Evidence, *names: str) -> Evidence:
-    """The parts of a run that a verdict reads."""
-    return {name: run[name] for name in names}
+    def text(self, *how: Any) -> np.ndarray | str:
+        """Write one text, and give it; in words what is none."""
+        came = self.write(*how)
+        return as_array(self.result) if came == "returned" else came
 
 
 def _told(case: dict[str, Any]) -> str:
@@ -122,15 +135,22 @@ def draw_cases(seed: int) -> Challenge:
 
 
 def probe_texts(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Write each text; the first also with a model of float64, and none at all."""
-    cases = challenge["cases"]
+    """Write each text; one also with a model of float64, and none at all."""
+    writer, cases = Writer(student, challenge), challenge["cases"]
+    texts = [writer.text(case) for case in cases]
+    with count_passes(writer.model) as passes:
+        none = writer.text(cases[0] | {"n_new": 0})
+    shared = isinstance(writer.result, Tensor) and shares_memory(writer.result, writer.prompt)
     return {
-        "texts": [speculated(student, challenge, case)["text"] for case in cases],
-        "float64": speculated(student, challenge, cases[2], torch.float64)["text"],
-        "none": only(
-            speculated(student, challenge, cases[0] | {"n_new": 0}), "text", "passes", "own"
-        ),
+        "texts": texts,
+        "float64": Writer(student, challenge, torch.float64).text(cases[2]),
+        "none": {"text": none, "passes": passes, "own": not shared},
     }
+
+
+def shares_memory(a: Tensor, b: Tensor) -> bool:
+    """Tell whether a tensor lies in the memory of another; one without numbers lies nowhere."""
+    return bool(a.numel()) and a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
 
 
 @check(
@@ -232,11 +252,12 @@ def draw_work(seed: int) -> Challenge:
 
 def probe_work(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Write each text in a roomy cache, in float64, where no two logits tie by rounding."""
-    runs = []
+    writer, runs = Writer(student, challenge, torch.float64), []
     for case in challenge["cases"]:
-        cache = new_cache(challenge, 40, batch=1, dtype=torch.float64)
-        run = speculated(student, challenge, case, torch.float64, cache)
-        runs.append(only(run, "came", "passes"))
+        cache = new_cache(challenge, 1, 40, torch.float64)
+        with count_passes(writer.model) as passes:
+            came = writer.write(case, cache)
+        runs.append({"came": came, "passes": passes})
     return {"runs": runs}
 
 
@@ -312,31 +333,40 @@ def draw_caches(seed: int) -> Challenge:
 def probe_caches(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Write texts in given caches, some of which hold tokens; then feed the last token, where a place is
     left for it. And ask for what does not fit."""
-    cases = challenge["cases"]
-    runs = [_in_a_cache(student, challenge, case) for case in cases]
-    refused = [_in_a_cache(student, challenge, case | {"spare": -1}) for case in cases[2:4]]
-    return {
-        "runs": [only(run, "text", "held", "logits") for run in runs],
-        "refused": [only(run, "came", "held", "passes") for run in refused],
-    }
+    writer, cases = Writer(student, challenge), challenge["cases"]
+    runs, refused = [], []
+    for case in cases:
+        cache, earlier = _cache_for(writer.model, challenge, case)
+        text = writer.text(case, cache, earlier)
+        held = len(cache)
+        runs.append({"text": text, "held": held, "logits": _after(writer.model, text, cache)})
+    for case in cases[2:4]:
+        cache, earlier = _cache_for(writer.model, challenge, case | {"spare": -1})
+        with count_passes(writer.model) as passes:
+            came = writer.write(case, cache, earlier)
+        refused.append({"came": came, "held": len(cache), "passes": passes})
+    return {"runs": runs, "refused": refused}
 
 
-def _in_a_cache(student: SimpleNamespace, challenge: Challenge, case: dict[str, Any]) -> Evidence:
+def _cache_for(
+    model: MiniGPT, challenge: Challenge, case: dict[str, Any]
+) -> tuple[KVCache, list[int]]:
+    """Make a cache for the text of a case that holds an earlier part; and return that part."""
     size = case["held"] + len(case["prompt"]) + case["n_new"] - 1 + case["spare"]
-    cache = new_cache(challenge, size, batch=1)
-    earlier = challenge["earlier"][: case["held"]].tolist()
-    model = build_model(challenge)
+    cache, earlier = new_cache(challenge, 1, size), challenge["earlier"][: case["held"]].tolist()
     if earlier:
         forward_cached(model, torch.tensor([earlier]), cache)
-    run = speculated(student, challenge, case, cache=cache, earlier=earlier)
-    logits: list[Any] = ["nothing"]
-    text = run["text"]
-    V, held = model.config.vocab_size, len(cache)
-    if isinstance(text, np.ndarray) and text.size and case["spare"] > 0 and held < size:
-        last = int(text.reshape(-1)[-1])
-        if 0 <= last < V:
-            logits = [as_array(forward_cached(model, torch.tensor([[last]]), cache)[0, -1])]
-    return {**run, "held": held, "logits": logits[0]}
+    return cache, earlier
+
+
+def _after(model: MiniGPT, text: np.ndarray | str, cache: KVCache) -> np.ndarray | str:
+    """Feed the last token of a text; return the logits, or "nothing" where it cannot be fed."""
+    if isinstance(text, str) or not text.size or len(cache) == cache.max_len:
+        return "nothing"
+    last = int(text.reshape(-1)[-1])
+    if not 0 <= last < model.config.vocab_size:
+        return "nothing"
+    return as_array(forward_cached(model, torch.tensor([[last]]), cache)[0, -1])
 
 
 @check(
