@@ -19,12 +19,7 @@ from course.checks.comparing import outcome
 from course.checks.drawing import build_model
 from course.checks.passes import Lookups, as_array, new_cache
 from course.checks.prefill_and_decode.chunks import arguments_of, probe_sizes
-from course.checks.prefill_and_decode.streaming import (
-    Reader,
-    probe_laziness,
-    record,
-    start,
-)
+from course.checks.prefill_and_decode.streaming import Reader, probe_laziness, start
 from course.checks.recorder import given
 
 
@@ -80,7 +75,7 @@ def no_step_before_it_is_asked_for(student: SimpleNamespace, challenge: Challeng
             last = given(ids[:, -1:])
             came = outcome(
                 lambda: exchanged.append(
-                    record(islice(start(student, model, last, 1, cache, chunk_size=P), 2))
+                    Reader(islice(start(student, model, last, 1, cache, chunk_size=P), 2)).read()
                 )
             )
     return {**evidence, "exchanged": exchanged, "came": came}
