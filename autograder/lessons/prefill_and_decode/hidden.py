@@ -5,6 +5,7 @@ The oracle shares no code with the course.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -12,10 +13,11 @@ import numpy as np
 from autograder import oracle
 from autograder.lessons.prefill_and_decode import probes
 from course.checks import prefill_and_decode as visible
+from course.checks.calls import Case, drawn
 from course.checks.check import Challenge, Each, Evidence, Verdict, by_name, failed
 from course.checks.comparing import Truth
 from course.checks.passes import ARRAY_OR_WORDS, largest_difference
-from course.checks.prefill_and_decode import chunks, streaming
+from course.checks.prefill_and_decode import chunks, latency, streaming
 from course.checks.tolerance import TOLERANCE
 from course.measure.latency import Latency
 
@@ -129,25 +131,21 @@ def judge_turns(
 # --- latency_metrics -----------------------------------------------------------------------------
 
 
-def draw_streams(seed: int) -> Challenge:
-    """Draw streams (start, stamps) of a clock that has run for a day or more: of few tokens and of
-    many, with gaps of a slow machine, now and then a long one, and two tokens at one moment; the last
-    but one has one token, and the last a clock that starts with it."""
-    rng = np.random.default_rng(seed)
+def draw_streams(rng: np.random.Generator) -> Iterator[Case]:
+    """Draw streams of a clock that has run for a day or more: of few tokens and of many, with gaps of a
+    slow machine, now and then a long one, and two tokens at one moment; the last but one has one token,
+    and the last a clock that starts with it."""
     streams = []
     for n in (2, 3, int(rng.integers(5, 9)), int(rng.integers(12, 30)), 130, 1):
         start = float(rng.uniform(1e5, 1e6))
-        gaps = rng.uniform(
-            0.07, 0.3, n
-        )  # seconds that are left over in float32, though not all digits
+        gaps = rng.uniform(0.07, 0.3, n)  # left over in float32, though not all of their digits
         gaps[0] = rng.uniform(0.5, 2.0)  # the prefill
         if n > 4:
             long, none = rng.choice(np.arange(1, n), 2, replace=False)
             gaps[long] *= 6  # somebody else's prefill came between
             gaps[none] = 0.0
         streams.append((start, (start + np.cumsum(gaps)).tolist()))
-    streams.append((0.0, np.cumsum(rng.uniform(0.1, 0.5, 4)).tolist()))
-    return {"streams": streams}
+    yield from latency.calls_of([*streams, (0.0, np.cumsum(rng.uniform(0.1, 0.5, 4)).tolist())])
 
 
 def true_latency(start: float, stamps: list[float]) -> Latency:
@@ -186,7 +184,7 @@ CHECKS = by_name(
         tolerance=TOLERANCE,
     ),
     visible.rollback_equals_a_fresh_start.hidden(truth=logits),
-    visible.first_token_is_no_gap.hidden(challenge=draw_streams, truth=true_latency),
+    visible.first_token_is_no_gap.hidden(challenge=drawn(draw_streams), truth=true_latency),
     visible.pads_stand_on_the_left,
     visible.pads_are_never_seen,
     visible.positions_count_own_tokens,
