@@ -165,6 +165,13 @@ def true_latency(start: float, stamps: list[float]) -> Latency:
     return Latency(stamps[0] - start, *rates)
 
 
+def pad(prompts: list[np.ndarray], pad_id: int, part: str) -> np.ndarray:
+    """Put pads before each prompt; or count them."""
+    n_pads = [max(map(len, prompts)) - len(prompt) for prompt in prompts]
+    tokens = [[pad_id] * n + p.tolist() for n, p in zip(n_pads, prompts, strict=True)]
+    return np.array(tokens if part == "tokens" else n_pads, dtype=np.int64)
+
+
 CHECKS = by_name(
     visible.every_chunk_size_gives_the_same_logits.hidden(
         probe=probes.every_chunk_size_gives_the_same_logits,
@@ -185,7 +192,7 @@ CHECKS = by_name(
     ),
     visible.rollback_equals_a_fresh_start.hidden(truth=logits),
     visible.first_token_is_no_gap.hidden(challenge=drawn(draw_streams), truth=true_latency),
-    visible.pads_stand_on_the_left,
+    visible.pads_stand_on_the_left.hidden(truth=pad),
     visible.pads_are_never_seen,
     visible.positions_count_own_tokens,
     visible.each_row_equals_itself_alone.hidden(truth=logits),
