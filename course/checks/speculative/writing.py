@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -67,44 +67,102 @@ class Guesser:
         return draft
 
 
-class Writer:
-    """Has a student's `speculate` write texts by one model.
+Case = dict[str, Any]
+FORMS = {
+    "text": ARRAY_OR_WORDS,
+    "came": str,
+    "passes": Each(int),
+    "held": int,
+    "next": ARRAY_OR_WORDS,
+    "own": bool,
+}
+"""What may be recorded of a text: the text, or in words what is none; "returned" or the name of the
+exception; the tokens of each pass; how many the cache then holds; the logits that follow when the last
+token is fed; and whether the text has memory of its own."""
 
-    Attributes:
-        model: whose passes may be counted.
-        prompt, result: of the last text.
+
+def case_of(kind: str, prompt: np.ndarray, n_new: int, K: int, *records: str, **other: Any) -> Case:
+    """Make a case: one text that is written.
+
+    Args:
+        kind: a name of GUESSES.
+        records: names of FORMS.
+        other: the model's `dtype`; the `places` of the cache that is given, and the `earlier` tokens that
+            it holds.
     """
-
-    def __init__(
-        self, student: SimpleNamespace, challenge: Challenge, dtype: torch.dtype = torch.float32
-    ) -> None:
-        self.model, copy = (build_model(challenge).to(dtype) for _ in range(2))
-        self.student, self.guesser = student, Guesser(copy)
-
-    def write(
-        self, case: dict[str, Any], cache: KVCache | None = None, earlier: Sequence[int] = ()
-    ) -> str:
-        """Write one text; say "returned" or the name of the exception."""
-        propose = partial(self.guesser.propose, case["kind"], earlier)
-        self.prompt, self.result = given(case["prompt"]), None
-
-        def call() -> None:
-            self.result = self.student.speculate(
-                self.model, propose, self.prompt, case["n_new"], case["K"], cache
-            )
-
-        return outcome(call)
-
-    def text(self, *how: Any) -> np.ndarray | str:
-        """Write one text, and give it; in words what is none."""
-        came = self.write(*how)
-        return as_array(self.result) if came == "returned" else came
+    case = {"kind": kind, "prompt": prompt, "n_new": n_new, "K": K, "records": list(records)}
+    return {**case, "dtype": "float32", "places": None, "earlier": prompt[:0], **other}
 
 
-def _told(case: dict[str, Any]) -> str:
+def probe_texts(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Write each text, all of one dtype by the same model."""
+    models: dict[str, tuple[MiniGPT, Guesser]] = {}
+    for case in challenge["cases"]:
+        if (dtype := case["dtype"]) not in models:
+            model, copy = (build_model(challenge).to(getattr(torch, dtype)) for _ in range(2))
+            models[dtype] = model, Guesser(copy)
+    return {
+        "runs": [
+            _write(student, challenge, case, *models[case["dtype"]]) for case in challenge["cases"]
+        ]
+    }
+
+
+def _write(
+    student: SimpleNamespace, challenge: Challenge, case: Case, model: MiniGPT, guesser: Guesser
+) -> Evidence:
+    """Write one text, and record what the case names."""
+    prompt, earlier, cache = given(case["prompt"]), case["earlier"], None
+    if case["places"] is not None:
+        cache = new_cache(challenge, 1, case["places"], getattr(torch, case["dtype"]))
+    if len(earlier):
+        forward_cached(model, torch.tensor(earlier[None]), cache)
+    propose = partial(guesser.propose, case["kind"], earlier.tolist())
+    request = model, propose, prompt, case["n_new"], case["K"], cache
+    texts: list[Any] = []
+    counting = count_passes(model) if "passes" in case["records"] else nullcontext([])
+    with counting as passes:
+        came = outcome(lambda: texts.append(student.speculate(*request)))
+    text, held = as_array(texts[0]) if texts else came, 0 if cache is None else len(cache)
+    run = {"text": text, "came": came, "passes": list(passes), "held": held}
+    run["own"] = not any(_shares_memory(result, prompt) for result in texts)
+    if "next" in case["records"]:
+        run["next"] = _after(model, text, cache)
+    return {name: run[name] for name in case["records"]}
+
+
+def _shares_memory(a: Any, b: Tensor) -> bool:
+    """Tell whether a tensor lies in the memory of another; one without numbers lies nowhere."""
+    if not isinstance(a, Tensor) or not a.numel():
+        return False
+    return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+
+
+def _after(model: MiniGPT, text: np.ndarray | str, cache: KVCache) -> np.ndarray | str:
+    """Feed the last token of a text; return the logits, or "nothing" where it cannot be fed."""
+    last = -1 if isinstance(text, str) or not text.size else int(text.reshape(-1)[-1])
+    if len(cache) == cache.max_len or not 0 <= last < model.config.vocab_size:
+        return "nothing"
+    return as_array(forward_cached(model, torch.tensor([[last]]), cache)[0, -1])
+
+
+check_texts = partial(
+    check,
+    "speculate",
+    probe=probe_texts,
+    evidence=lambda challenge: {
+        "runs": [{name: FORMS[name] for name in case["records"]} for case in challenge["cases"]]
+    },
+)
+
+
+def describe(case: Case) -> str:
+    """Write a case in words."""
+    model = "" if case["dtype"] == "float32" else f"A model of {case['dtype']}. "
+    cache = f", in a cache of {case['places']} places that holds {len(case['earlier'])}"
     return (
-        f"A prompt of {len(case['prompt'])} tokens, n_new {case['n_new']}, n_draft {case['K']}, guesses "
-        f"{case['kind']}"
+        f"{model}A prompt of {len(case['prompt'])} tokens, n_new {case['n_new']}, n_draft {case['K']}, "
+        f"guesses {case['kind']}{'' if case['places'] is None else cache}"
     )
 
 
@@ -112,105 +170,82 @@ def _told(case: dict[str, Any]) -> str:
 
 
 def draw_cases(seed: int) -> Challenge:
-    """Draw a model, a prompt that it continues by `<end>`, and how it is to be continued; last, as the
-    longest text that the model can read."""
+    """Draw a model, a prompt that it continues by `<end>`, and how it is to be continued: with drafts of
+    each kind and length, in float64, as the longest text that the model can read, and by nothing."""
     rng = np.random.default_rng(seed)
     model = draw_model(rng, n_layers=2, max_seq_len=40)
     length, n_new, K = (int(rng.integers(*pair)) for pair in ((3, 7), (8, 13), (3, 5)))
-    prompt = draw_tokens(rng, 1, length, model["config"]["vocab_size"])
-    cases = [{"kind": kind, "prompt": prompt[0], "n_new": n_new, "K": K} for kind in GUESSES]
-    other = {"kind": "all right", "prompt": prompt[0], "n_new": n_new, "K": K}
-    cases += [
-        other | {"prompt": prompt[0, :1]},
-        other | {"K": 0},
-        other | {"K": 1, "kind": "wrong at once"},
-        other | {"n_new": 1},
-        other | {"n_new": 2},
-        other | {"K": 50},
-        other | {"K": 50, "kind": "wrong at the second"},
+    prompts = draw_tokens(rng, 1, length, model["config"]["vocab_size"])
+    prompt, long = prompts[0], draw_tokens(rng, 1, 34, model["config"]["vocab_size"])[0]
+    right, once, second = "all right", "wrong at once", "wrong at the second"
+    cases = [
+        *((kind, prompt, n_new, K) for kind in GUESSES),
+        (right, prompt[:1], n_new, K),
+        (right, prompt, n_new, 0),
+        (once, prompt, n_new, 1),
+        (right, prompt, 1, K),
+        (right, prompt, 2, K),
+        (right, prompt, n_new, 50),
+        (second, prompt, n_new, 50),
+        (second, long, 6, K),
     ]
-    long = draw_tokens(rng, 1, 34, model["config"]["vocab_size"])[0]
-    cases.append({"kind": "wrong at the second", "prompt": long, "n_new": 6, "K": K})
-    return {**with_end_next(model, prompt), "cases": cases}
+    double = case_of(second, prompt, n_new, K, "text", dtype="float64")
+    nothing = case_of(right, prompt, 0, K, "text", "passes", "own")
+    cases = [*(case_of(*case, "text") for case in cases), double, nothing]
+    return {**with_end_next(model, prompts), "cases": cases}
 
 
-def probe_texts(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Write each text; one also with a model of float64, and none at all."""
-    writer, cases = Writer(student, challenge), challenge["cases"]
-    texts = [writer.text(case) for case in cases]
-    with count_passes(writer.model) as passes:
-        none = writer.text(cases[0] | {"n_new": 0})
-    shared = isinstance(writer.result, Tensor) and shares_memory(writer.result, writer.prompt)
-    return {
-        "texts": texts,
-        "float64": Writer(student, challenge, torch.float64).text(cases[2]),
-        "none": {"text": none, "passes": passes, "own": not shared},
-    }
-
-
-def shares_memory(a: Tensor, b: Tensor) -> bool:
-    """Tell whether a tensor lies in the memory of another; one without numbers lies nowhere."""
-    return bool(a.numel()) and a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
-
-
-@check(
-    "speculate",
-    draw=draw_cases,
-    probe=probe_texts,
-    evidence=lambda challenge: {
-        "texts": [ARRAY_OR_WORDS] * len(challenge["cases"]),
-        "float64": ARRAY_OR_WORDS,
-        "none": {"text": ARRAY_OR_WORDS, "passes": Each(int), "own": bool},
-    },
-    truth=uncached,
-)
+@check_texts(draw=draw_cases, truth=uncached)
 def every_draft_gives_the_same_text(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Look for the first token that the model would not have written alone."""
-    for case, text in zip(challenge["cases"], evidence["texts"], strict=True):
-        if wrong := _wrong_text(challenge, case, text, truth, tolerance):
-            return failed(wrong)
-    double = _wrong_text(challenge, challenge["cases"][2], evidence["float64"], truth, tolerance)
-    if double:
-        return failed(f"A model of float64. {double}")
-    none, prompt = evidence["none"], challenge["cases"][0]["prompt"]
-    if isinstance(none["text"], str) or none["text"].tolist() != prompt.tolist():
-        return failed(
-            "n_new = 0 should give the prompt and nothing else. What does your code do before its loop?"
+    for case, run in zip(challenge["cases"], evidence["runs"], strict=True):
+        wrong = (
+            _wrong_text(challenge, case, run["text"], truth, tolerance) if case["n_new"] else None
         )
-    if none["passes"]:
-        return failed("n_new = 0: something was fed. For whose logits?")
-    if not none["own"]:
-        return failed("n_new = 0: result and prompt share their memory. Whose tensor is returned?")
+        if wrong:
+            return failed(f"{describe(case)}: {wrong}")
+    nothing, prompt = evidence["runs"][-1], challenge["cases"][-1]["prompt"]
+    for wrong, text in (
+        (
+            isinstance(nothing["text"], str) or nothing["text"].tolist() != prompt.tolist(),
+            "it should give the prompt and nothing else. What does your code do before its loop?",
+        ),
+        (nothing["passes"], "something was fed. For whose logits?"),
+        (not nothing["own"], "result and prompt share their memory. Whose tensor is returned?"),
+    ):
+        if wrong:
+            return failed(f"n_new = 0: {text}")
     return passed("Whatever was guessed, the text is the model's own.")
 
 
 def _wrong_text(
-    challenge: Challenge,
-    case: dict[str, Any],
-    text: np.ndarray | str,
-    truth: Truth,
-    tolerance: float,
+    challenge: Challenge, case: Case, text: np.ndarray | str, truth: Truth, tolerance: float
 ) -> str | None:
-    P, told = len(case["prompt"]), _told(case)
+    P, V = len(case["prompt"]), challenge["config"]["vocab_size"]
     size = P + case["n_new"]
     if isinstance(text, str):
-        return f"{told}: {text}; wanted is a text of {size} tokens. {_about_stop(text)}"
+        return f"{text}; wanted is a text of {size} tokens. {_about_stop(text)}"
     if text.shape != (size,) or text.dtype != np.int64:
+        question = "How many tokens does the last pass write?"
         return (
-            f"{told}: got {text.dtype} of shape {text.shape}, wanted is int64 of shape {(size,)}. "
-            f"{'How many tokens does the last pass write?' if text.size > size else 'When is it done?'}"
+            f"got {text.dtype} of shape {text.shape}, wanted is int64 of shape {(size,)}. "
+            f"{question if text.size > size else 'When is it done?'}"
         )
-    V = challenge["config"]["vocab_size"]
     if text[:P].tolist() != case["prompt"].tolist() or text.min() < 0 or text.max() >= V:
-        return f"{told}: the text does not begin with the prompt, or has ids outside 0 … {V - 1}."
+        return f"the text does not begin with the prompt, or has ids outside 0 … {V - 1}."
     wrong = first_wrong_choice(truth(challenge, text[None]), text[None], P, tolerance)
     if not wrong:
         return None
+    question = "A guess before it was wrong. What does the cache still hold of it?"
+    if wrong.step == 0:
+        question = "Which row of the prompt's pass chooses the first token?"
+    elif case["kind"] in ("none at all", "all right"):
+        question = "Which token was fed before it, and at which position did it stand?"
     return (
-        f"{told}: new token {wrong.step + 1} is {text[P + wrong.step]}; alone the model writes "
-        f"{wrong.likeliest}, whose logit leads by {wrong.lead:.2g}. {_about_token(case, wrong.step)}"
+        f"new token {wrong.step + 1} is {text[P + wrong.step]}; alone the model writes "
+        f"{wrong.likeliest}, whose logit leads by {wrong.lead:.2g}. {question}"
     )
 
 
@@ -220,25 +255,18 @@ def _about_stop(name: str) -> str:
     return "Which line stops it?"
 
 
-def _about_token(case: dict[str, Any], step: int) -> str:
-    if step == 0:
-        return "Which row of the prompt's pass chooses the first token?"
-    if case["kind"] in ("none at all", "all right"):
-        return "Which token was fed before it, and at which position did it stand?"
-    return "A guess before it was wrong. What does the cache still hold of it?"
-
-
 # --- the passes ----------------------------------------------------------------------------------
 
 
 def draw_work(seed: int) -> Challenge:
-    """Draw a model, a prompt and texts to write, a length for each kind of guesses."""
+    """Draw a model, a prompt and texts to write in a roomy cache, a length for each kind of guesses; in
+    float64, where no two logits tie by rounding."""
     rng = np.random.default_rng(seed)
     model = draw_model(rng, n_layers=1, max_seq_len=40)
     prompt = draw_tokens(rng, 1, int(rng.integers(4, 8)), model["config"]["vocab_size"])[0]
     K = int(rng.integers(3, 5))
     cases = [
-        {"kind": kind, "prompt": prompt, "n_new": n_new, "K": K}
+        case_of(kind, prompt, n_new, K, "came", "passes", dtype="float64", places=40)
         for kind, n_new in (
             ("all right", 1 + 3 * (K + 1)),
             ("all right", 1 + 2 * (K + 1) + 2),
@@ -250,18 +278,7 @@ def draw_work(seed: int) -> Challenge:
     return {**model, "cases": cases}
 
 
-def probe_work(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Write each text in a roomy cache, in float64, where no two logits tie by rounding."""
-    writer, runs = Writer(student, challenge, torch.float64), []
-    for case in challenge["cases"]:
-        cache = new_cache(challenge, 1, 40, torch.float64)
-        with count_passes(writer.model) as passes:
-            came = writer.write(case, cache)
-        runs.append({"came": came, "passes": passes})
-    return {"runs": runs}
-
-
-def passes_of(case: dict[str, Any]) -> list[int]:
+def passes_of(case: Case) -> list[int]:
     """List the tokens of each pass: the prompt's, and then the newest token with what was drafted."""
     passes, left = [len(case["prompt"])], case["n_new"] - 1
     while left > 0:
@@ -273,20 +290,13 @@ def passes_of(case: dict[str, Any]) -> list[int]:
     return passes
 
 
-@check(
-    "speculate",
-    draw=draw_work,
-    probe=probe_work,
-    evidence=lambda challenge: {
-        "runs": [{"came": str, "passes": Each(int)}] * len(challenge["cases"])
-    },
-)
+@check_texts(draw=draw_work)
 def passes_are_saved(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Compare tokens of each pass with those that are needed."""
     for case, run in zip(challenge["cases"], evidence["runs"], strict=True):
-        told, wanted, passes = _told(case), passes_of(case), run["passes"]
+        wanted, passes = passes_of(case), run["passes"]
         if run["came"] != "returned":
-            return failed(f"{told}, a cache of 40 places: {run['came']}. Which line stops it?")
+            return failed(f"{describe(case)}: {run['came']}. Which line stops it?")
         if passes == wanted:
             continue
         question = "Which tokens does a pass feed, and which did one before it?"
@@ -299,7 +309,9 @@ def passes_are_saved(challenge: Challenge, evidence: Evidence) -> Verdict:
             )
         elif len(passes) == len(wanted):
             question = "How many guesses can the last pass use?"
-        return failed(f"{told}: passes of {passes} tokens, needed are {wanted}. {question}")
+        return failed(
+            f"{describe(case)}: passes of {passes} tokens, needed are {wanted}. {question}"
+        )
     return passed("The prompt in one pass, then the newest token and its draft: no pass too many.")
 
 
@@ -307,126 +319,85 @@ def passes_are_saved(challenge: Challenge, evidence: Evidence) -> Verdict:
 
 
 def draw_caches(seed: int) -> Challenge:
-    """Draw a model, an earlier part of a text, a prompt and kinds of guesses."""
+    """Draw a model, and texts to write in caches, some of which hold an earlier part; with a place to
+    spare, none, and one too few."""
     rng = np.random.default_rng(seed)
     model = draw_model(rng, n_layers=2, max_seq_len=48)
     V = model["config"]["vocab_size"]
-    earlier, prompt = (
-        draw_tokens(rng, 1, 5, V)[0],
-        draw_tokens(rng, 1, int(rng.integers(2, 6)), V)[0],
-    )
+    earlier, prompt = (draw_tokens(rng, 1, n, V)[0] for n in (5, int(rng.integers(2, 6))))
     K, n_new = int(rng.integers(3, 5)), int(rng.integers(9, 13))
-    cases = [
-        {"kind": kind, "prompt": prompt, "n_new": n_new, "K": K, "held": held, "spare": spare}
-        for kind, held, spare in (
-            ("all right", 0, 1),
-            ("all right", 0, 0),
-            ("wrong at once", 0, 1),
-            ("wrong at the second", 5, 1),
-            ("wrong at the last", 5, 1),
-            ("wrong at the last", 5, 0),
+    cases = []
+    for kind, held, spare in (
+        ("all right", 0, 1),
+        ("all right", 0, 0),
+        ("wrong at once", 0, 1),
+        ("wrong at the second", 5, 1),
+        ("wrong at the last", 5, 1),
+        ("wrong at the last", 5, 0),
+        ("wrong at once", 0, -1),
+        ("wrong at the second", 5, -1),
+    ):
+        records = ("text", "held", "next") if spare >= 0 else ("came", "held", "passes")
+        places = held + len(prompt) + n_new - 1 + spare
+        cases.append(
+            case_of(kind, prompt, n_new, K, *records, places=places, earlier=earlier[:held])
         )
-    ]
-    return {**model, "earlier": earlier, "cases": cases}
+    return {**model, "cases": cases}
 
 
-def probe_caches(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Write texts in given caches, some of which hold tokens; then feed the last token, where a place is
-    left for it. And ask for what does not fit."""
-    writer, cases = Writer(student, challenge), challenge["cases"]
-    runs, refused = [], []
-    for case in cases:
-        cache, earlier = _cache_for(writer.model, challenge, case)
-        text = writer.text(case, cache, earlier)
-        held = len(cache)
-        runs.append({"text": text, "held": held, "logits": _after(writer.model, text, cache)})
-    for case in cases[2:4]:
-        cache, earlier = _cache_for(writer.model, challenge, case | {"spare": -1})
-        with count_passes(writer.model) as passes:
-            came = writer.write(case, cache, earlier)
-        refused.append({"came": came, "held": len(cache), "passes": passes})
-    return {"runs": runs, "refused": refused}
-
-
-def _cache_for(
-    model: MiniGPT, challenge: Challenge, case: dict[str, Any]
-) -> tuple[KVCache, list[int]]:
-    """Make a cache for the text of a case that holds an earlier part; and return that part."""
-    size = case["held"] + len(case["prompt"]) + case["n_new"] - 1 + case["spare"]
-    cache, earlier = new_cache(challenge, 1, size), challenge["earlier"][: case["held"]].tolist()
-    if earlier:
-        forward_cached(model, torch.tensor([earlier]), cache)
-    return cache, earlier
-
-
-def _after(model: MiniGPT, text: np.ndarray | str, cache: KVCache) -> np.ndarray | str:
-    """Feed the last token of a text; return the logits, or "nothing" where it cannot be fed."""
-    if isinstance(text, str) or not text.size or len(cache) == cache.max_len:
-        return "nothing"
-    last = int(text.reshape(-1)[-1])
-    if not 0 <= last < model.config.vocab_size:
-        return "nothing"
-    return as_array(forward_cached(model, torch.tensor([[last]]), cache)[0, -1])
-
-
-@check(
-    "speculate",
-    draw=draw_caches,
-    probe=probe_caches,
-    evidence=lambda challenge: {
-        "runs": [{"text": ARRAY_OR_WORDS, "held": int, "logits": ARRAY_OR_WORDS}]
-        * len(challenge["cases"]),
-        "refused": [{"came": str, "held": int, "passes": Each(int)}] * 2,
-    },
-    truth=uncached,
-)
+@check_texts(draw=draw_caches, truth=uncached)
 def cache_is_left_as_alone(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Compare what caches hold, and what the next token would be, with a text written alone."""
     for case, run in zip(challenge["cases"], evidence["runs"], strict=True):
-        P, g, held = len(case["prompt"]), case["n_new"], case["held"]
-        size = held + P + g - 1 + case["spare"]
-        told = f"{_told(case)}, in a cache of {size} places that holds {held}"
-        text = run["text"]
-        if isinstance(text, str):
-            return failed(f"{told}: {text}; the text fits. {_about_stop(text)}")
-        if run["held"] != held + P + g - 1:
-            return failed(
-                f"{told}: it then holds {run['held']} tokens, wanted are {held + P + g - 1}: all but the "
-                f"last. {_about_held(run['held'], held)}"
+        if "text" in case["records"]:
+            wrong = _wrong_cache(challenge, case, run, truth, tolerance)
+        elif run["came"] != "CacheFull":
+            wrong = (
+                f"one place too few, and it {run['came']}; wanted is CacheFull. How many tokens are fed "
+                f"and kept in all?"
             )
-        logits = run["logits"]
-        if text.shape != (P + g,) or isinstance(logits, str) == bool(case["spare"]):
-            return failed(f"{told}: got a text of shape {text.shape}. When is it done?")
-        if isinstance(logits, str):
-            if logits != "nothing":
-                return failed("A part of what was asked for did not come back.")
-            continue
-        whole = np.concatenate([challenge["earlier"][:held], text])[None]
-        wanted = truth(challenge, whole)[0, -1]
-        delta = float(np.abs(logits - wanted).max()) if logits.shape == wanted.shape else np.inf
-        if not delta <= tolerance:
-            return failed(
-                f"{told}: when the last token is fed, its logits differ from those of the same text "
-                f"without a cache (max |Δ| {delta:.2g}, tolerance {tolerance:g}). Whose rows does the "
-                f"cache hold, and at which positions do they stand?"
+        elif run["passes"] or run["held"] != len(case["earlier"]):
+            wrong = (
+                f"one place too few, and CacheFull came after passes of {run['passes']} tokens. Can you "
+                f"know before the first?"
             )
-    for case, run in zip(challenge["cases"][2:4], evidence["refused"], strict=True):
-        if run["came"] != "CacheFull":
-            return failed(
-                f"{_told(case)}, one place too few: it {run['came']}; wanted is CacheFull. How many "
-                f"tokens are fed and kept in all?"
-            )
-        if run["passes"] or run["held"] != case["held"]:
-            return failed(
-                f"{_told(case)}, one place too few: CacheFull came after passes of {run['passes']} "
-                f"tokens. Can you know before the first?"
-            )
+        else:
+            wrong = None
+        if wrong:
+            return failed(f"{describe(case)}: {wrong}")
     return passed("The cache holds just what it holds when the text is written alone.")
 
 
-def _about_held(held: int, before: int) -> str:
-    if held == before:
-        return "Is the cache that was given the one that is used (an empty one is a cache, too)?"
-    return "How many guesses of the last pass stay, and what else did it feed?"
+def _wrong_cache(
+    challenge: Challenge, case: Case, run: Evidence, truth: Truth, tolerance: float
+) -> str | None:
+    text, logits, before = run["text"], run["next"], len(case["earlier"])
+    if isinstance(text, str):
+        return f"{text}; the text fits. {_about_stop(text)}"
+    size = len(case["prompt"]) + case["n_new"]
+    wanted = before + size - 1
+    if run["held"] != wanted:
+        question = "How many guesses of the last pass stay, and what else did it feed?"
+        if run["held"] == before:
+            question = (
+                "Is the cache that was given the one that is used (an empty one is a cache, too)?"
+            )
+        return (
+            f"it then holds {run['held']} tokens, wanted are {wanted}: all but the last. {question}"
+        )
+    if text.shape != (size,) or isinstance(logits, str) != (case["places"] == wanted):
+        return f"got a text of shape {text.shape}. When is it done?"
+    if isinstance(logits, str):
+        return None if logits == "nothing" else "a part of what was asked for did not come back."
+    whole = np.concatenate([case["earlier"], text])[None]
+    expected = truth(challenge, whole)[0, -1]
+    delta = float(np.abs(logits - expected).max()) if logits.shape == expected.shape else np.inf
+    if delta <= tolerance:
+        return None
+    return (
+        f"when the last token is fed, its logits differ from those of the same text without a cache "
+        f"(max |Δ| {delta:.2g}, tolerance {tolerance:g}). Whose rows does the cache hold, and at which "
+        f"positions do they stand?"
+    )
