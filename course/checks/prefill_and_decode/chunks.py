@@ -104,8 +104,7 @@ def every_chunk_size_gives_the_same_logits(
     for case, runs in zip(challenge["cases"], evidence["runs"], strict=True):
         wanted = truth(case, case["prompt"])[:, -1]
         for size, run in zip(case["sizes"], runs, strict=True):
-            problem = _wrong_run(case, size, run, wanted, tolerance, agree)
-            if problem:
+            if problem := _wrong_run(case, size, run, wanted, tolerance, agree):
                 return problem
             agree.append((size or DEFAULT, run["logits"]))
     lengths = sorted({case["prompt"].shape[1] for case in challenge["cases"]})
@@ -142,14 +141,10 @@ def _wrong_run(
         )
     row, delta = largest_difference(logits, wanted)
     if delta > tolerance:
-        so_far, question = "", _question(logits, wanted, chunks)
-        if agree:
-            so_far = f" With chunk_size {agree[-1][0]} they agree."
+        so_far = f" With chunk_size {agree[-1][0]} they agree." if agree else ""
+        question = _question(logits, wanted, chunks)
         if any(largest_difference(logits, earlier)[1] <= tolerance for _, earlier in agree):
-            so_far, question = (
-                "",
-                "An earlier model gave these for the same prompt. Who keeps them?",
-            )
+            question = "An earlier model gave these for the same prompt. Who keeps them?"
         return failed(
             f"{where}: the last token's logits differ from those without a cache (batch row {row}, "
             f"max |Δ| {delta:.2g}, tolerance {tolerance:g}).{so_far} {question}"
@@ -216,13 +211,6 @@ def draw_full(seed: int) -> Challenge:
     return {**model, "prompt": prompt, "held": 4, "chunk_size": int(rng.integers(2, 4))}
 
 
-def bad_end(challenge: Challenge) -> np.ndarray:
-    """Give the prompts with an id outside the vocabulary as the last token of the last row."""
-    prompt = challenge["prompt"].copy()
-    prompt[-1, -1] = challenge["config"]["vocab_size"]
-    return prompt
-
-
 def probe_no_room(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Prefill what does not fit an empty cache, and one that holds some tokens; then what just fits;
     and what cannot be fed at all. Count what each call fed."""
@@ -238,7 +226,8 @@ def probe_no_room(student: SimpleNamespace, challenge: Challenge) -> Evidence:
             )
         return {"came": came, "passes": passes, "held": len(into)}
 
-    bad = given(bad_end(challenge))
+    bad = prompt.clone()
+    bad[-1, -1] = challenge["config"]["vocab_size"]  # an id that is none
     return {
         "alone": feed(prompt, small, size),
         "before": feed(prompt[:, :held], cache, size),
@@ -249,13 +238,10 @@ def probe_no_room(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     }
 
 
-FED = {"came": str, "passes": Each(int), "held": int}
-"""The form of what one call fed."""
-
-
 def no_room_form(challenge: Challenge) -> Evidence:
-    calls = dict.fromkeys(("alone", "before", "refused", "exact"), FED)
-    return {**calls, "rest": ARRAY_OR_WORDS, "arguments": [FED] * 3}
+    fed = {"came": str, "passes": Each(int), "held": int}
+    calls = dict.fromkeys(("alone", "before", "refused", "exact"), fed)
+    return {**calls, "rest": ARRAY_OR_WORDS, "arguments": [fed] * 3}
 
 
 def _told(call: Evidence) -> str:
@@ -286,8 +272,7 @@ def too_long_a_prompt_changes_nothing(
     P, held, size = challenge["prompt"].shape[1], challenge["held"], challenge["chunk_size"]
     case = f"An empty cache of {P - 1} places, and prompts of {P} come in chunks of {size}"
     question = "When can you know that the last chunk will not fit?"
-    problem = _wrong_refusal(case, evidence["alone"], "CacheFull", 0, question)
-    if problem:
+    if problem := _wrong_refusal(case, evidence["alone"], "CacheFull", 0, question):
         return problem
     before = evidence["before"]
     if (before["came"], sum(before["passes"]), before["held"]) != ("returned", held, held):
@@ -301,8 +286,7 @@ def too_long_a_prompt_changes_nothing(
     case = f"A cache of {P} places holds {held} tokens"
     question = "How many tokens would be held after the last chunk?"
     refused = f"{case}, and prompts of {P - held + 1} come in chunks of {size}"
-    problem = _wrong_refusal(refused, evidence["refused"], "CacheFull", held, question)
-    if problem:
+    if problem := _wrong_refusal(refused, evidence["refused"], "CacheFull", held, question):
         return problem
     exact = evidence["exact"]
     if exact["came"] != "returned":
@@ -318,16 +302,11 @@ def too_long_a_prompt_changes_nothing(
             f"tolerance {tolerance:g}); {_told(exact)}. If the check above "
             f"passes: what did the refused call leave behind?"
         )
-    return _judge_arguments(evidence) or passed(
-        "A prompt that does not fit is refused before anything is fed; one that just fits is taken."
-    )
-
-
-def _judge_arguments(evidence: Evidence) -> Verdict | None:
     cases = ("chunk_size 0", "chunk_size -1", "An id outside the vocabulary in the last column")
     question = "Do the two lines above the gap stand where they stood?"
     for case, call in zip(cases, evidence["arguments"], strict=True):
-        problem = _wrong_refusal(case, call, "ValueError", 0, question)
-        if problem:
+        if problem := _wrong_refusal(case, call, "ValueError", 0, question):
             return problem
-    return None
+    return passed(
+        "A prompt that does not fit is refused before anything is fed; one that just fits is taken."
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice, zip_longest
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -223,48 +223,32 @@ def draw_turns(seed: int) -> Challenge:
     return {**draw_request(seed), "long": draw_long(np.random.default_rng([seed, 3]))}
 
 
-class Edge(NamedTuple):
-    """A stream at the edge of what is allowed, which is asked for its first token.
-
-    Attributes:
-        prompt: (B, P).
-        chunk_size: None: not given.
-        places: of an empty cache.
-        came: what comes.
-        passes: that are made for it.
-        question: to whom it does not come.
-    """
-
-    prompt: np.ndarray
-    chunk_size: int | None
-    n_new: int
-    places: int
-    came: str
-    passes: list[int]
-    question: str
+Edge = tuple[np.ndarray, int | None, int, int, str, list[int], str]
+"""A stream that is asked for its first token: the prompt (B, P), chunk_size (None: not given), n_new, the
+places of an empty cache; what comes, the passes that are made for it, and a question to whom it does
+not come."""
 
 
 def edges(challenge: Challenge) -> list[Edge]:
-    """List streams at the edges; the last one is of the long prompt."""
+    """List streams at the edges of what is allowed; the last one is of the long prompt."""
     prompt, n, long = challenge["prompt"], challenge["n_new"], challenge["long"]["prompt"]
     P, L, longest = prompt.shape[1], long.shape[1], challenge["config"]["max_seq_len"]
     room = "How many tokens are to be fed in all, and when is that known?"
     bounds = "Do the lines above the gap stand where they stood?"
-    one = "What does your prefill get of a prompt of one token?"
-    rest = [
-        (P, n, P + n - 1, "a token", chunks_of(P, CHUNK), room),
-        (P, 1, P, "a token", chunks_of(P, CHUNK), room),
-        (1, n, n, "a token", [1], one),
-        (P, 0, P + n, "no token", [], "Who asked for one?"),
-        (P, 0, P - 2, "no token", [], "How much room does a stream of no tokens need?"),
-        (P, n, P + n - 2, "CacheFull", [], room),
-        (P, n, P - 1, "CacheFull", [], room),
-        (P, -1, P + n, "ValueError", [], bounds),
-        (P, longest + 1, P + n, "ValueError", [], bounds),
-    ]
+    one, chunks = "What does your prefill get of a prompt of one token?", chunks_of(P, CHUNK)
     named = "Which chunk_size does the signature name?"
-    default = Edge(long, None, 2, L + 2, "a token", chunks_of(L, None), named)
-    return [*(Edge(prompt[:, :length], CHUNK, *edge) for length, *edge in rest), default]
+    return [
+        (prompt, CHUNK, n, P + n - 1, "a token", chunks, room),
+        (prompt, CHUNK, 1, P, "a token", chunks, room),
+        (prompt[:, :1], CHUNK, n, n, "a token", [1], one),
+        (prompt, CHUNK, 0, P + n, "no token", [], "Who asked for one?"),
+        (prompt, CHUNK, 0, P - 2, "no token", [], "How much room does a stream of no tokens need?"),
+        (prompt, CHUNK, n, P + n - 2, "CacheFull", [], room),
+        (prompt, CHUNK, n, P - 1, "CacheFull", [], room),
+        (prompt, CHUNK, -1, P + n, "ValueError", [], bounds),
+        (prompt, CHUNK, longest + 1, P + n, "ValueError", [], bounds),
+        (long, None, 2, L + 2, "a token", chunks_of(L, None), named),
+    ]
 
 
 def probe_laziness(student: SimpleNamespace, challenge: Challenge) -> Evidence:
@@ -289,13 +273,13 @@ def probe_laziness(student: SimpleNamespace, challenge: Challenge) -> Evidence:
 
 def _first_token(student: SimpleNamespace, challenge: Challenge, edge: Edge) -> Evidence:
     """Ask a stream at the edge for its first token; say what came, and what was fed."""
-    case = challenge if edge.chunk_size else challenge["long"]
-    model, cache = build_model(case), new_cache(case, len(edge.prompt), edge.places)
-    request = model, given(edge.prompt), edge.n_new, cache
-    tokens: list[Any] = []
+    prompt, chunk_size, n_new, places, *_ = edge
+    case = challenge if chunk_size else challenge["long"]
+    model, cache, tokens = build_model(case), new_cache(case, len(prompt), places), []
+    request = model, given(prompt), n_new, cache
     with count_passes(model) as passes:
         came = outcome(
-            lambda: tokens.append(next(start(student, *request, chunk_size=edge.chunk_size), None))
+            lambda: tokens.append(next(start(student, *request, chunk_size=chunk_size), None))
         )
     if tokens:
         came = "no token" if tokens[0] is None else "a token"
@@ -352,16 +336,17 @@ def no_step_before_it_is_asked_for(challenge: Challenge, evidence: Evidence) -> 
 
 
 def _wrong_edge(edge: Edge, result: Evidence) -> Verdict | None:
-    P, n_fed, question = edge.prompt.shape[1], sum(edge.passes), edge.question
-    if result == {"came": edge.came, "passes": edge.passes, "held": n_fed}:
+    prompt, chunk_size, n_new, places, came, passes, question = edge
+    P, n_fed = prompt.shape[1], sum(passes)
+    if result == {"came": came, "passes": passes, "held": n_fed}:
         return None
-    if edge.chunk_size and (result["came"], sum(result["passes"])) == (edge.came, n_fed):
+    if chunk_size and (result["came"], sum(result["passes"])) == (came, n_fed):
         question = "What becomes of chunk_size?"
     return failed(
-        f"A prompt of {P} token{'s' * (P > 1)}, chunk_size {edge.chunk_size or 'not given'}, n_new = "
-        f"{edge.n_new}, an empty cache of {edge.places} places, and the first token is asked for: "
-        f"{result['came']}, after passes of {in_short(result['passes'])} tokens, and {result['held']} "
-        f"are held. Wanted is {edge.came}, {edge.passes}, and {n_fed}. {question}"
+        f"A prompt of {P} token{'s' * (P > 1)}, chunk_size {chunk_size or 'not given'}, n_new = {n_new}, "
+        f"an empty cache of {places} places, and the first token is asked for: {result['came']}, after "
+        f"passes of {in_short(result['passes'])} tokens, and {result['held']} are held. Wanted is "
+        f"{came}, {passes}, and {n_fed}. {question}"
     )
 
 

@@ -5,6 +5,7 @@ guesses are accepted.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -30,7 +31,7 @@ OFF = 0.1
 FEW = 24
 """Calls that are watched for the house rules."""
 PAIRS = {"pairs": (np.ndarray, str)}
-"""The form of what `counted` returns."""
+"""The form of what `probe_draws` records."""
 
 
 def draw_odds(n_draft: int, seed: int) -> Challenge:
@@ -45,36 +46,35 @@ def draw_odds(n_draft: int, seed: int) -> Challenge:
 
 
 def probe_draws(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Verify each draft; thousands of calls need no copies, so all but a few are not watched."""
-    p, q, drafts = (torch.from_numpy(challenge[name]) for name in ("p", "q", "drafts"))
-    generator = torch.Generator().manual_seed(challenge["seed"])
+    """Verify each draft, and put the answers into an array (n, 2); or say in words what the first is that
+    is none. Thousands of calls need no copies, so all but a few are not watched."""
     unwatched = inspect.unwrap(student.verify_sampled)
-    calls = [student.verify_sampled] * FEW + [unwatched] * (len(drafts) - FEW)
-    answers = [call(draft, q, p, generator) for call, draft in zip(calls, drafts, strict=True)]
-    return counted([pair_of(answer) for answer in answers])
+    pairs = verify(student.verify_sampled, challenge, slice(FEW), challenge["seed"])
+    pairs += verify(unwatched, challenge, slice(FEW, None), challenge["seed"] + 1)
+    for pair in pairs:
+        if not all(type(part) is int for part in pair):
+            return {"pairs": f"({pair[0]}, {pair[1]})"}
+    limit = 2**40  # an int64 array holds no larger ones
+    return {"pairs": np.array([[max(-1, min(part, limit)) for part in pair] for pair in pairs])}
 
 
 def probe_repeats(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Verify each draft; and a few of them with one seed of the generator and two of torch's own, and
     with another seed."""
-    p, q, drafts = (torch.from_numpy(challenge[name]) for name in ("p", "q", "drafts"))
-    seed, few = challenge["seed"], []
+    few, seed = [], challenge["seed"]
     for local_seed, global_seed in ((seed, 0), (seed, 1), (seed + 1, 0)):
         torch.manual_seed(global_seed)
-        generator = torch.Generator().manual_seed(local_seed)
-        few.append([
-            pair_of(student.verify_sampled(draft, q, p, generator)) for draft in drafts[:FEW]
-        ])  # fmt: skip
+        few.append(verify(student.verify_sampled, challenge, slice(FEW), local_seed))
     return {"few": few, **probe_draws(student, challenge)}
 
 
-def counted(pairs: list[list[Any]]) -> Evidence:
-    """Put the answers into an array (n, 2); or say in words what the first is that is none."""
-    odd = next((pair for pair in pairs if not all(type(part) is int for part in pair)), None)
-    if odd is not None:
-        return {"pairs": f"({odd[0]}, {odd[1]})"}
-    limit = 2**40  # an int64 array holds no larger ones
-    return {"pairs": np.array([[max(-1, min(part, limit)) for part in pair] for pair in pairs])}
+def verify(
+    verify_sampled: Callable[..., Any], challenge: Challenge, which: slice, seed: int
+) -> list[list[Any]]:
+    """Verify some of the drafts by one generator; give the answers."""
+    p, q, drafts = (torch.from_numpy(challenge[name]) for name in ("p", "q", "drafts"))
+    generator = torch.Generator().manual_seed(seed)
+    return [pair_of(verify_sampled(draft, q, p, generator)) for draft in drafts[which]]
 
 
 def wrong_form(challenge: Challenge, evidence: Evidence) -> Verdict | None:
@@ -162,7 +162,7 @@ def _about_first(first: np.ndarray, kept: np.ndarray, p: np.ndarray, q: np.ndarr
     return "With which probability is a drafted token kept?"
 
 
-verdict_on_two = partial(
+check_two = partial(
     check,
     "verify_sampled",
     draw=partial(draw_odds, 2),
@@ -171,7 +171,7 @@ verdict_on_two = partial(
 )
 
 
-@verdict_on_two()
+@check_two()
 def so_have_the_second_and_the_bonus(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Compare the second token, where the first was kept, with the second row of p; and the bonus, where
     both were, with the third."""
@@ -179,36 +179,24 @@ def so_have_the_second_and_the_bonus(challenge: Challenge, evidence: Evidence) -
         return wrong
     (kept, token), p = evidence["pairs"].T, challenge["p"]
     second = np.where(kept > 1, challenge["drafts"][:, 1], token)[kept > 0]
-    for name, tokens, row, question in (
-        (
-            "The second token, where the first was kept",
-            second,
-            p[1],
-            "Which rows of p and q judge the second token, and which random number?",
-        ),
-        (
-            "The bonus, where both were kept",
-            token[kept == 2],
-            p[2],
-            "Which row of p says what comes after the whole draft?",
-        ),
-    ):
-        if wrong := wrong_odds(name, tokens, row, question):
-            return wrong
-    return passed("The second token and the bonus are distributed as the model says.")
+    question = "Which rows of p and q judge the second token, and which random number?"
+    if wrong := wrong_odds("The second token, where the first was kept", second, p[1], question):
+        return wrong
+    question = "Which row of p says what comes after the whole draft?"
+    return wrong_odds(
+        "The bonus, where both were kept", token[kept == 2], p[2], question
+    ) or passed("The second token and the bonus are distributed as the model says.")
 
 
-@verdict_on_two()
+@check_two()
 def accepts_as_often_as_possible(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Compare the mean number of kept tokens with the most that leaves the odds right."""
     if wrong := wrong_form(challenge, evidence):
         return wrong
     places = np.arange(2), challenge["drafts"]
     shares = np.minimum(1, challenge["p"][places] / challenge["q"][places])  # (n, 2)
-    wanted, got = (
-        float(shares.cumprod(axis=1).sum(axis=1).mean()),
-        float(evidence["pairs"][:, 0].mean()),
-    )
+    wanted = float(shares.cumprod(axis=1).sum(axis=1).mean())
+    got = float(evidence["pairs"][:, 0].mean())
     if abs(got - wanted) > OFF:
         question = (
             "Must a token be rejected that the model says at least as often as the draft?"
