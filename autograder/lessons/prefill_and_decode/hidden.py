@@ -61,11 +61,11 @@ def judge_chunks(
         return verdict
     case = challenge["cases"][0]
     prompt = case["prompt"]
-    for size, got in zip(challenge["exchanged"], evidence["exchanged"], strict=True):
+    for size, result in zip(challenge["exchanged"], evidence["exchanged"], strict=True):
         lengths = chunks.chunks_of(prompt.shape[1], size)
         tables = np.repeat(challenge["tables"][: len(lengths)], lengths, axis=0)  # (P, V)
         meant = np.take_along_axis(tables.T, prompt, axis=0)  # (B, P): of column t, by table t
-        row, delta = largest_difference(got, truth(case, meant)[:, -1])
+        row, delta = largest_difference(result, truth(case, meant)[:, -1])
         if delta > tolerance:
             return failed(
                 f"A model whose words mean something else in every forward pass, a prompt of "
@@ -88,7 +88,7 @@ def draw_turns(seed: int) -> Challenge:
 
 
 def turns_form(challenge: Challenge) -> Evidence:
-    exchanged = {"exchanged": Each(streaming.STREAM), "came": str}
+    exchanged = {"exchanged": Each(streaming.STREAM), "outcome": str}
     return {**streaming.laziness_form(challenge), **exchanged}
 
 
@@ -103,8 +103,10 @@ def judge_turns(
     prompt, turns, exchanged = challenge["prompt"], challenge["turns"], evidence["exchanged"]
     (B, P), V, n_new = prompt.shape, challenge["config"]["vocab_size"], challenge["n_new"]
     case = "A stream whose words mean something else after each token that it gave out"
-    if evidence["came"] != "returned" or len(exchanged) != 2:
-        return failed(f"{case}, continued from its last token by another one: {evidence['came']}.")
+    if evidence["outcome"] != "returned" or len(exchanged) != 2:
+        return failed(
+            f"{case}, continued from its last token by another one: {evidence['outcome']}."
+        )
     for streamed, n in zip(exchanged, (n_new, 1), strict=True):
         if wrong := streaming.wrong_tokens(case, streamed, B, n, V):
             return wrong

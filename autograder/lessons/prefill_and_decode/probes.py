@@ -70,12 +70,12 @@ def no_step_before_it_is_asked_for(student: SimpleNamespace, challenge: Challeng
         for _ in first:
             meanings.begin(turns[min(len(first.kinds), n_new)])
         exchanged = [first.read()]
-        came = "nothing to go on from"
+        ended = "nothing to go on from"
         if (ids := exchanged[0]["tokens"]).size:
             last = given(ids[:, -1:])
-            came = outcome(
+            ended = outcome(
                 lambda: exchanged.append(
                     Reader(islice(start(student, model, last, 1, cache, chunk_size=P), 2)).read()
                 )
             )
-    return {**evidence, "exchanged": exchanged, "came": came}
+    return {**evidence, "exchanged": exchanged, "outcome": ended}

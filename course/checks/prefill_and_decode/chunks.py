@@ -102,9 +102,9 @@ def every_chunk_size_gives_the_same_logits(
     """Compare passes, places held and logits of every chunk size with those of the whole prompt."""
     agree: list[tuple[int, np.ndarray]] = []
     for case, runs in zip(challenge["cases"], evidence["runs"], strict=True):
-        wanted = truth(case, case["prompt"])[:, -1]
+        expected = truth(case, case["prompt"])[:, -1]
         for size, run in zip(case["sizes"], runs, strict=True):
-            if problem := _wrong_run(case, size, run, wanted, tolerance, agree):
+            if problem := _wrong_run(case, size, run, expected, tolerance, agree):
                 return problem
             agree.append((size or DEFAULT, run["logits"]))
     lengths = sorted({case["prompt"].shape[1] for case in challenge["cases"]})
@@ -117,7 +117,7 @@ def _wrong_run(
     case: Challenge,
     size: int | None,
     run: Evidence,
-    wanted: np.ndarray,
+    expected: np.ndarray,
     tolerance: float,
     agree: list[tuple[int, np.ndarray]],
 ) -> Verdict | None:
@@ -125,13 +125,13 @@ def _wrong_run(
     chunks, logits = chunks_of(P, size), run["logits"]
     said = "no chunk_size given" if size is None else f"chunk_size {size}"
     where = f"{rows} prompt{'s' * (rows > 1)} of {P} tokens, {said}"
-    if isinstance(logits, str) or logits.shape != wanted.shape:
+    if isinstance(logits, str) or logits.shape != expected.shape:
         kind = logits if isinstance(logits, str) else f"shape {logits.shape}"
         question = "Which token's logits choose the first new one?"
-        if kind == f"shape {wanted[0].shape}":
+        if kind == f"shape {expected[0].shape}":
             question = "Where is the axis of the rows?"
         return failed(
-            f"{where}: prefill gave {kind}, wanted are logits (B, V) = {wanted.shape}. {question}"
+            f"{where}: prefill gave {kind}, wanted are logits (B, V) = {expected.shape}. {question}"
         )
     if run["passes"] != chunks or run["held"] != P:
         return failed(
@@ -139,10 +139,10 @@ def _wrong_run(
             f"{run['held']} tokens; wanted are {in_short(chunks)}, and {P}. "
             f"{_about(run, chunks, size)}"
         )
-    row, delta = largest_difference(logits, wanted)
+    row, delta = largest_difference(logits, expected)
     if delta > tolerance:
         so_far = f" With chunk_size {agree[-1][0]} they agree." if agree else ""
-        question = _question(logits, wanted, chunks)
+        question = _question(logits, expected, chunks)
         if any(largest_difference(logits, earlier)[1] <= tolerance for _, earlier in agree):
             question = "An earlier model gave these for the same prompt. Who keeps them?"
         return failed(
@@ -183,13 +183,13 @@ def _about(run: Evidence, chunks: list[int], size: int | None) -> str:
     return "How long is each chunk, and what decides where it ends?"
 
 
-def _question(logits: np.ndarray, wanted: np.ndarray, chunks: list[int]) -> str:
-    offset = logits.astype(np.float64) - wanted
+def _question(logits: np.ndarray, expected: np.ndarray, chunks: list[int]) -> str:
+    offset = logits.astype(np.float64) - expected
     if np.ptp(offset, axis=-1).max() < 1e-3 * np.abs(offset).max():
         return "Every row is off by one constant. What do you do with the logits at the end?"
     if np.abs(logits.sum(axis=-1) - 1).max() < 1e-3:
         return "Every row adds up to 1. What do you do with the logits at the end?"
-    right = [row for row in range(len(wanted)) if np.abs(offset[row]).max() < 1e-3]
+    right = [row for row in range(len(expected)) if np.abs(offset[row]).max() < 1e-3]
     if right:
         return f"Row {right[0]} is right. What do your lines do with each row's own tokens?"
     if len(chunks) == 1:
@@ -221,10 +221,10 @@ def probe_no_room(student: SimpleNamespace, challenge: Challenge) -> Evidence:
 
     def feed(tokens: Tensor, into: KVCache, chunk_size: int) -> Evidence:
         with count_passes(model) as passes:
-            came = outcome(
+            ended = outcome(
                 lambda: logits.append(as_array(student.prefill(model, tokens, into, chunk_size)))
             )
-        return {"came": came, "passes": passes, "held": len(into)}
+        return {"outcome": ended, "passes": passes, "held": len(into)}
 
     bad = prompt.clone()
     bad[-1, -1] = challenge["config"]["vocab_size"]  # an id that is none
@@ -239,30 +239,30 @@ def probe_no_room(student: SimpleNamespace, challenge: Challenge) -> Evidence:
 
 
 def no_room_form(challenge: Challenge) -> Evidence:
-    fed = {"came": str, "passes": Each(int), "held": int}
+    fed = {"outcome": str, "passes": Each(int), "held": int}
     calls = dict.fromkeys(("alone", "before", "refused", "exact"), fed)
     return {**calls, "rest": ARRAY_OR_WORDS, "arguments": [fed] * 3}
 
 
 def _told(call: Evidence) -> str:
     fed = "nothing was fed" if not call["passes"] else f"{in_short(call['passes'])} tokens were fed"
-    return f"{call['came']}; {fed}, and the cache then holds {call['held']}"
+    return f"{call['outcome']}; {fed}, and the cache then holds {call['held']}"
 
 
 def _wrong_refusal(
     case: str, call: Evidence, error: str, held: int, question: str
 ) -> Verdict | None:
     """Say what is wrong with a call that should raise `error` before anything is fed."""
-    if call == {"came": error, "passes": [], "held": held}:
+    if call == {"outcome": error, "passes": [], "held": held}:
         return None
-    wanted = f"Wanted is {error} before anything is fed, and {held} held."
-    if call["came"] not in (error, "returned") and not call["passes"]:
+    expected = f"Wanted is {error} before anything is fed, and {held} held."
+    if call["outcome"] not in (error, "returned") and not call["passes"]:
         question = "By which exception is a caller to know what is wrong?"
-    elif call["came"] == error and call["held"] == held:
+    elif call["outcome"] == error and call["held"] == held:
         question = (
             "When can you know that the last chunk will be refused, and what was done by then?"
         )
-    return failed(f"{case}: {_told(call)}. {wanted} {question}")
+    return failed(f"{case}: {_told(call)}. {expected} {question}")
 
 
 @check("prefill", draw=draw_full, probe=probe_no_room, evidence=no_room_form, truth=uncached)
@@ -275,9 +275,9 @@ def too_long_a_prompt_changes_nothing(
     if problem := _wrong_refusal(case, evidence["alone"], "CacheFull", 0, question):
         return problem
     before = evidence["before"]
-    if (before["came"], sum(before["passes"]), before["held"]) != ("returned", held, held):
+    if (before["outcome"], sum(before["passes"]), before["held"]) != ("returned", held, held):
         question = "Does the check above pass?"
-        if before["came"] == "CacheFull":
+        if before["outcome"] == "CacheFull":
             question = f"How many places does one token take in a cache of {B} rows?"
         return failed(
             f"An empty cache of {P} places, and prompts of {held} come in chunks of {size}, which "
@@ -289,9 +289,9 @@ def too_long_a_prompt_changes_nothing(
     if problem := _wrong_refusal(refused, evidence["refused"], "CacheFull", held, question):
         return problem
     exact = evidence["exact"]
-    if exact["came"] != "returned":
+    if exact["outcome"] != "returned":
         return failed(
-            f"{case}, and prompts of {P - held} come, which just fit: {exact['came']}. "
+            f"{case}, and prompts of {P - held} come, which just fit: {exact['outcome']}. "
             f"Which is the last place that may be filled?"
         )
     row, delta = largest_difference(evidence["rest"], truth(challenge, challenge["prompt"])[:, -1])

@@ -108,9 +108,11 @@ def describe_batch(case: Case) -> str:
     if none := case.get("none"):
         return f"{none}: pad_prompts"
     lengths = [len(prompt) for prompt in prompts]
-    told = str(lengths) if len(lengths) < 9 else f"1 to {max(lengths)}"
+    sizes = str(lengths) if len(lengths) < 9 else f"1 to {max(lengths)}"
     plural = "s" * (len(prompts) > 1)
-    return f"{len(prompts)} prompt{plural} of {told} tokens, pad_id {pad_id}: as {part} pad_prompts"
+    return (
+        f"{len(prompts)} prompt{plural} of {sizes} tokens, pad_id {pad_id}: as {part} pad_prompts"
+    )
 
 
 @check_calls(

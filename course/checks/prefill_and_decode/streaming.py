@@ -83,17 +83,17 @@ STREAM = {"kinds": Each(str), "tokens": np.ndarray, "later": np.ndarray}
 def wrong_tokens(case: str, streamed: Evidence, rows: int, n_new: int, V: int) -> Verdict | None:
     """Say what is wrong with the form, the number or the memory of a stream's tokens."""
     kinds, tokens, later = (streamed[name] for name in ("kinds", "tokens", "later"))
-    wanted = f"torch.int64 ({rows},)"
-    if any(kind != wanted for kind in kinds):
+    expected = f"torch.int64 ({rows},)"
+    if any(kind != expected for kind in kinds):
         return failed(
-            f"{case}: the tokens that come out are {sorted(set(kinds))}, wanted is {wanted}: one id "
+            f"{case}: the tokens that come out are {sorted(set(kinds))}, wanted is {expected}: one id "
             f"for each row of the batch."
         )
     if tokens.shape != (rows, len(kinds)) or (tokens < 0).any() or (tokens >= V).any():
         return failed(f"{case}: ids of shape {tokens.shape} came out, not all within 0 … {V - 1}.")
     if len(kinds) != n_new:
-        came = f"{len(kinds)} token{'s' * (len(kinds) != 1)} came out"
-        return failed(f"{case}: {came}. {_about_number(tokens, n_new)}")
+        number = f"{len(kinds)} token{'s' * (len(kinds) != 1)} came out"
+        return failed(f"{case}: {number}. {_about_number(tokens, n_new)}")
     if later.shape != tokens.shape or (later != tokens).any():
         return failed(
             f"{case}: the tokens {tokens[0].tolist()} came out for row 0, and when the stream has "
@@ -255,17 +255,17 @@ def probe_laziness(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Record the forward passes so far, as tokens a pass: before the first token is asked for, when
     each came out, and when the stream has ended. Then those of streams at the edges."""
     model, n_new, prompt = build_model(challenge), challenge["n_new"], given(challenge["prompt"])
-    P, came = prompt.shape[1], 0
+    P, n_given = prompt.shape[1], 0
     cache = new_cache(challenge, B, P + n_new)
     with count_passes(model) as passes:
         tokens = start(student, model, prompt, n_new, cache, chunk_size=P)
         so_far = [list(passes)]
         for _ in range(n_new + 1):
-            came += next(tokens, None) is not None
+            n_given += next(tokens, None) is not None
             so_far.append(list(passes))
     return {
         "passes": so_far,
-        "given": came,
+        "given": n_given,
         "held": len(cache),
         "edges": [_first_token(student, challenge, edge) for edge in edges(challenge)],
     }
@@ -278,16 +278,16 @@ def _first_token(student: SimpleNamespace, challenge: Challenge, edge: Edge) -> 
     model, cache, tokens = build_model(case), new_cache(case, len(prompt), places), []
     request = model, given(prompt), n_new, cache
     with count_passes(model) as passes:
-        came = outcome(
+        ended = outcome(
             lambda: tokens.append(next(start(student, *request, chunk_size=chunk_size), None))
         )
     if tokens:
-        came = "no token" if tokens[0] is None else "a token"
-    return {"came": came, "passes": list(passes), "held": len(cache)}
+        ended = "no token" if tokens[0] is None else "a token"
+    return {"outcome": ended, "passes": list(passes), "held": len(cache)}
 
 
 def laziness_form(challenge: Challenge) -> Evidence:
-    edge = {"came": str, "passes": Each(int), "held": int}
+    edge = {"outcome": str, "passes": Each(int), "held": int}
     return {
         "passes": [Each(int)] * (challenge["n_new"] + 2),
         "given": int,
@@ -300,9 +300,9 @@ def laziness_form(challenge: Challenge) -> Evidence:
 def no_step_before_it_is_asked_for(challenge: Challenge, evidence: Evidence) -> Verdict:
     P, n_new = challenge["prompt"].shape[1], challenge["n_new"]
     case = f"A prompt of {P} tokens as one chunk, n_new = {n_new}"
-    wanted = [[], *([P] + [1] * step for step in range(n_new)), [P] + [1] * (n_new - 1)]
-    for moment, (passes, want) in enumerate(zip(evidence["passes"], wanted, strict=True)):
-        if passes != want:
+    expected = [[], *([P] + [1] * step for step in range(n_new)), [P] + [1] * (n_new - 1)]
+    for moment, (passes, due) in enumerate(zip(evidence["passes"], expected, strict=True)):
+        if passes != due:
             when, question = (
                 f"when token {moment} comes out",
                 "Which of these passes was asked for?",
@@ -314,11 +314,11 @@ def no_step_before_it_is_asked_for(challenge: Challenge, evidence: Evidence) -> 
                     "when the stream has ended",
                     "Who reads the logits of the last pass?",
                 )
-            elif moment == 1 and passes[:1] != want:
+            elif moment == 1 and passes[:1] != due:
                 question = "Which pass knows the first new token?"
             return failed(
                 f"{case}: {when}, the forward passes so far had {in_short(passes)} tokens each, wanted "
-                f"is {want}. {question}"
+                f"is {due}. {question}"
             )
     if evidence["given"] != n_new or evidence["held"] != P + n_new - 1:
         return failed(
@@ -336,17 +336,17 @@ def no_step_before_it_is_asked_for(challenge: Challenge, evidence: Evidence) -> 
 
 
 def _wrong_edge(edge: Edge, result: Evidence) -> Verdict | None:
-    prompt, chunk_size, n_new, places, came, passes, question = edge
+    prompt, chunk_size, n_new, places, ended, passes, question = edge
     P, n_fed = prompt.shape[1], sum(passes)
-    if result == {"came": came, "passes": passes, "held": n_fed}:
+    if result == {"outcome": ended, "passes": passes, "held": n_fed}:
         return None
-    if chunk_size and (result["came"], sum(result["passes"])) == (came, n_fed):
+    if chunk_size and (result["outcome"], sum(result["passes"])) == (ended, n_fed):
         question = "What becomes of chunk_size?"
     return failed(
         f"A prompt of {P} token{'s' * (P > 1)}, chunk_size {chunk_size or 'not given'}, n_new = {n_new}, "
-        f"an empty cache of {places} places, and the first token is asked for: {result['came']}, after "
-        f"passes of {in_short(result['passes'])} tokens, and {result['held']} are held. Wanted is "
-        f"{came}, {passes}, and {n_fed}. {question}"
+        f"an empty cache of {places} places, and the first token is asked for: {result['outcome']}, "
+        f"after passes of {in_short(result['passes'])} tokens, and {result['held']} are held. Wanted is "
+        f"{ended}, {passes}, and {n_fed}. {question}"
     )
 
 
@@ -376,13 +376,15 @@ def probe_edit(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     kept = len(cache)
     cache.truncate(min(n_shared, kept))
     after: list[Evidence] = []
-    came = outcome(lambda: after.append(Reader(start(student, model, second, n_new, cache)).read()))
+    ended = outcome(
+        lambda: after.append(Reader(start(student, model, second, n_new, cache)).read())
+    )
     held = {"kept": kept, "held": len(cache)}
-    return {"before": before, "came": came, "after": after, **held}
+    return {"before": before, "outcome": ended, "after": after, **held}
 
 
 def edit_form(challenge: Challenge) -> Evidence:
-    return {"before": STREAM, "kept": int, "came": str, "after": Each(STREAM), "held": int}
+    return {"before": STREAM, "kept": int, "outcome": str, "after": Each(STREAM), "held": int}
 
 
 @check("stream", draw=draw_edit, probe=probe_edit, evidence=edit_form, truth=uncached)
@@ -393,7 +395,7 @@ def rollback_equals_a_fresh_start(
     first, second = (
         np.concatenate([shared, challenge[name]], axis=1) for name in ("first", "second")
     )
-    k, wanted = shared.shape[1], second.shape[1] + n_new - 1
+    k, expected = shared.shape[1], second.shape[1] + n_new - 1
     case = f"A prompt of {first.shape[1]} tokens, n_new = {n_new}"
     problem = wrong_text(case, challenge, first, n_new, evidence["before"], truth, tolerance)
     if problem:
@@ -404,15 +406,15 @@ def rollback_equals_a_fresh_start(
             f"{first.shape[1] + n_new - 1}. Which cache do you fill, and what becomes of it at the end?"
         )
     case = (
-        f"A text was streamed, the cache (of {wanted + 1} places) cut back to its first {k} tokens, "
+        f"A text was streamed, the cache (of {expected + 1} places) cut back to its first {k} tokens, "
         f"and a prompt of {second.shape[1] - k} goes on from there, n_new = {n_new}"
     )
-    if evidence["came"] != "returned":
-        return failed(f"{case}: {evidence['came']}. Who knows how many tokens are held now?")
+    if evidence["outcome"] != "returned":
+        return failed(f"{case}: {evidence['outcome']}. Who knows how many tokens are held now?")
     (after,), question = evidence["after"], "What did the cache hold when it was chosen?"
-    if evidence["held"] != wanted:
+    if evidence["held"] != expected:
         return failed(
-            f"{case}: the cache holds {evidence['held']} tokens at the end, wanted are {wanted}. "
+            f"{case}: the cache holds {evidence['held']} tokens at the end, wanted are {expected}. "
             f"Which of them were there before you began?"
         )
     problem = wrong_text(case, challenge, second, n_new, after, truth, tolerance, question)

@@ -224,10 +224,10 @@ def nobody_overtakes(state: State, pieces: Pieces) -> str | None:
 def nothing_is_left_idle(state: State, pieces: Pieces) -> str | None:
     room = max(0, state.max_running - len(state.running))
     work = sum(request.left for request in [*state.running, *state.waiting[:room]])
-    wanted, total = min(state.budget, work), sum(n for _, n in pieces)
-    if total < wanted:
+    expected, total = min(state.budget, work), sum(n for _, n in pieces)
+    if total < expected:
         return (
             f"{total} tokens, while {work} could be fed and the budget is {state.budget}. Who could "
-            f"take the {wanted - total} that are left?"
+            f"take the {expected - total} that are left?"
         )
     return None

@@ -131,9 +131,9 @@ def _run(student: SimpleNamespace, server: dict[str, Any]) -> Evidence:
     forward, unasked = Watched(language, server["fails_at"]), Watched(language, None)
     comes = [row["comes"] for row in server["requests"]]
     requests = [Request(row["id"], row["prompt"], row["n_new"]) for row in server["requests"]]
-    wanted = sum(request.n_new for request in requests)
-    quiet, step, raised, idle, said = 0, 0, [], 0, []
-    while sum(map(len, said)) < wanted and quiet < 40 and step < MOST_STEPS:
+    expected = sum(request.n_new for request in requests)
+    quiet, step, raised, idle, returned = 0, 0, [], 0, []
+    while sum(map(len, returned)) < expected and quiet < 40 and step < MOST_STEPS:
         for request, first in zip(requests, comes, strict=True):
             if first == step:
                 scheduler.add(request)
@@ -141,16 +141,16 @@ def _run(student: SimpleNamespace, server: dict[str, Any]) -> Evidence:
             idle = len(list(other.step(unasked)))
         passes = len(forward.spans)
         try:
-            said.append(_pairs(scheduler.step(forward)))
+            returned.append(_pairs(scheduler.step(forward)))
         except CacheFull:
             raised.append(step)
-            said.append([])
-        quiet = 0 if said[-1] or len(forward.spans) > passes else quiet + 1
+            returned.append([])
+        quiet = 0 if returned[-1] or len(forward.spans) > passes else quiet + 1
         step += 1
     after = len(forward.spans)
     rest = _pairs(scheduler.step(forward))
     return {
-        "said": said,
+        "returned": returned,
         "spans": forward.spans[:after],
         "raised": raised,
         "rest": rest,
@@ -160,14 +160,14 @@ def _run(student: SimpleNamespace, server: dict[str, Any]) -> Evidence:
     }
 
 
-def _pairs(said: Iterable[tuple[Any, Any]]) -> list[list[Any]]:
-    return [[plain(number), plain(token)] for number, token in said]
+def _pairs(returned: Iterable[tuple[Any, Any]]) -> list[list[Any]]:
+    return [[plain(number), plain(token)] for number, token in returned]
 
 
 def servers_form(challenge: Challenge) -> Evidence:
     pairs = Each([NUMBER_OR_WORDS, NUMBER_OR_WORDS])
     form = {
-        "said": Each(pairs),
+        "returned": Each(pairs),
         "spans": Each(Each([NUMBER_OR_WORDS] * 3)),
         "raised": Each(int),
         "rest": pairs,
@@ -200,17 +200,17 @@ def describe_server(server: dict[str, Any]) -> str:
     )
 
 
-def said_to(result: Evidence, request: dict[str, Any]) -> list[Any]:
+def returned_for(result: Evidence, request: dict[str, Any]) -> list[Any]:
     """List the tokens that step() returned for a request."""
-    return [token for pairs in result["said"] for i, token in pairs if i == request["id"]]
+    return [token for pairs in result["returned"] for i, token in pairs if i == request["id"]]
 
 
 def wrong_out(server: dict[str, Any], result: Evidence) -> str | None:
     """Say where `out` of a request is not what step() returned."""
     for request, out in zip(server["requests"], result["out"], strict=True):
-        if out != (said := said_to(result, request)):
+        if out != (returned := returned_for(result, request)):
             return (
-                f"step() returned {said} for request {request['id']}, and its `out` is {out}. Who "
+                f"step() returned {returned} for request {request['id']}, and its `out` is {out}. Who "
                 f"writes down what was said?"
             )
     return None
@@ -251,11 +251,14 @@ def _wrong_answer(language: Language, request: dict[str, Any], result: Evidence)
             f"Request {number} was fed {at} of {n_fed} tokens, and then nothing more came. What is it "
             f"waiting for?"
         )
-    alone, said = language.answer(request["prompt"], request["n_new"]), said_to(result, request)
-    if said == alone:
+    alone, returned = (
+        language.answer(request["prompt"], request["n_new"]),
+        returned_for(result, request),
+    )
+    if returned == alone:
         return None
     return (
-        f"Alone, request {number} is answered by {alone}; here step() returned {said} for it. Which "
+        f"Alone, request {number} is answered by {alone}; here step() returned {returned} for it. Which "
         f"row of the logits belongs to whom, and after which token?"
     )
 
@@ -301,7 +304,7 @@ def _wrong_passes(server: dict[str, Any], result: Evidence, passes: list[list[in
     if fails is not None and not result["raised"]:
         return "The error did not reach the caller. Who has to know of it?"
     requests = server["requests"]
-    missing = [row["id"] for row in requests if len(said_to(result, row)) != row["n_new"]]
+    missing = [row["id"] for row in requests if len(returned_for(result, row)) != row["n_new"]]
     if missing:
         return (
             f"step() did not return one pair for each token of {missing}. What does it return, and "

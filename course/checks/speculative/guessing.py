@@ -162,19 +162,19 @@ def lookup_copies_what_followed(
     """Compare with what followed at the latest place of the longest ending."""
     for case, result in zip(challenge["cases"], evidence["results"], strict=True):
         (text, k, *longest), draft = case["arguments"], result["value"]
-        told = f"Text {text.tolist()}, n_draft {k}" + "".join(f", longest {n}" for n in longest)
+        where = f"Text {text.tolist()}, n_draft {k}" + "".join(f", longest {n}" for n in longest)
         if not isinstance(draft, np.ndarray) or (result["type"], draft.ndim) != ("int64", 1):
             kind = wrong_kind(result, text, shape_question="What do you return?")
-            return failed(f"{told}: lookup_draft {kind} Wanted is (<= n_draft,) int64.")
+            return failed(f"{where}: lookup_draft {kind} Wanted is (<= n_draft,) int64.")
         if (draft == GONE).any():
             return failed(
-                f"{told}: what lookup_draft returns lies in the memory of the text: whoever writes into "
-                f"one changes the other. Is it a tensor of its own?"
+                f"{where}: what lookup_draft returns lies in the memory of the text: whoever writes "
+                f"into one changes the other. Is it a tensor of its own?"
             )
         expected = truth(*case["arguments"])
         if draft.tolist() != expected:
             return failed(
-                f"{told}: lookup_draft gave {draft.tolist()}, wanted is {expected}. "
+                f"{where}: lookup_draft gave {draft.tolist()}, wanted is {expected}. "
                 f"{_about_lookup(text.tolist(), draft.tolist(), expected, k)}"
             )
     return passed("What followed the longest ending at its latest earlier place.")

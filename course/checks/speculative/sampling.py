@@ -97,8 +97,8 @@ def chi_square(tokens: np.ndarray, odds: np.ndarray) -> float:
     counts = np.bincount(tokens, minlength=V)
     if (counts[odds == 0] > 0).any():
         return float("inf")
-    wanted = len(tokens) * odds[odds > 0]
-    return float(((counts[odds > 0] - wanted) ** 2 / np.maximum(wanted, 1e-9)).sum())
+    expected = len(tokens) * odds[odds > 0]
+    return float(((counts[odds > 0] - expected) ** 2 / np.maximum(expected, 1e-9)).sum())
 
 
 def wrong_odds(name: str, tokens: np.ndarray, p: np.ndarray, question: str) -> Verdict | None:
@@ -195,16 +195,16 @@ def accepts_as_often_as_possible(challenge: Challenge, evidence: Evidence) -> Ve
         return wrong
     places = np.arange(2), challenge["drafts"]
     shares = np.minimum(1, challenge["p"][places] / challenge["q"][places])  # (n, 2)
-    wanted = float(shares.cumprod(axis=1).sum(axis=1).mean())
-    got = float(evidence["pairs"][:, 0].mean())
-    if abs(got - wanted) > OFF:
+    expected = float(shares.cumprod(axis=1).sum(axis=1).mean())
+    mean = float(evidence["pairs"][:, 0].mean())
+    if abs(mean - expected) > OFF:
         question = (
             "Must a token be rejected that the model says at least as often as the draft?"
-            if got < wanted
+            if mean < expected
             else "What happens to a token that the draft proposes too often?"
         )
         return failed(
-            f"Drafts of two: {got:.2f} are kept on average; by min(1, p / q) it should be {wanted:.2f}. "
-            f"{question}"
+            f"Drafts of two: {mean:.2f} are kept on average; by min(1, p / q) it should be "
+            f"{expected:.2f}. {question}"
         )
-    return passed(f"{got:.2f} of 2 drafted tokens are kept; no rule that is right keeps more.")
+    return passed(f"{mean:.2f} of 2 drafted tokens are kept; no rule that is right keeps more.")

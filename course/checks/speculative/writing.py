@@ -70,11 +70,11 @@ class Guesser:
 Case = dict[str, Any]
 FORMS = {
     "text": ARRAY_OR_WORDS,
-    "came": str,
+    "outcome": str,
     "passes": Each(int),
     "held": int,
     "next": ARRAY_OR_WORDS,
-    "own": bool,
+    "own_memory": bool,
 }
 """What may be recorded of a text: the text, or in words what is none; "returned" or the name of the
 exception; the tokens of each pass; how many the cache then holds; the logits that follow when the last
@@ -122,10 +122,10 @@ def _write(
     texts: list[Any] = []
     counting = count_passes(model) if "passes" in case["records"] else nullcontext([])
     with counting as passes:
-        came = outcome(lambda: texts.append(student.speculate(*request)))
-    text, held = as_array(texts[0]) if texts else came, 0 if cache is None else len(cache)
-    run = {"text": text, "came": came, "passes": list(passes), "held": held}
-    run["own"] = not any(_shares_memory(result, prompt) for result in texts)
+        ended = outcome(lambda: texts.append(student.speculate(*request)))
+    text, held = as_array(texts[0]) if texts else ended, 0 if cache is None else len(cache)
+    run = {"text": text, "outcome": ended, "passes": list(passes), "held": held}
+    run["own_memory"] = not any(_shares_memory(result, prompt) for result in texts)
     if "next" in case["records"]:
         run["next"] = _after(model, text, cache)
     return {name: run[name] for name in case["records"]}
@@ -190,7 +190,7 @@ def draw_cases(seed: int) -> Challenge:
         (second, long, 6, K),
     ]
     double = case_of(second, prompt, n_new, K, "text", dtype="float64")
-    nothing = case_of(right, prompt, 0, K, "text", "passes", "own")
+    nothing = case_of(right, prompt, 0, K, "text", "passes", "own_memory")
     cases = [*(case_of(*case, "text") for case in cases), double, nothing]
     return {**with_end_next(model, prompts), "cases": cases}
 
@@ -213,7 +213,10 @@ def every_draft_gives_the_same_text(
             "it should give the prompt and nothing else. What does your code do before its loop?",
         ),
         (nothing["passes"], "something was fed. For whose logits?"),
-        (not nothing["own"], "result and prompt share their memory. Whose tensor is returned?"),
+        (
+            not nothing["own_memory"],
+            "result and prompt share their memory. Whose tensor is returned?",
+        ),
     ):
         if wrong:
             return failed(f"n_new = 0: {text}")
@@ -266,7 +269,7 @@ def draw_work(seed: int) -> Challenge:
     prompt = draw_tokens(rng, 1, int(rng.integers(4, 8)), model["config"]["vocab_size"])[0]
     K = int(rng.integers(3, 5))
     cases = [
-        case_of(kind, prompt, n_new, K, "came", "passes", dtype="float64", places=40)
+        case_of(kind, prompt, n_new, K, "outcome", "passes", dtype="float64", places=40)
         for kind, n_new in (
             ("all right", 1 + 3 * (K + 1)),
             ("all right", 1 + 2 * (K + 1) + 2),
@@ -294,23 +297,23 @@ def passes_of(case: Case) -> list[int]:
 def passes_are_saved(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Compare tokens of each pass with those that are needed."""
     for case, run in zip(challenge["cases"], evidence["runs"], strict=True):
-        wanted, passes = passes_of(case), run["passes"]
-        if run["came"] != "returned":
-            return failed(f"{describe(case)}: {run['came']}. Which line stops it?")
-        if passes == wanted:
+        expected, passes = passes_of(case), run["passes"]
+        if run["outcome"] != "returned":
+            return failed(f"{describe(case)}: {run['outcome']}. Which line stops it?")
+        if passes == expected:
             continue
         question = "Which tokens does a pass feed, and which did one before it?"
-        if passes[:1] != wanted[:1]:
+        if passes[:1] != expected[:1]:
             question = "What goes in with the prompt, and in how many passes?"
-        elif len(passes) > len(wanted):
+        elif len(passes) > len(expected):
             question = (
                 "How many tokens does a pass write whose guesses are all right, and of which text does "
                 "propose see the end?"
             )
-        elif len(passes) == len(wanted):
+        elif len(passes) == len(expected):
             question = "How many guesses can the last pass use?"
         return failed(
-            f"{describe(case)}: passes of {passes} tokens, needed are {wanted}. {question}"
+            f"{describe(case)}: passes of {passes} tokens, needed are {expected}. {question}"
         )
     return passed("The prompt in one pass, then the newest token and its draft: no pass too many.")
 
@@ -337,7 +340,7 @@ def draw_caches(seed: int) -> Challenge:
         ("wrong at once", 0, -1),
         ("wrong at the second", 5, -1),
     ):
-        records = ("text", "held", "next") if spare >= 0 else ("came", "held", "passes")
+        records = ("text", "held", "next") if spare >= 0 else ("outcome", "held", "passes")
         places = held + len(prompt) + n_new - 1 + spare
         cases.append(
             case_of(kind, prompt, n_new, K, *records, places=places, earlier=earlier[:held])
@@ -353,10 +356,10 @@ def cache_is_left_as_alone(
     for case, run in zip(challenge["cases"], evidence["runs"], strict=True):
         if "text" in case["records"]:
             wrong = _wrong_cache(challenge, case, run, truth, tolerance)
-        elif run["came"] != "CacheFull":
+        elif run["outcome"] != "CacheFull":
             wrong = (
-                f"one place too few, and it {run['came']}; wanted is CacheFull. How many tokens are fed "
-                f"and kept in all?"
+                f"one place too few, and it {run['outcome']}; wanted is CacheFull. How many tokens "
+                f"are fed and kept in all?"
             )
         elif run["passes"] or run["held"] != len(case["earlier"]):
             wrong = (
@@ -377,17 +380,17 @@ def _wrong_cache(
     if isinstance(text, str):
         return f"{text}; the text fits. {_about_stop(text)}"
     size = len(case["prompt"]) + case["n_new"]
-    wanted = before + size - 1
-    if run["held"] != wanted:
+    n_held = before + size - 1
+    if run["held"] != n_held:
         question = "How many guesses of the last pass stay, and what else did it feed?"
         if run["held"] == before:
             question = (
                 "Is the cache that was given the one that is used (an empty one is a cache, too)?"
             )
         return (
-            f"it then holds {run['held']} tokens, wanted are {wanted}: all but the last. {question}"
+            f"it then holds {run['held']} tokens, wanted are {n_held}: all but the last. {question}"
         )
-    if text.shape != (size,) or isinstance(logits, str) != (case["places"] == wanted):
+    if text.shape != (size,) or isinstance(logits, str) != (case["places"] == n_held):
         return f"got a text of shape {text.shape}. When is it done?"
     if isinstance(logits, str):
         return None if logits == "nothing" else "a part of what was asked for did not come back."
