@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
-from functools import partial
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -95,15 +96,13 @@ def case_of(kind: str, prompt: np.ndarray, n_new: int, K: int, *records: str, **
 
 
 def probe_texts(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Write each text, all of one dtype by the same model."""
-    models: dict[str, tuple[MiniGPT, Guesser]] = {}
-    for case in challenge["cases"]:
-        if (dtype := case["dtype"]) not in models:
-            model, copy = (build_model(challenge).to(getattr(torch, dtype)) for _ in range(2))
-            models[dtype] = model, Guesser(copy)
+    """Write each text, those of one dtype by one model; one guesser serves all."""
+    cases = challenge["cases"]
+    model_in = cache(lambda dtype: build_model(challenge).to(getattr(torch, dtype)))
+    guesser = Guesser(build_model(challenge).to(getattr(torch, cases[0]["dtype"])))
     return {
         "runs": [
-            _write(student, challenge, case, *models[case["dtype"]]) for case in challenge["cases"]
+            _write(student, challenge, case, model_in(case["dtype"]), guesser) for case in cases
         ]
     }
 
@@ -112,22 +111,22 @@ def _write(
     student: SimpleNamespace, challenge: Challenge, case: Case, model: MiniGPT, guesser: Guesser
 ) -> Evidence:
     """Write one text, and record what the case names."""
-    prompt, earlier, cache = given(case["prompt"]), case["earlier"], None
+    prompt, earlier, kv = given(case["prompt"]), case["earlier"], None
     if case["places"] is not None:
-        cache = new_cache(challenge, 1, case["places"], getattr(torch, case["dtype"]))
+        kv = new_cache(challenge, 1, case["places"], getattr(torch, case["dtype"]))
     if len(earlier):
-        forward_cached(model, torch.tensor(earlier[None]), cache)
+        forward_cached(model, torch.tensor(earlier[None]), kv)
     propose = partial(guesser.propose, case["kind"], earlier.tolist())
-    request = model, propose, prompt, case["n_new"], case["K"], cache
+    request = model, propose, prompt, case["n_new"], case["K"], kv
     texts: list[Any] = []
     counting = count_passes(model) if "passes" in case["records"] else nullcontext([])
     with counting as passes:
         ended = outcome(lambda: texts.append(student.speculate(*request)))
-    text, held = as_array(texts[0]) if texts else ended, 0 if cache is None else len(cache)
+    text, held = as_array(texts[0]) if texts else ended, 0 if kv is None else len(kv)
     run = {"text": text, "outcome": ended, "passes": list(passes), "held": held}
     run["own_memory"] = not any(_shares_memory(result, prompt) for result in texts)
     if "next" in case["records"]:
-        run["next"] = _after(model, text, cache)
+        run["next"] = _after(model, text, kv)
     return {name: run[name] for name in case["records"]}
 
 
@@ -138,12 +137,12 @@ def _shares_memory(a: Any, b: Tensor) -> bool:
     return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
 
 
-def _after(model: MiniGPT, text: np.ndarray | str, cache: KVCache) -> np.ndarray | str:
+def _after(model: MiniGPT, text: np.ndarray | str, kv: KVCache) -> np.ndarray | str:
     """Feed the last token of a text; return the logits, or "nothing" where it cannot be fed."""
     last = -1 if isinstance(text, str) or not text.size else int(text.reshape(-1)[-1])
-    if len(cache) == cache.max_len or not 0 <= last < model.config.vocab_size:
+    if len(kv) == kv.max_len or not 0 <= last < model.config.vocab_size:
         return "nothing"
-    return as_array(forward_cached(model, torch.tensor([[last]]), cache)[0, -1])
+    return as_array(forward_cached(model, torch.tensor([[last]]), kv)[0, -1])
 
 
 check_texts = partial(
@@ -200,9 +199,10 @@ def every_draft_gives_the_same_text(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Look for the first token that the model would not have written alone."""
+    logits = cache(lambda text: truth(challenge, np.array([text])))  # most drafts give one text
     for case, run in zip(challenge["cases"], evidence["runs"], strict=True):
         wrong = (
-            _wrong_text(challenge, case, run["text"], truth, tolerance) if case["n_new"] else None
+            _wrong_text(challenge, case, run["text"], logits, tolerance) if case["n_new"] else None
         )
         if wrong:
             return failed(f"{describe(case)}: {wrong}")
@@ -224,7 +224,11 @@ def every_draft_gives_the_same_text(
 
 
 def _wrong_text(
-    challenge: Challenge, case: Case, text: np.ndarray | str, truth: Truth, tolerance: float
+    challenge: Challenge,
+    case: Case,
+    text: np.ndarray | str,
+    logits: Callable[[tuple[int, ...]], np.ndarray],
+    tolerance: float,
 ) -> str | None:
     P, V = len(case["prompt"]), challenge["config"]["vocab_size"]
     size = P + case["n_new"]
@@ -238,7 +242,7 @@ def _wrong_text(
         )
     if text[:P].tolist() != case["prompt"].tolist() or text.min() < 0 or text.max() >= V:
         return f"the text does not begin with the prompt, or has ids outside 0 … {V - 1}."
-    wrong = first_wrong_choice(truth(challenge, text[None]), text[None], P, tolerance)
+    wrong = first_wrong_choice(logits(tuple(text.tolist())), text[None], P, tolerance)
     if not wrong:
         return None
     question = "A guess before it was wrong. What does the cache still hold of it?"
