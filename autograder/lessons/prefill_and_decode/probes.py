@@ -17,19 +17,9 @@ from torch import Tensor
 from course.checks.check import Challenge, Evidence
 from course.checks.comparing import outcome
 from course.checks.drawing import build_model
-from course.checks.prefill_and_decode.chunks import (
-    Lookups,
-    arguments_of,
-    as_array,
-    new_cache,
-    probe_sizes,
-)
-from course.checks.prefill_and_decode.streaming import (
-    Reader,
-    probe_laziness,
-    record,
-    start,
-)
+from course.checks.passes import Lookups, as_array, new_cache
+from course.checks.prefill_and_decode.chunks import arguments_of, probe_sizes
+from course.checks.prefill_and_decode.streaming import Reader, probe_laziness, start
 from course.checks.recorder import given
 
 
@@ -57,7 +47,7 @@ def every_chunk_size_gives_the_same_logits(
     evidence, case = probe_sizes(student, challenge), challenge["cases"][0]
     model, prompt, exchanged = build_model(case), given(case["prompt"]), []
     for size in challenge["exchanged"]:
-        cache = new_cache(case, prompt.shape[1] + 1)
+        cache = new_cache(case, len(prompt), prompt.shape[1] + 1)
         with Meanings(model) as meanings:
             meanings.begin(challenge["tables"])
             logits = student.prefill(model, prompt, cache, *arguments_of(size))
@@ -71,7 +61,7 @@ def no_step_before_it_is_asked_for(student: SimpleNamespace, challenge: Challeng
     evidence = probe_laziness(student, challenge)
     model, prompt = build_model(challenge), given(challenge["prompt"])
     (P, n_new), turns = (prompt.shape[1], challenge["n_new"]), challenge["turns"]
-    cache = new_cache(challenge, P + n_new + 2)
+    cache = new_cache(challenge, len(prompt), P + n_new + 2)
     with Meanings(model) as meanings:
         meanings.begin(turns[-1])  # for what is computed before a token is asked for
         tokens = start(student, model, prompt, n_new, cache, chunk_size=P)
@@ -80,12 +70,12 @@ def no_step_before_it_is_asked_for(student: SimpleNamespace, challenge: Challeng
         for _ in first:
             meanings.begin(turns[min(len(first.kinds), n_new)])
         exchanged = [first.read()]
-        came = "nothing to go on from"
+        ended = "nothing to go on from"
         if (ids := exchanged[0]["tokens"]).size:
             last = given(ids[:, -1:])
-            came = outcome(
+            ended = outcome(
                 lambda: exchanged.append(
-                    record(islice(start(student, model, last, 1, cache, chunk_size=P), 2))
+                    Reader(islice(start(student, model, last, 1, cache, chunk_size=P), 2)).read()
                 )
             )
-    return {**evidence, "exchanged": exchanged, "came": came}
+    return {**evidence, "exchanged": exchanged, "outcome": ended}

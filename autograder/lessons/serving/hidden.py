@@ -57,14 +57,13 @@ def follow_places(server: dict[str, Any]) -> list[list[int]]:
     return passes
 
 
-def count_good(case: dict[str, Any]) -> float:
+def count_good(
+    rows: Sequence[tuple[float, ...]], seconds: float, max_ttft: float, max_gap: float
+) -> float:
     """Count requests that met both limits, a second."""
-    good = 0
-    for ttft, _, _, p99 in case["rows"]:
-        late = ttft > case["ttft"]
-        halting = p99 is not None and p99 > case["gap"]
-        good += not (late or halting)
-    return good / case["seconds"]
+    late = [ttft > max_ttft for ttft, *_ in rows]
+    halting = [p99 is not None and p99 > max_gap for *_, p99 in rows]
+    return [*map(any, zip(late, halting, strict=True))].count(False) / seconds
 
 
 CHECKS = by_name(

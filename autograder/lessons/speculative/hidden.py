@@ -28,7 +28,7 @@ def keep(draft: np.ndarray, logits: np.ndarray) -> list[int]:
     return [len(draft), best[-1]]
 
 
-def look_up(text: np.ndarray, n_draft: int, longest: int) -> list[int]:
+def look_up(text: np.ndarray, n_draft: int, longest: int = 3) -> list[int]:
     """Find every earlier place of every ending, and take the longest and then the latest."""
     tokens, found = text.tolist(), []
     for end in range(1, len(tokens)):  # what stands before place `end` is compared

@@ -2,113 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, outcome, uncached
 from course.checks.drawing import build_model, draw_model, draw_tokens
+from course.checks.passes import (
+    ARRAY_OR_WORDS,
+    as_array,
+    count_passes,
+    largest_difference,
+    new_cache,
+)
 from course.checks.recorder import given
 from course.minigpt.kv_cache import KVCache
-from course.model import MiniGPT
-from course.model.config import GPTConfig
 
 B = 3
 DEFAULT = 256
 """The chunk size that the signatures of prefill and stream name."""
 
 
-def new_cache(
-    challenge: Challenge, max_len: int, batch: int = B, dtype: torch.dtype = torch.float32
-) -> KVCache:
-    """Make lesson 03's cache for the challenge's model."""
-    return KVCache(GPTConfig(**challenge["config"]), batch=batch, max_len=max_len, dtype=dtype)
-
-
-LOOKUPS = {
-    F.embedding: (1, 0),
-    torch.embedding: (0, 1),
-    Tensor.__getitem__: (0, 1),
-    torch.index_select: (0, 2),
-    Tensor.index_select: (0, 2),
-}
-"""Operations that look rows of a matrix up: the places of the matrix and of the ids among their
-arguments."""
-
-
-class Lookups(TorchFunctionMode):
-    """Follow the looks into a model's embedding, with which every forward pass begins: through its
-    module, or through operations on its weight.
-
-    Attributes:
-        passes: for each look so far, the tokens of each row.
-    """
-
-    def __init__(self, model: MiniGPT) -> None:
-        super().__init__()
-        self.passes: list[int] = []
-        self._weight = model.embed.weight.data_ptr()
-
-    def meant(self, ids: Tensor) -> Tensor:
-        """Say which rows are looked up for these ids."""
-        return ids
-
-    def __torch_function__(
-        self, function: Any, types: Any, args: tuple = (), kwargs: dict | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if function not in LOOKUPS:
-            return function(*args, **kwargs)
-        values = [*args, *kwargs.values()]
-        matrix, ids = LOOKUPS[function]
-        if values[matrix].data_ptr() == self._weight:
-            self.passes.append(values[ids].shape[-1])
-            values[ids] = self.meant(values[ids])
-        named = zip(kwargs, values[len(args) :], strict=True)
-        return function(*values[: len(args)], **dict(named))
-
-
-@contextmanager
-def count_passes(model: MiniGPT) -> Iterator[list[int]]:
-    """Count the tokens of each row that enter each forward pass inside the `with` block."""
-    with Lookups(model) as lookups:
-        yield lookups.passes
-
-
 def chunks_of(length: int, chunk_size: int | None) -> list[int]:
     """List the lengths of a prompt's chunks; the last may be shorter. None is the default size."""
     chunk_size = DEFAULT if chunk_size is None else chunk_size
     return [min(chunk_size, length - done) for done in range(0, length, chunk_size)]
-
-
-def as_array(value: Any) -> np.ndarray | str:
-    """Turn a tensor into an array of its own; describe anything else in words."""
-    if not isinstance(value, Tensor):
-        return f"a {type(value).__name__}"
-    return value.detach().clone().numpy()
-
-
-ARRAY_OR_WORDS = (np.ndarray, str)
-"""The form of what `as_array` returns."""
-
-
-def largest_difference(got: np.ndarray | str, wanted: np.ndarray) -> tuple[int, float]:
-    """Find the row of (B, V) logits that differs most, and by how much: infinitely where numbers are
-    not finite, or not (B, V)."""
-    if isinstance(got, str) or got.shape != wanted.shape:
-        return 0, np.inf
-    delta = np.abs(got.astype(np.float64) - wanted).max(axis=-1)
-    delta[~np.isfinite(delta)] = np.inf
-    row = int(delta.argmax())
-    return row, float(delta[row])
 
 
 # --- every chunk size ----------------------------------------------------------------------------
@@ -162,7 +83,7 @@ def _prefill(student: SimpleNamespace, case: Challenge) -> list[Evidence]:
     dtype, runs = getattr(torch, case["dtype"]), []
     model, prompt = build_model(case).to(dtype), given(case["prompt"])
     for size in case["sizes"]:
-        cache = new_cache(case, prompt.shape[1] + 2, prompt.shape[0], dtype)
+        cache = new_cache(case, len(prompt), prompt.shape[1] + 2, dtype)
         with count_passes(model) as passes:
             logits = student.prefill(model, prompt, cache, *arguments_of(size))
         runs.append({"logits": as_array(logits), "passes": passes, "held": len(cache)})
@@ -181,10 +102,9 @@ def every_chunk_size_gives_the_same_logits(
     """Compare passes, places held and logits of every chunk size with those of the whole prompt."""
     agree: list[tuple[int, np.ndarray]] = []
     for case, runs in zip(challenge["cases"], evidence["runs"], strict=True):
-        wanted = truth(case, case["prompt"])[:, -1]
+        expected = truth(case, case["prompt"])[:, -1]
         for size, run in zip(case["sizes"], runs, strict=True):
-            problem = _wrong_run(case, size, run, wanted, tolerance, agree)
-            if problem:
+            if problem := _wrong_run(case, size, run, expected, tolerance, agree):
                 return problem
             agree.append((size or DEFAULT, run["logits"]))
     lengths = sorted({case["prompt"].shape[1] for case in challenge["cases"]})
@@ -197,7 +117,7 @@ def _wrong_run(
     case: Challenge,
     size: int | None,
     run: Evidence,
-    wanted: np.ndarray,
+    expected: np.ndarray,
     tolerance: float,
     agree: list[tuple[int, np.ndarray]],
 ) -> Verdict | None:
@@ -205,13 +125,13 @@ def _wrong_run(
     chunks, logits = chunks_of(P, size), run["logits"]
     said = "no chunk_size given" if size is None else f"chunk_size {size}"
     where = f"{rows} prompt{'s' * (rows > 1)} of {P} tokens, {said}"
-    if isinstance(logits, str) or logits.shape != wanted.shape:
+    if isinstance(logits, str) or logits.shape != expected.shape:
         kind = logits if isinstance(logits, str) else f"shape {logits.shape}"
         question = "Which token's logits choose the first new one?"
-        if kind == f"shape {wanted[0].shape}":
+        if kind == f"shape {expected[0].shape}":
             question = "Where is the axis of the rows?"
         return failed(
-            f"{where}: prefill gave {kind}, wanted are logits (B, V) = {wanted.shape}. {question}"
+            f"{where}: prefill gave {kind}, wanted are logits (B, V) = {expected.shape}. {question}"
         )
     if run["passes"] != chunks or run["held"] != P:
         return failed(
@@ -219,16 +139,12 @@ def _wrong_run(
             f"{run['held']} tokens; wanted are {in_short(chunks)}, and {P}. "
             f"{_about(run, chunks, size)}"
         )
-    row, delta = largest_difference(logits, wanted)
+    row, delta = largest_difference(logits, expected)
     if delta > tolerance:
-        so_far, question = "", _question(logits, wanted, chunks)
-        if agree:
-            so_far = f" With chunk_size {agree[-1][0]} they agree."
+        so_far = f" With chunk_size {agree[-1][0]} they agree." if agree else ""
+        question = _question(logits, expected, chunks)
         if any(largest_difference(logits, earlier)[1] <= tolerance for _, earlier in agree):
-            so_far, question = (
-                "",
-                "An earlier model gave these for the same prompt. Who keeps them?",
-            )
+            question = "An earlier model gave these for the same prompt. Who keeps them?"
         return failed(
             f"{where}: the last token's logits differ from those without a cache (batch row {row}, "
             f"max |Δ| {delta:.2g}, tolerance {tolerance:g}).{so_far} {question}"
@@ -267,13 +183,13 @@ def _about(run: Evidence, chunks: list[int], size: int | None) -> str:
     return "How long is each chunk, and what decides where it ends?"
 
 
-def _question(logits: np.ndarray, wanted: np.ndarray, chunks: list[int]) -> str:
-    offset = logits.astype(np.float64) - wanted
+def _question(logits: np.ndarray, expected: np.ndarray, chunks: list[int]) -> str:
+    offset = logits.astype(np.float64) - expected
     if np.ptp(offset, axis=-1).max() < 1e-3 * np.abs(offset).max():
         return "Every row is off by one constant. What do you do with the logits at the end?"
     if np.abs(logits.sum(axis=-1) - 1).max() < 1e-3:
         return "Every row adds up to 1. What do you do with the logits at the end?"
-    right = [row for row in range(len(wanted)) if np.abs(offset[row]).max() < 1e-3]
+    right = [row for row in range(len(expected)) if np.abs(offset[row]).max() < 1e-3]
     if right:
         return f"Row {right[0]} is right. What do your lines do with each row's own tokens?"
     if len(chunks) == 1:
@@ -295,29 +211,23 @@ def draw_full(seed: int) -> Challenge:
     return {**model, "prompt": prompt, "held": 4, "chunk_size": int(rng.integers(2, 4))}
 
 
-def bad_end(challenge: Challenge) -> np.ndarray:
-    """Give the prompts with an id outside the vocabulary as the last token of the last row."""
-    prompt = challenge["prompt"].copy()
-    prompt[-1, -1] = challenge["config"]["vocab_size"]
-    return prompt
-
-
 def probe_no_room(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Prefill what does not fit an empty cache, and one that holds some tokens; then what just fits;
     and what cannot be fed at all. Count what each call fed."""
     model, prompt = build_model(challenge), given(challenge["prompt"])
     (_, P), held, size = prompt.shape, challenge["held"], challenge["chunk_size"]
-    small, cache, roomy = (new_cache(challenge, n) for n in (P - 1, P, P))
+    small, cache, roomy = (new_cache(challenge, B, n) for n in (P - 1, P, P))
     logits: list[np.ndarray | str] = []
 
     def feed(tokens: Tensor, into: KVCache, chunk_size: int) -> Evidence:
         with count_passes(model) as passes:
-            came = outcome(
+            ended = outcome(
                 lambda: logits.append(as_array(student.prefill(model, tokens, into, chunk_size)))
             )
-        return {"came": came, "passes": passes, "held": len(into)}
+        return {"outcome": ended, "passes": passes, "held": len(into)}
 
-    bad = given(bad_end(challenge))
+    bad = prompt.clone()
+    bad[-1, -1] = challenge["config"]["vocab_size"]  # an id that is none
     return {
         "alone": feed(prompt, small, size),
         "before": feed(prompt[:, :held], cache, size),
@@ -328,34 +238,31 @@ def probe_no_room(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     }
 
 
-FED = {"came": str, "passes": Each(int), "held": int}
-"""The form of what one call fed."""
-
-
 def no_room_form(challenge: Challenge) -> Evidence:
-    calls = dict.fromkeys(("alone", "before", "refused", "exact"), FED)
-    return {**calls, "rest": ARRAY_OR_WORDS, "arguments": [FED] * 3}
+    fed = {"outcome": str, "passes": Each(int), "held": int}
+    calls = dict.fromkeys(("alone", "before", "refused", "exact"), fed)
+    return {**calls, "rest": ARRAY_OR_WORDS, "arguments": [fed] * 3}
 
 
 def _told(call: Evidence) -> str:
     fed = "nothing was fed" if not call["passes"] else f"{in_short(call['passes'])} tokens were fed"
-    return f"{call['came']}; {fed}, and the cache then holds {call['held']}"
+    return f"{call['outcome']}; {fed}, and the cache then holds {call['held']}"
 
 
 def _wrong_refusal(
     case: str, call: Evidence, error: str, held: int, question: str
 ) -> Verdict | None:
     """Say what is wrong with a call that should raise `error` before anything is fed."""
-    if call == {"came": error, "passes": [], "held": held}:
+    if call == {"outcome": error, "passes": [], "held": held}:
         return None
-    wanted = f"Wanted is {error} before anything is fed, and {held} held."
-    if call["came"] not in (error, "returned") and not call["passes"]:
+    expected = f"Wanted is {error} before anything is fed, and {held} held."
+    if call["outcome"] not in (error, "returned") and not call["passes"]:
         question = "By which exception is a caller to know what is wrong?"
-    elif call["came"] == error and call["held"] == held:
+    elif call["outcome"] == error and call["held"] == held:
         question = (
             "When can you know that the last chunk will be refused, and what was done by then?"
         )
-    return failed(f"{case}: {_told(call)}. {wanted} {question}")
+    return failed(f"{case}: {_told(call)}. {expected} {question}")
 
 
 @check("prefill", draw=draw_full, probe=probe_no_room, evidence=no_room_form, truth=uncached)
@@ -365,13 +272,12 @@ def too_long_a_prompt_changes_nothing(
     P, held, size = challenge["prompt"].shape[1], challenge["held"], challenge["chunk_size"]
     case = f"An empty cache of {P - 1} places, and prompts of {P} come in chunks of {size}"
     question = "When can you know that the last chunk will not fit?"
-    problem = _wrong_refusal(case, evidence["alone"], "CacheFull", 0, question)
-    if problem:
+    if problem := _wrong_refusal(case, evidence["alone"], "CacheFull", 0, question):
         return problem
     before = evidence["before"]
-    if (before["came"], sum(before["passes"]), before["held"]) != ("returned", held, held):
+    if (before["outcome"], sum(before["passes"]), before["held"]) != ("returned", held, held):
         question = "Does the check above pass?"
-        if before["came"] == "CacheFull":
+        if before["outcome"] == "CacheFull":
             question = f"How many places does one token take in a cache of {B} rows?"
         return failed(
             f"An empty cache of {P} places, and prompts of {held} come in chunks of {size}, which "
@@ -380,13 +286,12 @@ def too_long_a_prompt_changes_nothing(
     case = f"A cache of {P} places holds {held} tokens"
     question = "How many tokens would be held after the last chunk?"
     refused = f"{case}, and prompts of {P - held + 1} come in chunks of {size}"
-    problem = _wrong_refusal(refused, evidence["refused"], "CacheFull", held, question)
-    if problem:
+    if problem := _wrong_refusal(refused, evidence["refused"], "CacheFull", held, question):
         return problem
     exact = evidence["exact"]
-    if exact["came"] != "returned":
+    if exact["outcome"] != "returned":
         return failed(
-            f"{case}, and prompts of {P - held} come, which just fit: {exact['came']}. "
+            f"{case}, and prompts of {P - held} come, which just fit: {exact['outcome']}. "
             f"Which is the last place that may be filled?"
         )
     row, delta = largest_difference(evidence["rest"], truth(challenge, challenge["prompt"])[:, -1])
@@ -397,16 +302,11 @@ def too_long_a_prompt_changes_nothing(
             f"tolerance {tolerance:g}); {_told(exact)}. If the check above "
             f"passes: what did the refused call leave behind?"
         )
-    return _judge_arguments(evidence) or passed(
-        "A prompt that does not fit is refused before anything is fed; one that just fits is taken."
-    )
-
-
-def _judge_arguments(evidence: Evidence) -> Verdict | None:
     cases = ("chunk_size 0", "chunk_size -1", "An id outside the vocabulary in the last column")
     question = "Do the two lines above the gap stand where they stood?"
     for case, call in zip(cases, evidence["arguments"], strict=True):
-        problem = _wrong_refusal(case, call, "ValueError", 0, question)
-        if problem:
+        if problem := _wrong_refusal(case, call, "ValueError", 0, question):
             return problem
-    return None
+    return passed(
+        "A prompt that does not fit is refused before anything is fed; one that just fits is taken."
+    )

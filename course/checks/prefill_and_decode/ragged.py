@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 
-from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.comparing import Truth, outcome, uncached
-from course.checks.drawing import build_model, draw_model
-from course.checks.prefill_and_decode.chunks import (
-    ARRAY_OR_WORDS,
-    as_array,
-    largest_difference,
-    new_cache,
+from course.checks.calls import (
+    Case,
+    Words,
+    call,
+    call_text,
+    check_calls,
+    drawn,
+    one_result_each,
+    probe_calls,
 )
+from course.checks.check import Challenge, Check, Evidence, Verdict, check, failed, passed
+from course.checks.comparing import Truth, uncached
+from course.checks.counts import in_words
+from course.checks.drawing import build_model, draw_model
+from course.checks.passes import largest_difference, new_cache
 from course.checks.recorder import given
+from course.checks.recording import Array, Place, wrong_kind
 
 V, PAD = 50, 0
 
@@ -51,103 +59,89 @@ def draw_with_pads(rng: np.random.Generator) -> Challenge:
 # --- pad_prompts ---------------------------------------------------------------------------------
 
 
-def draw_prompts(seed: int) -> Challenge:
+def draw_prompts(rng: np.random.Generator) -> Iterator[Case]:
     """Draw batches of prompts: ragged; some alike; a single one; some in which the id that fills up is a
-    token; many short ones; and a long one beside a short one."""
-    rng = np.random.default_rng(seed)
-    ragged = [rng.integers(1, V, n) for n in draw_lengths(rng)]
-    many = [rng.integers(1, V, n) for n in rng.integers(1, 4, 70)]
-    long = [rng.integers(1, V, n) for n in (int(rng.integers(1030, 1100)), 2)]
-    return {
-        "batches": [
-            {"prompts": ragged, "pad_id": PAD},
-            {"prompts": draw_alike(rng, 4), "pad_id": PAD},
-            {"prompts": [rng.integers(1, V, 3)], "pad_id": PAD},
-            draw_with_pads(rng),
-            {"prompts": many, "pad_id": PAD},
-            {"prompts": long, "pad_id": int(rng.integers(1, V))},
-        ]
-    }
-
-
-NO_PROMPTS = {
-    "No prompts at all": [],
-    "A prompt without tokens": [torch.tensor([1, 2]), torch.zeros(0, dtype=torch.int64)],
-    "A prompt (1, P)": [torch.tensor([[1, 2]])],
-    "A prompt of float32": [torch.tensor([1.0, 2.0])],
-}
-
-
-def probe_padding(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Pad every batch; then write over its prompts, and read the batch again. Offer what are no
-    prompts."""
-    padded, later = [], []
-    for batch in challenge["batches"]:
-        prompts = [torch.tensor(prompt) for prompt in batch["prompts"]]
-        result = student.pad_prompts(prompts, batch["pad_id"])
-        if not isinstance(result, tuple) or len(result) != 2:
-            kind = type(result).__name__
-            raise TypeError(f"pad_prompts gave a {kind}, wanted is a tuple: tokens and n_pads")
-        padded.append(tuple(map(as_array, result)))
-        for prompt in prompts:
-            prompt.fill_(V)
-        later.append(as_array(result[0]))
-    refused = [
-        outcome(lambda case=case: student.pad_prompts(case, PAD)) for case in NO_PROMPTS.values()
-    ]
-    return {"padded": padded, "later": later, "refused": refused}
-
-
-def padding_form(challenge: Challenge) -> Evidence:
-    n = len(challenge["batches"])
-    return {
-        "padded": [[ARRAY_OR_WORDS] * 2] * n,
-        "later": [ARRAY_OR_WORDS] * n,
-        "refused": [str] * len(NO_PROMPTS),
-    }
-
-
-@check("pad_prompts", draw=draw_prompts, probe=probe_padding, evidence=padding_form)
-def pads_stand_on_the_left(challenge: Challenge, evidence: Evidence) -> Verdict:
-    for batch, (tokens, n_pads), later in zip(
-        challenge["batches"], evidence["padded"], evidence["later"], strict=True
+    token; many short ones; and a long one beside a short one. Then what are no prompts."""
+    lengths, pad_id = (int(rng.integers(1030, 1100)), 2), int(rng.integers(1, V))
+    for prompts, pad in (
+        ([rng.integers(1, V, n) for n in draw_lengths(rng)], PAD),
+        (draw_alike(rng, 4), PAD),
+        ([rng.integers(1, V, 3)], PAD),
+        draw_with_pads(rng).values(),
+        ([rng.integers(1, V, n) for n in rng.integers(1, 4, 70)], PAD),
+        ([rng.integers(1, V, n) for n in lengths], pad_id),
     ):
-        prompts, pad_id = batch["prompts"], batch["pad_id"]
-        lengths = [len(prompt) for prompt in prompts]
-        T, said = max(lengths), str(lengths) if len(lengths) < 9 else f"1 to {max(lengths)}"
-        case = f"{len(prompts)} prompt{'s' * (len(prompts) > 1)} of {said} tokens, pad_id {pad_id}"
-        for name, got, shape in (
-            ("tokens", tokens, (len(prompts), T)),
-            ("n_pads", n_pads, (len(prompts),)),
-        ):
-            if isinstance(got, str) or got.shape != shape or got.dtype != np.int64:
-                kind = got if isinstance(got, str) else f"{got.dtype} of shape {got.shape}"
-                return failed(f"{case}: {name} is {kind}, wanted is int64 of shape {shape}.")
-        for row, prompt in enumerate(prompts):
-            pads = T - len(prompt)
-            if (tokens[row, :pads] != pad_id).any() or (tokens[row, pads:] != prompt).any():
-                made = f"row {row} is {_short(tokens[row])}, made of {_short(prompt)}"
-                question = _about_row(tokens[row], row, prompts, pad_id)
-                if (tokens == tokens[0]).all() and len({tuple(p) for p in prompts}) > 1:
-                    question = "All rows came out alike. Does each have memory of its own?"
-                return failed(f"{case}: {made}. {question}")
-            if n_pads[row] != pads:
-                return failed(
-                    f"{case}: row {row} is {_short(tokens[row])}, and its n_pads is "
-                    f"{n_pads[row]}; {pads} of these were put there by you. "
-                    f"{_about_count(int(n_pads[row]), len(prompt), pad_id in prompt)}"
-                )
-        if isinstance(later, str) or later.shape != tokens.shape or (later != tokens).any():
-            return failed(
-                f"{case}: when the caller later writes something else into a prompt, the batch is "
-                f"changed, too. In whose memory does it lie?"
-            )
-    for what, came in zip(NO_PROMPTS, evidence["refused"], strict=True):
-        if came != "ValueError":
-            return failed(
-                f"{what}: {came}, wanted is ValueError, as the line above the gap has it."
-            )
-    return passed("Every prompt ends in the last column, and the pads before it are counted.")
+        for part in PARTS:
+            yield call("pad_prompts", prompts, pad, part)
+    two, question = np.array([1, 2]), "Does the line above the gap stand where it stood?"
+    for none, prompts in (
+        ("No prompts at all", []),
+        ("A prompt without tokens", [two, two[:0]]),
+        ("A prompt (1, P)", [two[None]]),
+        ("A prompt of float32", [two.astype(np.float32)]),
+    ):
+        none_of = {"refuses": "ValueError", "question": question, "none": none}
+        yield call("pad_prompts", prompts, PAD, "tokens", **none_of)
+
+
+PARTS = ("tokens", "n_pads")
+"""What pad_prompts returns."""
+
+
+def run_padding(pad_prompts: Callable[..., Any], case: Case) -> Any:
+    """Pad a batch and write V over its prompts; return the part of the result that the case names."""
+    prompts, pad_id, part = case["arguments"]
+    tensors = [torch.tensor(prompt) for prompt in prompts]
+    result = pad_prompts(tensors, pad_id)
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise TypeError(
+            f"pad_prompts gave {in_words(result)}, wanted is a tuple: tokens and n_pads"
+        )
+    for tensor in tensors:
+        tensor.fill_(V)
+    return result[PARTS.index(part)]
+
+
+def describe_batch(case: Case) -> str:
+    """Write down the sizes of a batch, or why it is none."""
+    prompts, pad_id, part = case["arguments"]
+    if none := case.get("none"):
+        return f"{none}: pad_prompts"
+    lengths = [len(prompt) for prompt in prompts]
+    sizes = str(lengths) if len(lengths) < 9 else f"1 to {max(lengths)}"
+    plural = "s" * (len(prompts) > 1)
+    return (
+        f"{len(prompts)} prompt{plural} of {sizes} tokens, pad_id {pad_id}: as {part} pad_prompts"
+    )
+
+
+@check_calls(
+    "pad_prompts",
+    draw=draw_prompts,
+    run=run_padding,
+    describe=describe_batch,
+    shape_question="The axes of tokens are B T, that of n_pads is B.",
+    praise="Every prompt ends in the last column, and the pads before it are counted.",
+)
+def pads_stand_on_the_left(case: Case, result: Array, expected: Array, place: Place) -> Words:
+    (prompts, pad_id, part), row = case["arguments"], place[0]
+    prompt, got, right = prompts[row], result[row], expected[row]
+    if part == "n_pads":
+        return f"gave {got} for row {row}; {right} of its places were put there by you.", (
+            (pad_id in prompt, "How do you tell a pad from a token?"),
+            (got == len(prompt), f"{got} is the number of its tokens. What is to be counted?"),
+            (True, "How long is the row, and how many tokens has the prompt?"),
+        )
+    lent = (
+        "The caller later wrote something else into a prompt, and the batch is changed, too. In whose "
+        "memory does it lie?"
+    )
+    same = (result == result[0]).all() and len({tuple(p) for p in prompts}) > 1
+    return f"gave {_short(got)} in row {row}, made of {_short(prompt)}.", (
+        ((result == V).any(), lent),
+        (same, "All rows came out alike. Does each have memory of its own?"),
+        (True, _about_row(got, row, prompts, pad_id)),
+    )
 
 
 def _short(row: np.ndarray) -> str:
@@ -172,115 +166,108 @@ def _about_row(got: np.ndarray, row: int, prompts: list[np.ndarray], pad_id: int
     return "Which tokens of the prompt stand there, and in which order?"
 
 
-def _about_count(n_pads: int, length: int, holds_pad_id: bool) -> str:
-    if holds_pad_id:
-        return "How do you tell a pad from a token?"
-    if n_pads == length:
-        return f"{n_pads} is the number of its tokens. What is to be counted?"
-    return "How long is the row, and how many tokens has the prompt?"
-
-
 # --- ragged_mask and ragged_positions ------------------------------------------------------------
 
 
-def draw_ragged_sizes(seed: int) -> Challenge:
+def draw_ragged_sizes(function: str, rng: np.random.Generator) -> Iterator[Case]:
     """Draw (T, S) of a prefill, of steps and of chunks between, and pads for each of three rows; then
     rows without pads, with equally many, a single one, and a chunk that holds nothing but pads of a
     row, of one place, too; last, sizes that are larger than most."""
-    rng = np.random.default_rng(seed)
-
-    def three() -> list[int]:
-        return rng.permutation([0, *rng.choice(np.arange(1, 5), 2, replace=False)]).tolist()
-
-    drawn = (int(rng.integers(2, 5)), 9)
-    cases = [(T, S, three()) for T, S in ((5, 5), (1, 6), (2, 6), (2, 6), (4, 7), drawn)]
-    cases[3] = (2, 6, [(n + 1) % 5 for n in cases[2][2]])  # the same sizes, other pads
-    pads = int(rng.integers(1, 4))
-    cases += [(3, 5, [0, 0]), (3, 5, [pads, pads]), (2, 6, [pads]), (1, 1, [0])]
-    cases += [(4, 4, [int(rng.integers(5, 9)), 0, 2]), (1, 1, [pads, 0])]
+    sizes = ((5, 5), (1, 6), (2, 6), (4, 7), (int(rng.integers(2, 5)), 9))
+    for T, S in sizes:
+        pads = rng.permutation([0, *rng.choice(np.arange(1, 5), 2, replace=False)]).tolist()
+        yield call(function, T, S, pads)
+        if (T, S) == (2, 6):  # the same sizes, other pads
+            yield call(function, T, S, [(n + 1) % 5 for n in pads])
+    pads, more = int(rng.integers(1, 4)), int(rng.integers(5, 9))
     wide, T = int(rng.integers(4100, 4200)), int(rng.integers(130, 140))
-    cases += [(1, wide, [int(rng.integers(1000, 4000)), 1]), (T, T + 5, [int(rng.integers(9, 99))])]
-    return {"cases": [{"n_new": T, "n_visible": S, "n_pads": pads} for T, S, pads in cases]}
+    for case in (
+        (3, 5, [0, 0]),
+        (3, 5, [pads, pads]),
+        (2, 6, [pads]),
+        (1, 1, [0]),
+        (4, 4, [more, 0, 2]),
+        (1, 1, [pads, 0]),
+        (1, wide, [int(rng.integers(1000, 4000)), 1]),
+        (T, T + 5, [int(rng.integers(9, 99))]),
+    ):
+        yield call(function, *case)
 
 
-def call_for_each(function: str) -> Callable[[SimpleNamespace, Challenge], Evidence]:
-    """Make a probe that calls the student's function of that name on every case."""
-
-    def probe(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-        call = getattr(student, function)
-        return {"results": [_result(call, case) for case in challenge["cases"]]}
-
-    return probe
-
-
-def _result(call: Callable[..., Any], case: Challenge) -> np.ndarray | str:
+def run_ragged(function: Callable[..., Any], case: Case) -> Any:
     """Call a function on a case; where a row has nothing but pads, an error is described in words."""
+    T, S, pads = case["arguments"]
     try:
-        return as_array(call(case["n_new"], case["n_visible"], torch.tensor(case["n_pads"])))
+        return function(T, S, torch.tensor(pads))
     except Exception as error:
-        if not _pads_alone(case):
+        if max(pads) < S:
             raise
         return f"stopped by {type(error).__name__}"
 
 
-def _pads_alone(case: Challenge) -> bool:
-    """Tell whether a row of a case has no token yet."""
-    return max(case["n_pads"]) >= case["n_visible"]
+def check_ragged(
+    function: str, kind: type, axes: str, praise: str
+) -> Callable[[Callable[[str, int, int, int, Any], str | None]], Check]:
+    """Make a check of a rule for what `function` says of one place of one row; the check gets the
+    rule's name. The rule is told where that is, the place, the pads of its row and all places; it gives
+    None, or what is wrong and a question.
+
+    Args:
+        kind: of the numbers.
+        axes: of a result.
+    """
+
+    def made(rule: Callable[[str, int, int, int, Any], str | None]) -> Check:
+        def verdict(challenge: Challenge, evidence: Evidence) -> Verdict:
+            for case, result in zip(challenge["cases"], evidence["results"], strict=True):
+                T, S, pads = case["arguments"]
+                sizes = {"B": len(pads), "1": 1, "T": T, "S": S}
+                right = np.zeros([sizes[axis] for axis in axes.split()], kind)
+                if wrong := wrong_kind(result, right, shape_question=f"The axes are {axes}."):
+                    early = (
+                        "One row has nothing but pads so far. What do your lines look for there?"
+                    )
+                    return failed(f"{call_text(case)} {wrong} {early * (max(pads) >= S)}".rstrip())
+                for row, n in enumerate(pads):
+                    for place, value in enumerate(result["value"][row].reshape(T, -1), S - T):
+                        where = f"{call_text(case)}: in row {row}, with {n} pads, place {place}"
+                        if wrong := rule(where, place, n, S, value):
+                            return failed(wrong)
+            return passed(praise)
+
+        draw, probe = partial(draw_ragged_sizes, function), partial(probe_calls, run=run_ragged)
+        return Check(
+            rule.__name__, (function,), drawn(draw), probe, verdict, evidence=one_result_each
+        )
+
+    return made
 
 
-def _about_early_chunk(case: Challenge) -> str:
-    """Ask a question where a row has no token yet; else nothing."""
-    if not _pads_alone(case):
-        return ""
-    return " One row has nothing but pads so far. What do your lines look for there?"
-
-
-def results_form(challenge: Challenge) -> Evidence:
-    return {"results": [ARRAY_OR_WORDS] * len(challenge["cases"])}
-
-
-@check(
-    "ragged_mask", draw=draw_ragged_sizes, probe=call_for_each("ragged_mask"), evidence=results_form
+@check_ragged(
+    "ragged_mask",
+    bool,
+    "B 1 T S",
+    "Every token sees its own row's tokens up to itself, and no pad.",
 )
-def pads_are_never_seen(challenge: Challenge, evidence: Evidence) -> Verdict:
-    for case, mask in zip(challenge["cases"], evidence["results"], strict=True):
-        T, S, pads = case["n_new"], case["n_visible"], case["n_pads"]
-        call, shape = f"ragged_mask({T}, {S}, {pads})", (len(pads), 1, T, S)
-        if isinstance(mask, str) or mask.shape != shape or mask.dtype != bool:
-            kind = mask if isinstance(mask, str) else f"{mask.dtype} of shape {mask.shape}"
-            return failed(
-                f"{call} is {kind}, wanted is bool of shape (B, 1, T, S) = {shape}."
-                + _about_early_chunk(case)
-            )
-        for row, n in enumerate(pads):
-            for own in range(S - T, S):
-                problem = _wrong_mask_row(call, row, n, own, mask[row, 0, own - (S - T)])
-                if problem:
-                    return problem
-    return passed("Every token sees its own row's tokens up to itself, and no pad.")
-
-
-def _wrong_mask_row(call: str, row: int, n: int, own: int, seen: np.ndarray) -> Verdict | None:
-    case = f"{call}: in row {row}, with {n} pads, place {own} sees {_drawn(seen)}."
-    if own < n:
+def pads_are_never_seen(where: str, place: int, pads: int, S: int, seen: np.ndarray) -> str | None:
+    case = f"{where} sees {_drawn(seen)}."
+    visible, others = seen[pads : place + 1], np.concatenate([seen[:pads], seen[place + 1 :]])
+    if place < pads:
         if seen.any():
             return None  # what a pad sees is open
-        return failed(f"{case} It is a pad, and sees nothing. What is the softmax over nothing?")
-    others = np.concatenate([seen[:n], seen[own + 1 :]])
-    if not seen[n : own + 1].any() and len(others) and others.all():
-        return failed(f"{case} Does True hide a place, or show it?")
-    if not seen[n : own + 1].any():
-        return failed(
-            f"{case} The new places are the last ones of all {len(seen)}. Where does your triangle end, "
-            f"and may a token see itself?"
+        return f"{case} It is a pad, and sees nothing. What is the softmax over nothing?"
+    if not visible.any() and len(others) and others.all():
+        return f"{case} Does True hide a place, or show it?"
+    if not visible.any():
+        return (
+            f"{case} The new places are the last ones of all {S}. Where does your triangle end, and may "
+            f"a token see itself?"
         )
-    if seen[:n].any():
-        return failed(f"{case} Which of these places hold no token?")
-    if seen[own + 1 :].any():
-        return failed(f"{case} Which of these come after it?")
-    if not seen[n : own + 1].all():
-        return failed(f"{case} Which tokens of its own text does it miss?")
-    return None
+    if seen[:pads].any():
+        return f"{case} Which of these places hold no token?"
+    if seen[place + 1 :].any():
+        return f"{case} Which of these come after it?"
+    return None if visible.all() else f"{case} Which tokens of its own text does it miss?"
 
 
 def _drawn(seen: np.ndarray) -> str:
@@ -293,44 +280,29 @@ def _drawn(seen: np.ndarray) -> str:
     return f"{len(places)} of {len(seen)} places, first {places[0]} and last {places[-1]}"
 
 
-@check(
+@check_ragged(
     "ragged_positions",
-    draw=draw_ragged_sizes,
-    probe=call_for_each("ragged_positions"),
-    evidence=results_form,
+    np.int64,
+    "B T",
+    "Token i of every row has position i, in a prefill, in a chunk and in a step.",
 )
-def positions_count_own_tokens(challenge: Challenge, evidence: Evidence) -> Verdict:
-    for case, got in zip(challenge["cases"], evidence["results"], strict=True):
-        T, S, pads = case["n_new"], case["n_visible"], case["n_pads"]
-        call = f"ragged_positions({T}, {S}, {pads})"
-        if isinstance(got, str) or got.shape != (len(pads), T) or got.dtype != np.int64:
-            kind = got if isinstance(got, str) else f"{got.dtype} of shape {got.shape}"
-            return failed(
-                f"{call} is {kind}, wanted is int64 of shape (B, T) = {(len(pads), T)}."
-                + _about_early_chunk(case)
+def positions_count_own_tokens(
+    where: str, place: int, pads: int, S: int, value: np.ndarray
+) -> str | None:
+    position = value.item()
+    if place >= pads and position != place - pads:
+        question = "How many tokens of its own text come before it, cached ones included?"
+        if position == place and pads:
+            question = (
+                f"{place} is its place in the row. How many of the places before it hold a token?"
             )
-        for row, n in enumerate(pads):
-            for place, position in zip(range(S - T, S), got[row].tolist(), strict=True):
-                where = f"{call}: in row {row}, with {n} pads, place {place}"
-                if place >= n and position != place - n:
-                    return failed(
-                        f"{where} has position {position}, wanted is {place - n}. "
-                        f"{_about_position(T, place, n, position)}"
-                    )
-                if not 0 <= position < S:
-                    return failed(
-                        f"{where}, a pad, has position {position}. Is there a row {position} in a "
-                        f"rotary table of {S}?"
-                    )
-    return passed("Token i of every row has position i, in a prefill, in a chunk and in a step.")
-
-
-def _about_position(T: int, place: int, n: int, position: int) -> str:
-    if position == place and n:
-        return f"{place} is its place in the row. How many of the places before it hold a token?"
-    if position == place - n + 1:
-        return "From which number on are positions counted?"
-    return "How many tokens of its own text come before it, cached ones included?"
+        elif position == place - pads + 1:
+            question = "From which number on are positions counted?"
+        return f"{where} has position {position}, wanted is {place - pads}. {question}"
+    if not 0 <= position < S:
+        table = f"Is there a row {position} in a rotary table of {S}?"
+        return f"{where}, a pad, has position {position}. {table}"
+    return None
 
 
 # --- the whole batch -----------------------------------------------------------------------------
@@ -360,7 +332,7 @@ def probe_ragged(student: SimpleNamespace, challenge: Challenge) -> Evidence:
         prompts = [torch.tensor(prompt) for prompt in batch["prompts"]]
         tokens, n_pads = student.pad_prompts(prompts, batch["pad_id"])
         following = given(batch["next"])
-        cache = new_cache(challenge, tokens.shape[1] + sum(STEPS), len(prompts))
+        cache = new_cache(challenge, len(prompts), tokens.shape[1] + sum(STEPS))
         parts = [student.forward_ragged(model, tokens, n_pads, cache)]
         for part in following.split(STEPS, dim=1):
             parts.append(student.forward_ragged(model, part, n_pads, cache))

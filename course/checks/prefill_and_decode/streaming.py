@@ -14,15 +14,14 @@ from torch import Tensor
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, WrongChoice, first_wrong_choice, outcome, uncached
 from course.checks.drawing import build_model, draw_model, draw_tokens
+from course.checks.passes import count_passes, new_cache
 from course.checks.prefill_and_decode.chunks import (
     B,
     arguments_of,
     chunks_of,
-    count_passes,
     draw_long,
     draw_rows,
     in_short,
-    new_cache,
 )
 from course.checks.recorder import given
 from course.model import MiniGPT
@@ -40,39 +39,37 @@ def draw_request(seed: int) -> Challenge:
     return {**challenge, "prompt": prompt, "n_new": n_new}
 
 
-def record(tokens: Iterable[Any], batch: int = B) -> Evidence:
-    """Read a stream to its end: the kind of each token; the numbers (B, n) of those that are int64 and
-    (B,); and the same numbers when the stream has ended."""
-    return Reader(tokens, batch).read()
-
-
 class Reader:
-    """Reads a stream, token by token."""
+    """Reads a stream, token by token.
+
+    Attributes:
+        kinds: of each token, dtype and shape, or its type.
+    """
 
     def __init__(self, tokens: Iterable[Any], batch: int = B) -> None:
         self.tokens, self.batch = iter(tokens), batch
         self.kinds: list[str] = []
-        self.given: list[Tensor] = []
-        self.copies: list[Tensor] = []
+        self._given: list[Tensor] = []
+        self._copies: list[Tensor] = []
 
     def __iter__(self) -> Iterator[None]:
-        """Read one token a turn."""
+        """Read one token a step; keep those that are int64 and (B,), and a copy of each."""
         for token in self.tokens:
-            if not isinstance(token, Tensor):
-                self.kinds.append(type(token).__name__)
-            else:
-                self.kinds.append(f"{token.dtype} {tuple(token.shape)}")
-                if token.dtype == torch.int64 and tuple(token.shape) == (self.batch,):
-                    self.given.append(token)
-                    self.copies.append(token.clone())
+            is_tensor = isinstance(token, Tensor)
+            kind = f"{token.dtype} {tuple(token.shape)}" if is_tensor else type(token).__name__
+            self.kinds.append(kind)
+            if kind == f"torch.int64 ({self.batch},)":
+                self._given.append(token)
+                self._copies.append(token.clone())
             yield
 
     def read(self) -> Evidence:
-        """Read what is left; say what came in all."""
+        """Read what is left; give the kinds of all, and the kept numbers (B, n) as they came out and as
+        they are now."""
         for _ in self:
             pass
-        numbers = {"tokens": self._columns(self.copies), "later": self._columns(self.given)}
-        return {"kinds": self.kinds, **numbers}
+        now, before = map(self._columns, (self._given, self._copies))
+        return {"kinds": self.kinds, "tokens": before, "later": now}
 
     def _columns(self, tokens: list[Tensor]) -> np.ndarray:
         empty = torch.zeros(self.batch, 0, dtype=torch.int64)
@@ -80,7 +77,30 @@ class Reader:
 
 
 STREAM = {"kinds": Each(str), "tokens": np.ndarray, "later": np.ndarray}
-"""The form of what `record` returns."""
+"""The form of what a reader has read."""
+
+
+def wrong_tokens(case: str, streamed: Evidence, rows: int, n_new: int, V: int) -> Verdict | None:
+    """Say what is wrong with the form, the number or the memory of a stream's tokens."""
+    kinds, tokens, later = (streamed[name] for name in ("kinds", "tokens", "later"))
+    expected = f"torch.int64 ({rows},)"
+    if any(kind != expected for kind in kinds):
+        return failed(
+            f"{case}: the tokens that come out are {sorted(set(kinds))}, wanted is {expected}: one id "
+            f"for each row of the batch."
+        )
+    if tokens.shape != (rows, len(kinds)) or (tokens < 0).any() or (tokens >= V).any():
+        return failed(f"{case}: ids of shape {tokens.shape} came out, not all within 0 … {V - 1}.")
+    if len(kinds) != n_new:
+        number = f"{len(kinds)} token{'s' * (len(kinds) != 1)} came out"
+        return failed(f"{case}: {number}. {_about_number(tokens, n_new)}")
+    if later.shape != tokens.shape or (later != tokens).any():
+        return failed(
+            f"{case}: the tokens {tokens[0].tolist()} came out for row 0, and when the stream has "
+            f"ended, they are {later[0].tolist() if later.ndim == 2 else '?'}. Is each token a tensor "
+            f"of its own?"
+        )
+    return None
 
 
 def wrong_text(
@@ -88,40 +108,22 @@ def wrong_text(
     challenge: Challenge,
     prompt: np.ndarray,
     n_new: int,
-    recorded: Evidence,
+    streamed: Evidence,
     truth: Truth,
     tolerance: float,
     question: str = "",
 ) -> Verdict | None:
     """Say what is wrong with a stream of tokens that should continue the text `prompt` (B, P). Another
     question than the usual ones may be asked about a wrong choice."""
-    kinds, tokens, (rows, P) = recorded["kinds"], recorded["tokens"], prompt.shape
-    wanted = f"torch.int64 ({rows},)"
-    if any(kind != wanted for kind in kinds):
+    rows, P = prompt.shape
+    if wrong := wrong_tokens(case, streamed, rows, n_new, challenge["config"]["vocab_size"]):
+        return wrong
+    text = np.concatenate([prompt, streamed["tokens"]], axis=1)
+    if choice := first_wrong_choice(truth(challenge, text), text, P, tolerance):
         return failed(
-            f"{case}: the tokens that come out are {sorted(set(kinds))}, wanted is {wanted}: one id "
-            f"for each row of the batch."
-        )
-    V = challenge["config"]["vocab_size"]
-    if tokens.shape != (rows, len(kinds)) or (tokens < 0).any() or (tokens >= V).any():
-        return failed(f"{case}: ids of shape {tokens.shape} came out, not all within 0 … {V - 1}.")
-    if len(kinds) != n_new:
-        came = f"{len(kinds)} token{'s' * (len(kinds) != 1)} came out"
-        return failed(f"{case}: {came}. {_about_number(tokens, n_new)}")
-    text = np.concatenate([prompt, tokens], axis=1)
-    wrong = first_wrong_choice(truth(challenge, text), text, P, tolerance)
-    if wrong:
-        return failed(
-            f"{case}: batch row {wrong.row}, new token {wrong.step + 1}, is "
-            f"{text[wrong.row, P + wrong.step]}; without a cache it is {wrong.likeliest}, whose "
-            f"logit leads by {wrong.lead:.2g}. {question or _about_choice(text, P, wrong)}"
-        )
-    later = recorded["later"]
-    if later.shape != tokens.shape or (later != tokens).any():
-        return failed(
-            f"{case}: the tokens {tokens[0].tolist()} came out for row 0, and when the stream has "
-            f"ended, they are {later[0].tolist() if later.ndim == 2 else '?'}. Is each token a tensor "
-            f"of its own?"
+            f"{case}: batch row {choice.row}, new token {choice.step + 1}, is "
+            f"{text[choice.row, P + choice.step]}; without a cache it is {choice.likeliest}, whose "
+            f"logit leads by {choice.lead:.2g}. {question or _about_choice(text, P, choice)}"
         )
     return None
 
@@ -172,31 +174,28 @@ def draw_texts(seed: int) -> Challenge:
 def probe_text(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Stream two tokens; n_new tokens of two requests in turns; and n_new tokens that are all `<end>`.
     Ask each for one more than it has."""
-    model, n_new = build_model(challenge), challenge["n_new"]
+    model, ending, n_new = build_model(challenge), challenge["ending"], challenge["n_new"]
 
-    def begin(prompt: np.ndarray, n: int) -> Reader:
-        cache = new_cache(challenge, prompt.shape[1] + n_new)
-        return Reader(islice(start(student, model, given(prompt), n, cache), n + 1))
+    def begin(model: MiniGPT, case: Challenge, prompt: np.ndarray, n: int) -> Reader:
+        rows, P = prompt.shape
+        cache = new_cache(case, rows, P + n_new)
+        return Reader(islice(start(student, model, given(prompt), n, cache), n + 1), rows)
 
-    two = begin(challenge["prompt"], 2).read()
-    turns = [begin(challenge[name], n_new) for name in ("prompt", "other")]
+    two = begin(model, challenge, challenge["prompt"], 2).read()
+    turns = [begin(model, challenge, challenge[name], n_new) for name in ("prompt", "other")]
     for _ in zip_longest(*turns):
         pass
-    ending = challenge["ending"]
-    cache = new_cache(ending, ending["prompt"].shape[1] + n_new, batch=1)
-    last = start(student, build_model(ending), given(ending["prompt"]), n_new, cache)
-    return {
-        "two": two,
-        "turns": [stream.read() for stream in turns],
-        "ending": record(islice(last, n_new + 1), batch=1),
-    }
+    last = begin(build_model(ending), ending, ending["prompt"], n_new)
+    return {"streams": [two, *(stream.read() for stream in [*turns, last])]}
 
 
-def text_form(challenge: Challenge) -> Evidence:
-    return {"two": STREAM, "turns": [STREAM] * 2, "ending": STREAM}
-
-
-@check("stream", draw=draw_texts, probe=probe_text, evidence=text_form, truth=uncached)
+@check(
+    "stream",
+    draw=draw_texts,
+    probe=probe_text,
+    evidence=lambda challenge: {"streams": [STREAM] * 4},
+    truth=uncached,
+)
 def stream_writes_the_uncached_text(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
@@ -204,15 +203,15 @@ def stream_writes_the_uncached_text(
     case = f"A prompt (B, P) = {prompt.shape} and n_new"
     turns = f"{case} = {n_new}, in turns with another stream that has a cache of its own"
     single = f"A single prompt, (B, P) = {ending['prompt'].shape}, n_new = {n_new}"
-    for of, asked, n, came, said in (
-        (challenge, prompt, 2, evidence["two"], f"{case} = 2"),
-        (challenge, prompt, n_new, evidence["turns"][0], turns),
-        (challenge, challenge["other"], n_new, evidence["turns"][1], f"{turns}; of the other"),
-        (ending, ending["prompt"], n_new, evidence["ending"], single),
-    ):
-        problem = wrong_text(said, of, asked, n, came, truth, tolerance)
-        if problem:
-            return problem
+    cases = (
+        (f"{case} = 2", challenge, prompt, 2),
+        (turns, challenge, prompt, n_new),
+        (f"{turns}; of the other", challenge, challenge["other"], n_new),
+        (single, ending, ending["prompt"], n_new),
+    )
+    for case, streamed in zip(cases, evidence["streams"], strict=True):
+        if wrong := wrong_text(*case, streamed, truth, tolerance):
+            return wrong
     return passed(f"{n_new} tokens for each of {B} rows, the ones that the uncached model writes.")
 
 
@@ -224,80 +223,76 @@ def draw_turns(seed: int) -> Challenge:
     return {**draw_request(seed), "long": draw_long(np.random.default_rng([seed, 3]))}
 
 
-def probe_laziness(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Record the forward passes so far, as tokens a pass: before the first token is asked for, when
-    each came out, and when the stream has ended. Then those of the first token of a long prompt; and of
-    streams at the edges of what is allowed."""
-    model, n_new = build_model(challenge), challenge["n_new"]
-    prompt = given(challenge["prompt"])
-    P = prompt.shape[1]
-    cache = new_cache(challenge, P + n_new)
-    with count_passes(model) as passes:
-        tokens = start(student, model, prompt, n_new, cache, chunk_size=P)
-        so_far = [list(passes)]
-        came = 0
-        for _ in range(n_new + 1):
-            came += next(tokens, None) is not None
-            so_far.append(list(passes))
-    return {
-        "passes": so_far,
-        "given": came,
-        "held": len(cache),
-        "by_default": _first_of_long(student, challenge["long"]),
-        "edges": [_first_token(student, model, challenge, *edge[:3]) for edge in edges(challenge)],
-    }
+Edge = tuple[np.ndarray, int | None, int, int, str, list[int], str]
+"""A stream that is asked for its first token: the prompt (B, P), chunk_size (None: not given), n_new, the
+places of an empty cache; what comes, the passes that are made for it, and a question to whom it does
+not come."""
 
 
-def _first_of_long(student: SimpleNamespace, case: Challenge) -> list[int]:
-    """Take the first token of two without a chunk size; list the passes."""
-    model, prompt = build_model(case), given(case["prompt"])
-    cache = new_cache(case, prompt.shape[1] + 2, batch=1)
-    with count_passes(model) as passes:
-        next(start(student, model, prompt, 2, cache, chunk_size=None), None)
-    return list(passes)
-
-
-def edges(challenge: Challenge) -> list[tuple[int, int, int, str, list[int], str]]:
-    """List streams at the edges: tokens of the prompt, n_new, the places of an empty cache; what comes
-    when the first token is asked for, and the passes that are made for it; and a question to whom it
-    does not."""
-    P, n = challenge["prompt"].shape[1], challenge["n_new"]
-    chunks, longest = chunks_of(P, CHUNK), challenge["config"]["max_seq_len"]
+def edges(challenge: Challenge) -> list[Edge]:
+    """List streams at the edges of what is allowed; the last one is of the long prompt."""
+    prompt, n, long = challenge["prompt"], challenge["n_new"], challenge["long"]["prompt"]
+    P, L, longest = prompt.shape[1], long.shape[1], challenge["config"]["max_seq_len"]
     room = "How many tokens are to be fed in all, and when is that known?"
     bounds = "Do the lines above the gap stand where they stood?"
+    one, chunks = "What does your prefill get of a prompt of one token?", chunks_of(P, CHUNK)
+    named = "Which chunk_size does the signature name?"
     return [
-        (P, n, P + n - 1, "a token", chunks, room),
-        (P, 1, P, "a token", chunks, room),
-        (1, n, n, "a token", [1], "What does your prefill get of a prompt of one token?"),
-        (P, 0, P + n, "no token", [], "Who asked for one?"),
-        (P, 0, P - 2, "no token", [], "How much room does a stream of no tokens need?"),
-        (P, n, P + n - 2, "CacheFull", [], room),
-        (P, n, P - 1, "CacheFull", [], room),
-        (P, -1, P + n, "ValueError", [], bounds),
-        (P, longest + 1, P + n, "ValueError", [], bounds),
+        (prompt, CHUNK, n, P + n - 1, "a token", chunks, room),
+        (prompt, CHUNK, 1, P, "a token", chunks, room),
+        (prompt[:, :1], CHUNK, n, n, "a token", [1], one),
+        (prompt, CHUNK, 0, P + n, "no token", [], "Who asked for one?"),
+        (prompt, CHUNK, 0, P - 2, "no token", [], "How much room does a stream of no tokens need?"),
+        (prompt, CHUNK, n, P + n - 2, "CacheFull", [], room),
+        (prompt, CHUNK, n, P - 1, "CacheFull", [], room),
+        (prompt, CHUNK, -1, P + n, "ValueError", [], bounds),
+        (prompt, CHUNK, longest + 1, P + n, "ValueError", [], bounds),
+        (long, None, 2, L + 2, "a token", chunks_of(L, None), named),
     ]
 
 
-def _first_token(
-    student: SimpleNamespace, model: MiniGPT, challenge: Challenge, P: int, n_new: int, places: int
-) -> Evidence:
-    """Ask a stream from P tokens of the prompt for its first token; say what came, and what was fed."""
-    prompt, cache = given(challenge["prompt"][:, :P]), new_cache(challenge, places)
-    came: list[Any] = []
+def probe_laziness(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Record the forward passes so far, as tokens a pass: before the first token is asked for, when
+    each came out, and when the stream has ended. Then those of streams at the edges."""
+    model, n_new, prompt = build_model(challenge), challenge["n_new"], given(challenge["prompt"])
+    P, n_given = prompt.shape[1], 0
+    cache = new_cache(challenge, B, P + n_new)
     with count_passes(model) as passes:
-        how = outcome(lambda: came.append(next(start(student, model, prompt, n_new, cache), None)))
-    if came:
-        how = "no token" if came[0] is None else "a token"
-    return {"came": how, "passes": list(passes), "held": len(cache)}
+        tokens = start(student, model, prompt, n_new, cache, chunk_size=P)
+        so_far = [list(passes)]
+        for _ in range(n_new + 1):
+            n_given += next(tokens, None) is not None
+            so_far.append(list(passes))
+    return {
+        "passes": so_far,
+        "given": n_given,
+        "held": len(cache),
+        "edges": [_first_token(student, challenge, edge) for edge in edges(challenge)],
+    }
+
+
+def _first_token(student: SimpleNamespace, challenge: Challenge, edge: Edge) -> Evidence:
+    """Ask a stream at the edge for its first token; say what came, and what was fed."""
+    prompt, chunk_size, n_new, places, *_ = edge
+    case = challenge if chunk_size else challenge["long"]
+    model, cache, tokens = build_model(case), new_cache(case, len(prompt), places), []
+    request = model, given(prompt), n_new, cache
+    with count_passes(model) as passes:
+        ended = outcome(
+            lambda: tokens.append(next(start(student, *request, chunk_size=chunk_size), None))
+        )
+    if tokens:
+        ended = "no token" if tokens[0] is None else "a token"
+    return {"outcome": ended, "passes": list(passes), "held": len(cache)}
 
 
 def laziness_form(challenge: Challenge) -> Evidence:
+    edge = {"outcome": str, "passes": Each(int), "held": int}
     return {
         "passes": [Each(int)] * (challenge["n_new"] + 2),
         "given": int,
         "held": int,
-        "by_default": Each(int),
-        "edges": [{"came": str, "passes": Each(int), "held": int}] * len(edges(challenge)),
+        "edges": [edge] * len(edges(challenge)),
     }
 
 
@@ -305,23 +300,25 @@ def laziness_form(challenge: Challenge) -> Evidence:
 def no_step_before_it_is_asked_for(challenge: Challenge, evidence: Evidence) -> Verdict:
     P, n_new = challenge["prompt"].shape[1], challenge["n_new"]
     case = f"A prompt of {P} tokens as one chunk, n_new = {n_new}"
-    wanted = [[], *([P] + [1] * step for step in range(n_new)), [P] + [1] * (n_new - 1)]
-    questions = {
-        0: "Who asked for a token yet?",
-        1: "Which pass knows the first new token?",
-        n_new + 1: "Who reads the logits of the last pass?",
-    }
-    for moment, (passes, want) in enumerate(zip(evidence["passes"], wanted, strict=True)):
-        when = "before a token is asked for" if moment == 0 else f"when token {moment} comes out"
-        if moment == n_new + 1:
-            when = "when the stream has ended"
-        if passes != want:
-            question = questions.get(moment, "Which of these passes was asked for?")
-            if moment == 1 and passes[:1] == want:
-                question = "Which of these passes was asked for?"
+    expected = [[], *([P] + [1] * step for step in range(n_new)), [P] + [1] * (n_new - 1)]
+    for moment, (passes, due) in enumerate(zip(evidence["passes"], expected, strict=True)):
+        if passes != due:
+            when, question = (
+                f"when token {moment} comes out",
+                "Which of these passes was asked for?",
+            )
+            if moment == 0:
+                when, question = "before a token is asked for", "Who asked for a token yet?"
+            elif moment == n_new + 1:
+                when, question = (
+                    "when the stream has ended",
+                    "Who reads the logits of the last pass?",
+                )
+            elif moment == 1 and passes[:1] != due:
+                question = "Which pass knows the first new token?"
             return failed(
                 f"{case}: {when}, the forward passes so far had {in_short(passes)} tokens each, wanted "
-                f"is {want}. {question}"
+                f"is {due}. {question}"
             )
     if evidence["given"] != n_new or evidence["held"] != P + n_new - 1:
         return failed(
@@ -329,40 +326,27 @@ def no_step_before_it_is_asked_for(challenge: Challenge, evidence: Evidence) -> 
             f"{evidence['held']}; wanted are {n_new} and {P + n_new - 1}. Which token is never fed, "
             f"and into which cache do the others go?"
         )
-    return (
-        _judge_edges(challenge, evidence)
-        or _judge_default(challenge, evidence)
-        or passed(
-            "The first token comes from the prefill alone, every other from one step, and no step is "
-            "run before its token is asked for."
-        )
+    for edge, result in zip(edges(challenge), evidence["edges"], strict=True):
+        if wrong := _wrong_edge(edge, result):
+            return wrong
+    return passed(
+        "The first token comes from the prefill alone, every other from one step, and no step is run "
+        "before its token is asked for."
     )
 
 
-def _judge_edges(challenge: Challenge, evidence: Evidence) -> Verdict | None:
-    for edge, got in zip(edges(challenge), evidence["edges"], strict=True):
-        P, n_new, places, came, passes, question = edge
-        if got == {"came": came, "passes": passes, "held": sum(passes)}:
-            continue
-        if got["came"] == came and sum(got["passes"]) == sum(passes):
-            question = "What becomes of chunk_size?"
-        return failed(
-            f"A prompt of {P} token{'s' * (P > 1)}, chunk_size {CHUNK}, n_new = {n_new}, an empty "
-            f"cache of {places} places, and the first token is asked for: {got['came']}, after passes of "
-            f"{in_short(got['passes'])} tokens, and {got['held']} are held. Wanted is {came}, "
-            f"{passes}, and {sum(passes)}. {question}"
-        )
-    return None
-
-
-def _judge_default(challenge: Challenge, evidence: Evidence) -> Verdict | None:
-    P, passes = challenge["long"]["prompt"].shape[1], evidence["by_default"]
-    if passes == chunks_of(P, None):
+def _wrong_edge(edge: Edge, result: Evidence) -> Verdict | None:
+    prompt, chunk_size, n_new, places, ended, passes, question = edge
+    P, n_fed = prompt.shape[1], sum(passes)
+    if result == {"outcome": ended, "passes": passes, "held": n_fed}:
         return None
+    if chunk_size and (result["outcome"], sum(result["passes"])) == (ended, n_fed):
+        question = "What becomes of chunk_size?"
     return failed(
-        f"A prompt of {P} tokens, no chunk_size given: when token 1 comes out, the forward passes so far "
-        f"had {in_short(passes)} tokens each, wanted is {chunks_of(P, None)}. Which chunk_size does the "
-        f"signature name?"
+        f"A prompt of {P} token{'s' * (P > 1)}, chunk_size {chunk_size or 'not given'}, n_new = {n_new}, "
+        f"an empty cache of {places} places, and the first token is asked for: {result['outcome']}, "
+        f"after passes of {in_short(result['passes'])} tokens, and {result['held']} are held. Wanted is "
+        f"{ended}, {passes}, and {n_fed}. {question}"
     )
 
 
@@ -386,19 +370,21 @@ def probe_edit(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Stream the first text, cut the cache back to what both share, and stream the second."""
     model, n_new = build_model(challenge), challenge["n_new"]
     second, n_shared = given(challenge["second"]), challenge["shared"].shape[1]
-    cache = new_cache(challenge, n_shared + second.shape[1] + n_new)
+    cache = new_cache(challenge, B, n_shared + second.shape[1] + n_new)
     text = given(np.concatenate([challenge["shared"], challenge["first"]], axis=1))
-    before = record(islice(start(student, model, text, n_new, cache), n_new + 1))
+    before = Reader(islice(start(student, model, text, n_new, cache), n_new + 1)).read()
     kept = len(cache)
     cache.truncate(min(n_shared, kept))
     after: list[Evidence] = []
-    came = outcome(lambda: after.append(record(start(student, model, second, n_new, cache))))
+    ended = outcome(
+        lambda: after.append(Reader(start(student, model, second, n_new, cache)).read())
+    )
     held = {"kept": kept, "held": len(cache)}
-    return {"before": before, "came": came, "after": after, **held}
+    return {"before": before, "outcome": ended, "after": after, **held}
 
 
 def edit_form(challenge: Challenge) -> Evidence:
-    return {"before": STREAM, "kept": int, "came": str, "after": Each(STREAM), "held": int}
+    return {"before": STREAM, "kept": int, "outcome": str, "after": Each(STREAM), "held": int}
 
 
 @check("stream", draw=draw_edit, probe=probe_edit, evidence=edit_form, truth=uncached)
@@ -409,7 +395,7 @@ def rollback_equals_a_fresh_start(
     first, second = (
         np.concatenate([shared, challenge[name]], axis=1) for name in ("first", "second")
     )
-    k, wanted = shared.shape[1], second.shape[1] + n_new - 1
+    k, expected = shared.shape[1], second.shape[1] + n_new - 1
     case = f"A prompt of {first.shape[1]} tokens, n_new = {n_new}"
     problem = wrong_text(case, challenge, first, n_new, evidence["before"], truth, tolerance)
     if problem:
@@ -420,15 +406,15 @@ def rollback_equals_a_fresh_start(
             f"{first.shape[1] + n_new - 1}. Which cache do you fill, and what becomes of it at the end?"
         )
     case = (
-        f"A text was streamed, the cache (of {wanted + 1} places) cut back to its first {k} tokens, "
+        f"A text was streamed, the cache (of {expected + 1} places) cut back to its first {k} tokens, "
         f"and a prompt of {second.shape[1] - k} goes on from there, n_new = {n_new}"
     )
-    if evidence["came"] != "returned":
-        return failed(f"{case}: {evidence['came']}. Who knows how many tokens are held now?")
+    if evidence["outcome"] != "returned":
+        return failed(f"{case}: {evidence['outcome']}. Who knows how many tokens are held now?")
     (after,), question = evidence["after"], "What did the cache hold when it was chosen?"
-    if evidence["held"] != wanted:
+    if evidence["held"] != expected:
         return failed(
-            f"{case}: the cache holds {evidence['held']} tokens at the end, wanted are {wanted}. "
+            f"{case}: the cache holds {evidence['held']} tokens at the end, wanted are {expected}. "
             f"Which of them were there before you began?"
         )
     problem = wrong_text(case, challenge, second, n_new, after, truth, tolerance, question)

@@ -4,7 +4,7 @@ every token that was fed before, and on their order.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -86,19 +86,9 @@ def draw_traffic(seed: int) -> Challenge:
     rng = np.random.default_rng(seed)
     servers = []
     for n in (1, 2, 4, 6, 8):
-        size = int(rng.integers(11, 30))
-        requests = [
-            {
-                "id": int(number),
-                "prompt": rng.integers(0, size, int(rng.integers(1, 14))).tolist(),
-                "n_new": int(rng.integers(1, 7)),
-                "comes": int(rng.integers(0, 7)) if n > 2 else 0,
-            }
-            for number in rng.permutation(50)[:n]
-        ]
-        requests.sort(key=lambda request: request["comes"])
+        server = draw_server(rng, n, longest=13, latest=6 if n > 2 else 0)
         budget, room = int(rng.choice([1, 2, 3, 5, 9, 40])), int(rng.integers(1, 5))
-        servers.append(_server(rng, size, requests, budget if n > 1 else 3, room))
+        servers.append(server | {"budget": budget if n > 1 else 3, "room": room})
     return {"servers": servers}
 
 
@@ -107,29 +97,26 @@ def draw_ample(seed: int) -> Challenge:
     rng = np.random.default_rng(seed)
     servers = []
     for n, room in ((1, 1), (2, 1), (4, 2), (6, 3), (8, 3)):
-        size = int(rng.integers(11, 30))
-        requests = [
-            {
-                "id": int(number),
-                "prompt": rng.integers(0, size, int(rng.integers(1, 9))).tolist(),
-                "n_new": int(rng.integers(1, 7)),
-                "comes": 0 if n < 6 else int(rng.integers(0, 4)),
-            }
-            for number in rng.permutation(50)[:n]
-        ]
-        requests.sort(key=lambda request: request["comes"])
-        server = _server(rng, size, requests, 1000, room)
-        server["fails_at"] = {4: 0, 6: int(rng.integers(1, 4))}.get(n)
-        servers.append(server)
+        server = draw_server(rng, n, longest=8, latest=3 if n > 5 else 0)
+        fails_at = {4: 0, 6: int(rng.integers(1, 4))}.get(n)
+        servers.append(server | {"budget": 1000, "room": room, "fails_at": fails_at})
     return {"servers": servers}
 
 
-def _server(
-    rng: np.random.Generator, size: int, requests: list[dict[str, Any]], budget: int, room: int
-) -> dict[str, Any]:
-    factor = int(rng.integers(300, 900))
-    language = {"size": size, "factor": factor}
-    return {**language, "requests": requests, "budget": budget, "room": room, "fails_at": None}
+def draw_server(rng: np.random.Generator, n: int, longest: int, latest: int) -> dict[str, Any]:
+    """Draw a language and n requests in it, in the order in which they come."""
+    size, factor = int(rng.integers(11, 30)), int(rng.integers(300, 900))
+    requests = [
+        {
+            "id": int(number),
+            "prompt": rng.integers(0, size, int(rng.integers(1, longest + 1))).tolist(),
+            "n_new": int(rng.integers(1, 7)),
+            "comes": int(rng.integers(0, latest + 1)),
+        }
+        for number in rng.permutation(50)[:n]
+    ]
+    requests.sort(key=lambda request: request["comes"])
+    return {"size": size, "factor": factor, "requests": requests, "fails_at": None}
 
 
 def probe_servers(student: SimpleNamespace, challenge: Challenge) -> Evidence:
@@ -140,52 +127,56 @@ def probe_servers(student: SimpleNamespace, challenge: Challenge) -> Evidence:
 def _run(student: SimpleNamespace, server: dict[str, Any]) -> Evidence:
     scheduler = student.Scheduler(server["budget"], server["room"])
     other = student.Scheduler(1, 1)  # which has nothing to do, whoever else has
-    forward = Watched(Language(server["size"], server["factor"]), server["fails_at"])
-    unasked = Watched(Language(server["size"], server["factor"]), None)
-    coming = [
-        (row["comes"], Request(row["id"], row["prompt"], row["n_new"]))
-        for row in server["requests"]
-    ]
-    requests, said = [request for _, request in coming], []
-    wanted = sum(request.n_new for request in requests)
-    quiet, step, raised, idle = 0, 0, [], []
-    while sum(map(len, said)) < wanted and quiet < 40 and step < MOST_STEPS:
-        while coming and coming[0][0] <= step:
-            scheduler.add(coming.pop(0)[1])
+    language = Language(server["size"], server["factor"])
+    forward, unasked = Watched(language, server["fails_at"]), Watched(language, None)
+    comes = [row["comes"] for row in server["requests"]]
+    requests = [Request(row["id"], row["prompt"], row["n_new"]) for row in server["requests"]]
+    expected = sum(request.n_new for request in requests)
+    quiet, step, raised, idle, returned = 0, 0, [], 0, []
+    while sum(map(len, returned)) < expected and quiet < 40 and step < MOST_STEPS:
+        for request, first in zip(requests, comes, strict=True):
+            if first == step:
+                scheduler.add(request)
         if step == 0:
-            idle = list(other.step(unasked))
+            idle = len(list(other.step(unasked)))
         passes = len(forward.spans)
         try:
-            pairs = [[plain(number), plain(token)] for number, token in scheduler.step(forward)]
+            returned.append(_pairs(scheduler.step(forward)))
         except CacheFull:
             raised.append(step)
-            pairs = []
-        said.append(pairs)
-        quiet = 0 if pairs or len(forward.spans) > passes else quiet + 1
+            returned.append([])
+        quiet = 0 if returned[-1] or len(forward.spans) > passes else quiet + 1
         step += 1
     after = len(forward.spans)
-    rest = [[plain(number), plain(token)] for number, token in scheduler.step(forward)]
+    rest = _pairs(scheduler.step(forward))
     return {
-        "said": said,
+        "returned": returned,
         "spans": forward.spans[:after],
         "raised": raised,
         "rest": rest,
-        "asked_for_nothing": len(forward.spans) - after + len(unasked.spans) + len(idle),
+        "asked_for_nothing": len(forward.spans) - after + len(unasked.spans) + idle,
         "out": [[plain(token) for token in request.out] for request in requests],
         "fed": [plain(request.fed) for request in requests],
     }
 
 
+def _pairs(returned: Iterable[tuple[Any, Any]]) -> list[list[Any]]:
+    return [[plain(number), plain(token)] for number, token in returned]
+
+
 def servers_form(challenge: Challenge) -> Evidence:
     pairs = Each([NUMBER_OR_WORDS, NUMBER_OR_WORDS])
+    form = {
+        "returned": Each(pairs),
+        "spans": Each(Each([NUMBER_OR_WORDS] * 3)),
+        "raised": Each(int),
+        "rest": pairs,
+        "asked_for_nothing": int,
+    }
     return {
         "servers": [
             {
-                "said": Each(pairs),
-                "spans": Each(Each([NUMBER_OR_WORDS] * 3)),
-                "raised": Each(int),
-                "rest": pairs,
-                "asked_for_nothing": int,
+                **form,
                 "out": [Each(NUMBER_OR_WORDS)] * len(server["requests"]),
                 "fed": [NUMBER_OR_WORDS] * len(server["requests"]),
             }
@@ -194,66 +185,82 @@ def servers_form(challenge: Challenge) -> Evidence:
     }
 
 
-def _told(server: dict[str, Any]) -> str:
+def describe_server(server: dict[str, Any]) -> str:
+    """Write down the limits of a server, and its requests."""
     rows = ", ".join(
         f"{row['id']} ({len(row['prompt'])} + {row['n_new']}"
         + (f", before pass {row['comes'] + 1}" if row["comes"] else "")
         + ")"
         for row in server["requests"]
     )
+    fails = server["fails_at"]
     return (
         f"Budget {server['budget']}, max_running {server['room']}, requests (prompt + n_new) {rows}"
+        + ("" if fails is None else f"; pass {fails + 1} raises CacheFull")
     )
+
+
+def returned_for(result: Evidence, request: dict[str, Any]) -> list[Any]:
+    """List the tokens that step() returned for a request."""
+    return [token for pairs in result["returned"] for i, token in pairs if i == request["id"]]
+
+
+def wrong_out(server: dict[str, Any], result: Evidence) -> str | None:
+    """Say where `out` of a request is not what step() returned."""
+    for request, out in zip(server["requests"], result["out"], strict=True):
+        if out != (returned := returned_for(result, request)):
+            return (
+                f"step() returned {returned} for request {request['id']}, and its `out` is {out}. Who "
+                f"writes down what was said?"
+            )
+    return None
 
 
 @check("Scheduler", draw=draw_traffic, probe=probe_servers, evidence=servers_form)
 def every_request_as_if_alone(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Follow each request: what it was fed, what it was told, and where that ended."""
-    for server, found in zip(challenge["servers"], evidence["servers"], strict=True):
-        told = _told(server)
+    for server, result in zip(challenge["servers"], evidence["servers"], strict=True):
         language = Language(server["size"], server["factor"])
-        for place, row in enumerate(server["requests"]):
-            number, P = row["id"], len(row["prompt"])
-            alone = language.answer(row["prompt"], row["n_new"])
-            got = [token for pairs in found["said"] for i, token in pairs if i == number]
-            if wrong := _fed_wrongly(found["spans"], number, P + row["n_new"] - 1):
-                return failed(f"{told}. Request {number} {wrong}")
-            if got != alone:
-                return failed(
-                    f"{told}. Alone, request {number} is answered by {alone}; here step() returned "
-                    f"{got} for it. Which row of the logits belongs to whom, and after which token?"
-                )
-            if found["out"][place] != alone:
-                return failed(
-                    f"{told}. step() returned {alone} for request {number}, and its `out` is "
-                    f"{found['out'][place]}. Who writes down what was said?"
-                )
+        for request in server["requests"]:
+            if wrong := _wrong_answer(language, request, result):
+                return failed(f"{describe_server(server)}. {wrong}")
+        if wrong := wrong_out(server, result):
+            return failed(f"{describe_server(server)}. {wrong}")
     return passed("However they were mixed, each request got the text that it gets alone.")
 
 
-def _fed_wrongly(spans: list[list[list[Any]]], number: int, n_fed: int) -> str | None:
-    """Say where a request was not fed token by token, each once."""
-    at = 0
-    for step, pieces in enumerate(spans):
-        for i, first, n in pieces:
-            if i != number:
-                continue
-            if first != at:
-                return (
-                    f"was fed {at} tokens; then, in pass {step + 1}, it says that {first} were. When "
-                    f"does `fed` move, and by how much?"
-                )
-            at = first + n
-            if at > n_fed:
-                return (
-                    f"is fed {at} tokens, where {n_fed} are needed: the last one of an answer is never "
-                    f"fed. When is it done?"
-                )
+def _wrong_answer(language: Language, request: dict[str, Any], result: Evidence) -> str | None:
+    """Say where a request was not fed token by token, each once, or not answered as alone."""
+    number, n_fed, at = request["id"], len(request["prompt"]) + request["n_new"] - 1, 0
+    pieces = [(step, *piece[1:]) for step, pieces in enumerate(result["spans"], 1)
+              for piece in pieces if piece[0] == number]  # fmt: skip
+    for step, first, n in pieces:
+        if first != at:
+            return (
+                f"Request {number} was fed {at} tokens; then, in pass {step}, it says that {first} "
+                f"were. When does `fed` move, and by how much?"
+            )
+        at = first + n
+        if at > n_fed:
+            return (
+                f"Request {number} is fed {at} tokens, where {n_fed} are needed: the last one of an "
+                f"answer is never fed. When is it done?"
+            )
     if at < n_fed:
         return (
-            f"was fed {at} of {n_fed} tokens, and then nothing more came. What is it waiting for?"
+            f"Request {number} was fed {at} of {n_fed} tokens, and then nothing more came. What is it "
+            f"waiting for?"
         )
-    return None
+    alone, returned = (
+        language.answer(request["prompt"], request["n_new"]),
+        returned_for(result, request),
+    )
+    if returned == alone:
+        return None
+    return (
+        f"Alone, request {number} is answered by {alone}; here step() returned {returned} for it. Which "
+        f"row of the logits belongs to whom, and after which token?"
+    )
 
 
 @check("Scheduler", draw=draw_ample, probe=probe_servers, evidence=servers_form)
@@ -261,56 +268,46 @@ def leaves_and_joins_at_once(
     challenge: Challenge, evidence: Evidence, truth: Callable[[dict[str, Any]], list[list[int]]]
 ) -> Verdict:
     """Compare who was in each pass with who has to be: whoever came first, while there is room."""
-    for server, found in zip(challenge["servers"], evidence["servers"], strict=True):
-        told = _told(server)
-        if server["fails_at"] is not None:
-            told += f"; pass {server['fails_at'] + 1} raises CacheFull"
-        wanted = truth(server)
-        for step, want in enumerate(wanted):
-            if step >= len(found["spans"]):
-                return failed(
-                    f"{told}. Pass {step + 1} never came, and {sorted(want)} have tokens to get. What "
-                    f"ended it?"
-                )
-            got = [number for number, _, _ in found["spans"][step]]
-            if sorted(map(str, got)) != sorted(map(str, want)):
-                failed_before = server["fails_at"] is not None and step > server["fails_at"]
-                ask = (
-                    "After a pass that failed, what has to be as before?"
-                    if failed_before and step == server["fails_at"] + 1
-                    else "Who is done after the pass before, and whose turn is it then?"
-                )
-                return failed(
-                    f"{told}. In pass {step + 1} were {sorted(got)}; there should be {sorted(want)}. "
-                    f"{ask}"
-                )
-        if len(found["spans"]) > len(wanted) or found["rest"] or found["asked_for_nothing"]:
-            return failed(
-                f"{told}. All answers are complete after pass {len(wanted)}, but forward was called "
-                f"again. What is fed when there is nothing to do?"
-            )
-        fed = [len(row["prompt"]) + row["n_new"] - 1 for row in server["requests"]]
-        if found["fed"] != fed:
-            return failed(
-                f"{told}. At the end `fed` is {found['fed']}, and {fed} tokens went through the model. "
-                f"When does it move?"
-            )
-        if server["fails_at"] is not None and not found["raised"]:
-            return failed(f"{told}: the error did not reach the caller. Who has to know of it?")
-        if missing := [
-            row["id"]
-            for row in server["requests"]
-            if row["n_new"] != sum(i == row["id"] for pairs in found["said"] for i, _ in pairs)
-        ]:
-            return failed(
-                f"{told}. step() did not return one pair for each token of {missing}. What does it "
-                f"return, and when?"
-            )
-        for row, out in zip(server["requests"], found["out"], strict=True):
-            heard = [token for pairs in found["said"] for i, token in pairs if i == row["id"]]
-            if out != heard:
-                return failed(
-                    f"{told}. step() returned {heard} for request {row['id']}, and its `out` is {out}. "
-                    f"Who writes down what was said?"
-                )
+    for server, result in zip(challenge["servers"], evidence["servers"], strict=True):
+        if wrong := _wrong_passes(server, result, truth(server)) or wrong_out(server, result):
+            return failed(f"{describe_server(server)}. {wrong}")
     return passed("Who is done leaves at once, and the next one has the place in the next pass.")
+
+
+def _wrong_passes(server: dict[str, Any], result: Evidence, passes: list[list[int]]) -> str | None:
+    """Say what is wrong with who was in which pass, and with what is left behind."""
+    fails, spans = server["fails_at"], result["spans"]
+    for step, expected in enumerate(passes):
+        if step >= len(spans):
+            left = sorted(expected)
+            return f"Pass {step + 1} never came, and {left} have tokens to get. What ended it?"
+        present = [number for number, _, _ in spans[step]]
+        if sorted(map(str, present)) != sorted(map(str, expected)):
+            question = "Who is done after the pass before, and whose turn is it then?"
+            if fails is not None and step == fails + 1:
+                question = "After a pass that failed, what has to be as before?"
+            return (
+                f"In pass {step + 1} were {sorted(present)}; there should be {sorted(expected)}. "
+                f"{question}"
+            )
+    if len(spans) > len(passes) or result["rest"] or result["asked_for_nothing"]:
+        return (
+            f"All answers are complete after pass {len(passes)}, but forward was called again. What is "
+            f"fed when there is nothing to do?"
+        )
+    fed = [len(request["prompt"]) + request["n_new"] - 1 for request in server["requests"]]
+    if result["fed"] != fed:
+        return (
+            f"At the end `fed` is {result['fed']}, and {fed} tokens went through the model. When does "
+            f"it move?"
+        )
+    if fails is not None and not result["raised"]:
+        return "The error did not reach the caller. Who has to know of it?"
+    requests = server["requests"]
+    missing = [row["id"] for row in requests if len(returned_for(result, row)) != row["n_new"]]
+    if missing:
+        return (
+            f"step() did not return one pair for each token of {missing}. What does it return, and "
+            f"when?"
+        )
+    return None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,14 +15,9 @@ from torch import Tensor
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, first_wrong_choice, outcome, uncached
 from course.checks.drawing import build_model, draw_model, draw_tokens, with_end_next
-from course.checks.prefill_and_decode.chunks import (
-    ARRAY_OR_WORDS,
-    as_array,
-    count_passes,
-    new_cache,
-)
+from course.checks.passes import ARRAY_OR_WORDS, as_array, count_passes, new_cache
 from course.checks.recorder import given
-from course.minigpt.kv_cache import forward_cached
+from course.minigpt.kv_cache import KVCache, forward_cached
 from course.model import MiniGPT
 
 GUESSES = {
@@ -34,64 +32,136 @@ GUESSES = {
 
 
 class Guesser:
-    """Proposes what the model itself would write, with a wrong guess where it is told to.
+    """Proposes what a model itself would write, with a wrong guess where its kind says so.
 
     Args:
-        model: a copy, so that its passes are not counted.
-        kind: a name of GUESSES.
-        earlier: tokens before the texts that it is asked about.
+        model: a copy of the student's, so that its passes are not counted.
     """
 
-    def __init__(self, model: MiniGPT, kind: str, earlier: list[int]) -> None:
-        self.model, self.kind, self.earlier = model, kind, earlier
+    def __init__(self, model: MiniGPT) -> None:
+        self.model = model
+        self._next: dict[tuple[int, ...], int] = {}
 
-    def __call__(self, text: Tensor, k: int) -> Tensor:
-        known = [*self.earlier, *text.reshape(-1).tolist()]
-        start, most = len(known), self.model.config.max_seq_len - len(known)
-        k = min(k - (self.kind == "one fewer than asked for"), most)
-        k = 0 if self.kind == "none at all" else k
-        for _ in range(k):
-            known.append(int(self.model(torch.tensor([known]))[0, -1].argmax()))
+    def likeliest(self, text: tuple[int, ...]) -> int:
+        """The token that follows a text; drafts of all kinds continue the same one."""
+        if text not in self._next:
+            self._next[text] = int(self.model(torch.tensor([text]))[0, -1].argmax())
+        return self._next[text]
+
+    def propose(self, kind: str, earlier: list[int], text: Tensor, k: int) -> Tensor:
+        """Draft k tokens, or fewer.
+
+        Args:
+            kind: a name of GUESSES.
+            earlier: tokens before the text.
+        """
+        config = self.model.config
+        known = (*earlier, *text.reshape(-1).tolist())
+        start = len(known)
+        k = min(k - (kind == "one fewer than asked for"), config.max_seq_len - start)
+        for _ in range(0 if kind == "none at all" else k):
+            known += (self.likeliest(known),)
         draft = torch.tensor(known[start:], dtype=torch.int64)
-        place = GUESSES[self.kind]
+        place = GUESSES[kind]
         if place is not None and len(draft) > max(place, 0):
-            draft[place] = (draft[place] + 1) % self.model.config.vocab_size
+            draft[place] = (draft[place] + 1) % config.vocab_size
         return draft
 
 
-def speculated(
-    student: SimpleNamespace,
-    challenge: Challenge,
-    case: dict[str, Any],
-    dtype: torch.dtype = torch.float32,
-    cache: Any = None,
-    earlier: list[int] = [],  # noqa: B006 - only read
+Case = dict[str, Any]
+FORMS = {
+    "text": ARRAY_OR_WORDS,
+    "outcome": str,
+    "passes": Each(int),
+    "held": int,
+    "next": ARRAY_OR_WORDS,
+    "own_memory": bool,
+}
+"""What may be recorded of a text: the text, or in words what is none; "returned" or the name of the
+exception; the tokens of each pass; how many the cache then holds; the logits that follow when the last
+token is fed; and whether the text has memory of its own."""
+
+
+def case_of(kind: str, prompt: np.ndarray, n_new: int, K: int, *records: str, **other: Any) -> Case:
+    """Make a case: one text that is written.
+
+    Args:
+        kind: a name of GUESSES.
+        records: names of FORMS.
+        other: the model's `dtype`; the `places` of the cache that is given, and the `earlier` tokens that
+            it holds.
+    """
+    case = {"kind": kind, "prompt": prompt, "n_new": n_new, "K": K, "records": list(records)}
+    return {**case, "dtype": "float32", "places": None, "earlier": prompt[:0], **other}
+
+
+def probe_texts(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Write each text, those of one dtype by one model; one guesser serves all."""
+    cases = challenge["cases"]
+    model_in = cache(lambda dtype: build_model(challenge).to(getattr(torch, dtype)))
+    guesser = Guesser(build_model(challenge).to(getattr(torch, cases[0]["dtype"])))
+    return {
+        "runs": [
+            _write(student, challenge, case, model_in(case["dtype"]), guesser) for case in cases
+        ]
+    }
+
+
+def _write(
+    student: SimpleNamespace, challenge: Challenge, case: Case, model: MiniGPT, guesser: Guesser
 ) -> Evidence:
-    """Write one text; record it, or the exception that came, and the tokens of each pass."""
-    model, copy = (build_model(challenge).to(dtype) for _ in range(2))
-    guesser = Guesser(copy, case["kind"], earlier)
-    prompt, texts = given(case["prompt"]), []
-    with count_passes(model) as passes:
-        came = outcome(
-            lambda: texts.append(
-                student.speculate(model, guesser, prompt, case["n_new"], case["K"], cache)
-            )
-        )
-    text = as_array(texts[0]) if texts else came
-    own = not texts or not isinstance(texts[0], Tensor) or not texts[0].numel()
-    own = own or texts[0].untyped_storage().data_ptr() != prompt.untyped_storage().data_ptr()
-    return {"text": text, "came": came, "passes": list(passes), "own": bool(own)}
+    """Write one text, and record what the case names."""
+    prompt, earlier, kv = given(case["prompt"]), case["earlier"], None
+    if case["places"] is not None:
+        kv = new_cache(challenge, 1, case["places"], getattr(torch, case["dtype"]))
+    if len(earlier):
+        forward_cached(model, torch.tensor(earlier[None]), kv)
+    propose = partial(guesser.propose, case["kind"], earlier.tolist())
+    request = model, propose, prompt, case["n_new"], case["K"], kv
+    texts: list[Any] = []
+    counting = count_passes(model) if "passes" in case["records"] else nullcontext([])
+    with counting as passes:
+        ended = outcome(lambda: texts.append(student.speculate(*request)))
+    text, held = as_array(texts[0]) if texts else ended, 0 if kv is None else len(kv)
+    run = {"text": text, "outcome": ended, "passes": list(passes), "held": held}
+    run["own_memory"] = not any(_shares_memory(result, prompt) for result in texts)
+    if "next" in case["records"]:
+        run["next"] = _after(model, text, kv)
+    return {name: run[name] for name in case["records"]}
 
 
-def only(run: Evidence, *names: str) -> Evidence:
-    """The parts of a run that a verdict reads."""
-    return {name: run[name] for name in names}
+def _shares_memory(a: Any, b: Tensor) -> bool:
+    """Tell whether a tensor lies in the memory of another; one without numbers lies nowhere."""
+    if not isinstance(a, Tensor) or not a.numel():
+        return False
+    return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
 
 
-def _told(case: dict[str, Any]) -> str:
+def _after(model: MiniGPT, text: np.ndarray | str, kv: KVCache) -> np.ndarray | str:
+    """Feed the last token of a text; return the logits, or "nothing" where it cannot be fed."""
+    last = -1 if isinstance(text, str) or not text.size else int(text.reshape(-1)[-1])
+    if len(kv) == kv.max_len or not 0 <= last < model.config.vocab_size:
+        return "nothing"
+    return as_array(forward_cached(model, torch.tensor([[last]]), kv)[0, -1])
+
+
+check_texts = partial(
+    check,
+    "speculate",
+    probe=probe_texts,
+    evidence=lambda challenge: {
+        "runs": [{name: FORMS[name] for name in case["records"]} for case in challenge["cases"]]
+    },
+)
+
+
+def describe(case: Case) -> str:
+    """Write a case in words."""
+    model = "" if case["dtype"] == "float32" else f"A model of {case['dtype']}. "
+    cache = f", in a cache of {case['places']} places that holds {len(case['earlier'])}"
     return (
-        f"A prompt of {len(case['prompt'])} tokens, n_new {case['n_new']}, n_draft {case['K']}, guesses "
-        f"{case['kind']}"
+        f"{model}A prompt of {len(case['prompt'])} tokens, n_new {case['n_new']}, n_draft {case['K']}, "
+        f"guesses {case['kind']}{'' if case['places'] is None else cache}"
     )
 
 
@@ -99,98 +169,90 @@ def _told(case: dict[str, Any]) -> str:
 
 
 def draw_cases(seed: int) -> Challenge:
-    """Draw a model, a prompt that it continues by `<end>`, and how it is to be continued; last, as the
-    longest text that the model can read."""
+    """Draw a model, a prompt that it continues by `<end>`, and how it is to be continued: with drafts of
+    each kind and length, in float64, as the longest text that the model can read, and by nothing."""
     rng = np.random.default_rng(seed)
     model = draw_model(rng, n_layers=2, max_seq_len=40)
     length, n_new, K = (int(rng.integers(*pair)) for pair in ((3, 7), (8, 13), (3, 5)))
-    prompt = draw_tokens(rng, 1, length, model["config"]["vocab_size"])
-    cases = [{"kind": kind, "prompt": prompt[0], "n_new": n_new, "K": K} for kind in GUESSES]
-    other = {"kind": "all right", "prompt": prompt[0], "n_new": n_new, "K": K}
-    cases += [
-        other | {"prompt": prompt[0, :1]},
-        other | {"K": 0},
-        other | {"K": 1, "kind": "wrong at once"},
-        other | {"n_new": 1},
-        other | {"n_new": 2},
-        other | {"K": 50},
-        other | {"K": 50, "kind": "wrong at the second"},
+    prompts = draw_tokens(rng, 1, length, model["config"]["vocab_size"])
+    prompt, long = prompts[0], draw_tokens(rng, 1, 34, model["config"]["vocab_size"])[0]
+    right, once, second = "all right", "wrong at once", "wrong at the second"
+    cases = [
+        *((kind, prompt, n_new, K) for kind in GUESSES),
+        (right, prompt[:1], n_new, K),
+        (right, prompt, n_new, 0),
+        (once, prompt, n_new, 1),
+        (right, prompt, 1, K),
+        (right, prompt, 2, K),
+        (right, prompt, n_new, 50),
+        (second, prompt, n_new, 50),
+        (second, long, 6, K),
     ]
-    long = draw_tokens(rng, 1, 34, model["config"]["vocab_size"])[0]
-    cases.append({"kind": "wrong at the second", "prompt": long, "n_new": 6, "K": K})
-    return {**with_end_next(model, prompt), "cases": cases}
+    double = case_of(second, prompt, n_new, K, "text", dtype="float64")
+    nothing = case_of(right, prompt, 0, K, "text", "passes", "own_memory")
+    cases = [*(case_of(*case, "text") for case in cases), double, nothing]
+    return {**with_end_next(model, prompts), "cases": cases}
 
 
-def probe_texts(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Write each text; the first also with a model of float64, and none at all."""
-    cases = challenge["cases"]
-    return {
-        "texts": [speculated(student, challenge, case)["text"] for case in cases],
-        "float64": speculated(student, challenge, cases[2], torch.float64)["text"],
-        "none": only(
-            speculated(student, challenge, cases[0] | {"n_new": 0}), "text", "passes", "own"
-        ),
-    }
-
-
-@check(
-    "speculate",
-    draw=draw_cases,
-    probe=probe_texts,
-    evidence=lambda challenge: {
-        "texts": [ARRAY_OR_WORDS] * len(challenge["cases"]),
-        "float64": ARRAY_OR_WORDS,
-        "none": {"text": ARRAY_OR_WORDS, "passes": Each(int), "own": bool},
-    },
-    truth=uncached,
-)
+@check_texts(draw=draw_cases, truth=uncached)
 def every_draft_gives_the_same_text(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Look for the first token that the model would not have written alone."""
-    for case, text in zip(challenge["cases"], evidence["texts"], strict=True):
-        if wrong := _wrong_text(challenge, case, text, truth, tolerance):
-            return failed(wrong)
-    double = _wrong_text(challenge, challenge["cases"][2], evidence["float64"], truth, tolerance)
-    if double:
-        return failed(f"A model of float64. {double}")
-    none, prompt = evidence["none"], challenge["cases"][0]["prompt"]
-    if isinstance(none["text"], str) or none["text"].tolist() != prompt.tolist():
-        return failed(
-            "n_new = 0 should give the prompt and nothing else. What does your code do before its loop?"
+    logits = cache(lambda text: truth(challenge, np.array([text])))  # most drafts give one text
+    for case, run in zip(challenge["cases"], evidence["runs"], strict=True):
+        wrong = (
+            _wrong_text(challenge, case, run["text"], logits, tolerance) if case["n_new"] else None
         )
-    if none["passes"]:
-        return failed("n_new = 0: something was fed. For whose logits?")
-    if not none["own"]:
-        return failed("n_new = 0: result and prompt share their memory. Whose tensor is returned?")
+        if wrong:
+            return failed(f"{describe(case)}: {wrong}")
+    nothing, prompt = evidence["runs"][-1], challenge["cases"][-1]["prompt"]
+    for wrong, text in (
+        (
+            isinstance(nothing["text"], str) or nothing["text"].tolist() != prompt.tolist(),
+            "it should give the prompt and nothing else. What does your code do before its loop?",
+        ),
+        (nothing["passes"], "something was fed. For whose logits?"),
+        (
+            not nothing["own_memory"],
+            "result and prompt share their memory. Whose tensor is returned?",
+        ),
+    ):
+        if wrong:
+            return failed(f"n_new = 0: {text}")
     return passed("Whatever was guessed, the text is the model's own.")
 
 
 def _wrong_text(
     challenge: Challenge,
-    case: dict[str, Any],
+    case: Case,
     text: np.ndarray | str,
-    truth: Truth,
+    logits: Callable[[tuple[int, ...]], np.ndarray],
     tolerance: float,
 ) -> str | None:
-    P, told = len(case["prompt"]), _told(case)
+    P, V = len(case["prompt"]), challenge["config"]["vocab_size"]
     size = P + case["n_new"]
     if isinstance(text, str):
-        return f"{told}: {text}; wanted is a text of {size} tokens. {_about_stop(text)}"
+        return f"{text}; wanted is a text of {size} tokens. {_about_stop(text)}"
     if text.shape != (size,) or text.dtype != np.int64:
+        question = "How many tokens does the last pass write?"
         return (
-            f"{told}: got {text.dtype} of shape {text.shape}, wanted is int64 of shape {(size,)}. "
-            f"{'How many tokens does the last pass write?' if text.size > size else 'When is it done?'}"
+            f"got {text.dtype} of shape {text.shape}, wanted is int64 of shape {(size,)}. "
+            f"{question if text.size > size else 'When is it done?'}"
         )
-    V = challenge["config"]["vocab_size"]
     if text[:P].tolist() != case["prompt"].tolist() or text.min() < 0 or text.max() >= V:
-        return f"{told}: the text does not begin with the prompt, or has ids outside 0 … {V - 1}."
-    wrong = first_wrong_choice(truth(challenge, text[None]), text[None], P, tolerance)
+        return f"the text does not begin with the prompt, or has ids outside 0 … {V - 1}."
+    wrong = first_wrong_choice(logits(tuple(text.tolist())), text[None], P, tolerance)
     if not wrong:
         return None
+    question = "A guess before it was wrong. What does the cache still hold of it?"
+    if wrong.step == 0:
+        question = "Which row of the prompt's pass chooses the first token?"
+    elif case["kind"] in ("none at all", "all right"):
+        question = "Which token was fed before it, and at which position did it stand?"
     return (
-        f"{told}: new token {wrong.step + 1} is {text[P + wrong.step]}; alone the model writes "
-        f"{wrong.likeliest}, whose logit leads by {wrong.lead:.2g}. {_about_token(case, wrong.step)}"
+        f"new token {wrong.step + 1} is {text[P + wrong.step]}; alone the model writes "
+        f"{wrong.likeliest}, whose logit leads by {wrong.lead:.2g}. {question}"
     )
 
 
@@ -200,25 +262,18 @@ def _about_stop(name: str) -> str:
     return "Which line stops it?"
 
 
-def _about_token(case: dict[str, Any], step: int) -> str:
-    if step == 0:
-        return "Which row of the prompt's pass chooses the first token?"
-    if case["kind"] in ("none at all", "all right"):
-        return "Which token was fed before it, and at which position did it stand?"
-    return "A guess before it was wrong. What does the cache still hold of it?"
-
-
 # --- the passes ----------------------------------------------------------------------------------
 
 
 def draw_work(seed: int) -> Challenge:
-    """Draw a model, a prompt and texts to write, a length for each kind of guesses."""
+    """Draw a model, a prompt and texts to write in a roomy cache, a length for each kind of guesses; in
+    float64, where no two logits tie by rounding."""
     rng = np.random.default_rng(seed)
     model = draw_model(rng, n_layers=1, max_seq_len=40)
     prompt = draw_tokens(rng, 1, int(rng.integers(4, 8)), model["config"]["vocab_size"])[0]
     K = int(rng.integers(3, 5))
     cases = [
-        {"kind": kind, "prompt": prompt, "n_new": n_new, "K": K}
+        case_of(kind, prompt, n_new, K, "outcome", "passes", dtype="float64", places=40)
         for kind, n_new in (
             ("all right", 1 + 3 * (K + 1)),
             ("all right", 1 + 2 * (K + 1) + 2),
@@ -230,17 +285,7 @@ def draw_work(seed: int) -> Challenge:
     return {**model, "cases": cases}
 
 
-def probe_work(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Write each text in a roomy cache, in float64, where no two logits tie by rounding."""
-    runs = []
-    for case in challenge["cases"]:
-        cache = new_cache(challenge, 40, batch=1, dtype=torch.float64)
-        run = speculated(student, challenge, case, torch.float64, cache)
-        runs.append(only(run, "came", "passes"))
-    return {"runs": runs}
-
-
-def passes_of(case: dict[str, Any]) -> list[int]:
+def passes_of(case: Case) -> list[int]:
     """List the tokens of each pass: the prompt's, and then the newest token with what was drafted."""
     passes, left = [len(case["prompt"])], case["n_new"] - 1
     while left > 0:
@@ -252,33 +297,28 @@ def passes_of(case: dict[str, Any]) -> list[int]:
     return passes
 
 
-@check(
-    "speculate",
-    draw=draw_work,
-    probe=probe_work,
-    evidence=lambda challenge: {
-        "runs": [{"came": str, "passes": Each(int)}] * len(challenge["cases"])
-    },
-)
+@check_texts(draw=draw_work)
 def passes_are_saved(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Compare tokens of each pass with those that are needed."""
     for case, run in zip(challenge["cases"], evidence["runs"], strict=True):
-        told, wanted, passes = _told(case), passes_of(case), run["passes"]
-        if run["came"] != "returned":
-            return failed(f"{told}, a cache of 40 places: {run['came']}. Which line stops it?")
-        if passes == wanted:
+        expected, passes = passes_of(case), run["passes"]
+        if run["outcome"] != "returned":
+            return failed(f"{describe(case)}: {run['outcome']}. Which line stops it?")
+        if passes == expected:
             continue
         question = "Which tokens does a pass feed, and which did one before it?"
-        if passes[:1] != wanted[:1]:
+        if passes[:1] != expected[:1]:
             question = "What goes in with the prompt, and in how many passes?"
-        elif len(passes) > len(wanted):
+        elif len(passes) > len(expected):
             question = (
                 "How many tokens does a pass write whose guesses are all right, and of which text does "
                 "propose see the end?"
             )
-        elif len(passes) == len(wanted):
+        elif len(passes) == len(expected):
             question = "How many guesses can the last pass use?"
-        return failed(f"{told}: passes of {passes} tokens, needed are {wanted}. {question}")
+        return failed(
+            f"{describe(case)}: passes of {passes} tokens, needed are {expected}. {question}"
+        )
     return passed("The prompt in one pass, then the newest token and its draft: no pass too many.")
 
 
@@ -286,117 +326,85 @@ def passes_are_saved(challenge: Challenge, evidence: Evidence) -> Verdict:
 
 
 def draw_caches(seed: int) -> Challenge:
-    """Draw a model, an earlier part of a text, a prompt and kinds of guesses."""
+    """Draw a model, and texts to write in caches, some of which hold an earlier part; with a place to
+    spare, none, and one too few."""
     rng = np.random.default_rng(seed)
     model = draw_model(rng, n_layers=2, max_seq_len=48)
     V = model["config"]["vocab_size"]
-    earlier, prompt = (
-        draw_tokens(rng, 1, 5, V)[0],
-        draw_tokens(rng, 1, int(rng.integers(2, 6)), V)[0],
-    )
+    earlier, prompt = (draw_tokens(rng, 1, n, V)[0] for n in (5, int(rng.integers(2, 6))))
     K, n_new = int(rng.integers(3, 5)), int(rng.integers(9, 13))
-    cases = [
-        {"kind": kind, "prompt": prompt, "n_new": n_new, "K": K, "held": held, "spare": spare}
-        for kind, held, spare in (
-            ("all right", 0, 1),
-            ("all right", 0, 0),
-            ("wrong at once", 0, 1),
-            ("wrong at the second", 5, 1),
-            ("wrong at the last", 5, 1),
-            ("wrong at the last", 5, 0),
+    cases = []
+    for kind, held, spare in (
+        ("all right", 0, 1),
+        ("all right", 0, 0),
+        ("wrong at once", 0, 1),
+        ("wrong at the second", 5, 1),
+        ("wrong at the last", 5, 1),
+        ("wrong at the last", 5, 0),
+        ("wrong at once", 0, -1),
+        ("wrong at the second", 5, -1),
+    ):
+        records = ("text", "held", "next") if spare >= 0 else ("outcome", "held", "passes")
+        places = held + len(prompt) + n_new - 1 + spare
+        cases.append(
+            case_of(kind, prompt, n_new, K, *records, places=places, earlier=earlier[:held])
         )
-    ]
-    return {**model, "earlier": earlier, "cases": cases}
+    return {**model, "cases": cases}
 
 
-def probe_caches(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Write texts in given caches, some of which hold tokens; then feed the last token, where a place is
-    left for it. And ask for what does not fit."""
-    cases = challenge["cases"]
-    runs = [_in_a_cache(student, challenge, case) for case in cases]
-    refused = [_in_a_cache(student, challenge, case | {"spare": -1}) for case in cases[2:4]]
-    return {
-        "runs": [only(run, "text", "held", "logits") for run in runs],
-        "refused": [only(run, "came", "held", "passes") for run in refused],
-    }
-
-
-def _in_a_cache(student: SimpleNamespace, challenge: Challenge, case: dict[str, Any]) -> Evidence:
-    size = case["held"] + len(case["prompt"]) + case["n_new"] - 1 + case["spare"]
-    cache = new_cache(challenge, size, batch=1)
-    earlier = challenge["earlier"][: case["held"]].tolist()
-    model = build_model(challenge)
-    if earlier:
-        forward_cached(model, torch.tensor([earlier]), cache)
-    run = speculated(student, challenge, case, cache=cache, earlier=earlier)
-    logits: list[Any] = ["nothing"]
-    text = run["text"]
-    V, held = model.config.vocab_size, len(cache)
-    if isinstance(text, np.ndarray) and text.size and case["spare"] > 0 and held < size:
-        last = int(text.reshape(-1)[-1])
-        if 0 <= last < V:
-            logits = [as_array(forward_cached(model, torch.tensor([[last]]), cache)[0, -1])]
-    return {**run, "held": held, "logits": logits[0]}
-
-
-@check(
-    "speculate",
-    draw=draw_caches,
-    probe=probe_caches,
-    evidence=lambda challenge: {
-        "runs": [{"text": ARRAY_OR_WORDS, "held": int, "logits": ARRAY_OR_WORDS}]
-        * len(challenge["cases"]),
-        "refused": [{"came": str, "held": int, "passes": Each(int)}] * 2,
-    },
-    truth=uncached,
-)
+@check_texts(draw=draw_caches, truth=uncached)
 def cache_is_left_as_alone(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Compare what caches hold, and what the next token would be, with a text written alone."""
     for case, run in zip(challenge["cases"], evidence["runs"], strict=True):
-        P, g, held = len(case["prompt"]), case["n_new"], case["held"]
-        size = held + P + g - 1 + case["spare"]
-        told = f"{_told(case)}, in a cache of {size} places that holds {held}"
-        text = run["text"]
-        if isinstance(text, str):
-            return failed(f"{told}: {text}; the text fits. {_about_stop(text)}")
-        if run["held"] != held + P + g - 1:
-            return failed(
-                f"{told}: it then holds {run['held']} tokens, wanted are {held + P + g - 1}: all but the "
-                f"last. {_about_held(run['held'], held)}"
+        if "text" in case["records"]:
+            wrong = _wrong_cache(challenge, case, run, truth, tolerance)
+        elif run["outcome"] != "CacheFull":
+            wrong = (
+                f"one place too few, and it {run['outcome']}; wanted is CacheFull. How many tokens "
+                f"are fed and kept in all?"
             )
-        logits = run["logits"]
-        if text.shape != (P + g,) or isinstance(logits, str) == bool(case["spare"]):
-            return failed(f"{told}: got a text of shape {text.shape}. When is it done?")
-        if isinstance(logits, str):
-            if logits != "nothing":
-                return failed("A part of what was asked for did not come back.")
-            continue
-        whole = np.concatenate([challenge["earlier"][:held], text])[None]
-        wanted = truth(challenge, whole)[0, -1]
-        delta = float(np.abs(logits - wanted).max()) if logits.shape == wanted.shape else np.inf
-        if not delta <= tolerance:
-            return failed(
-                f"{told}: when the last token is fed, its logits differ from those of the same text "
-                f"without a cache (max |Δ| {delta:.2g}, tolerance {tolerance:g}). Whose rows does the "
-                f"cache hold, and at which positions do they stand?"
+        elif run["passes"] or run["held"] != len(case["earlier"]):
+            wrong = (
+                f"one place too few, and CacheFull came after passes of {run['passes']} tokens. Can you "
+                f"know before the first?"
             )
-    for case, run in zip(challenge["cases"][2:4], evidence["refused"], strict=True):
-        if run["came"] != "CacheFull":
-            return failed(
-                f"{_told(case)}, one place too few: it {run['came']}; wanted is CacheFull. How many "
-                f"tokens are fed and kept in all?"
-            )
-        if run["passes"] or run["held"] != case["held"]:
-            return failed(
-                f"{_told(case)}, one place too few: CacheFull came after passes of {run['passes']} "
-                f"tokens. Can you know before the first?"
-            )
+        else:
+            wrong = None
+        if wrong:
+            return failed(f"{describe(case)}: {wrong}")
     return passed("The cache holds just what it holds when the text is written alone.")
 
 
-def _about_held(held: int, before: int) -> str:
-    if held == before:
-        return "Is the cache that was given the one that is used (an empty one is a cache, too)?"
-    return "How many guesses of the last pass stay, and what else did it feed?"
+def _wrong_cache(
+    challenge: Challenge, case: Case, run: Evidence, truth: Truth, tolerance: float
+) -> str | None:
+    text, logits, before = run["text"], run["next"], len(case["earlier"])
+    if isinstance(text, str):
+        return f"{text}; the text fits. {_about_stop(text)}"
+    size = len(case["prompt"]) + case["n_new"]
+    n_held = before + size - 1
+    if run["held"] != n_held:
+        question = "How many guesses of the last pass stay, and what else did it feed?"
+        if run["held"] == before:
+            question = (
+                "Is the cache that was given the one that is used (an empty one is a cache, too)?"
+            )
+        return (
+            f"it then holds {run['held']} tokens, wanted are {n_held}: all but the last. {question}"
+        )
+    if text.shape != (size,) or isinstance(logits, str) != (case["places"] == n_held):
+        return f"got a text of shape {text.shape}. When is it done?"
+    if isinstance(logits, str):
+        return None if logits == "nothing" else "a part of what was asked for did not come back."
+    whole = np.concatenate([case["earlier"], text])[None]
+    expected = truth(challenge, whole)[0, -1]
+    delta = float(np.abs(logits - expected).max()) if logits.shape == expected.shape else np.inf
+    if delta <= tolerance:
+        return None
+    return (
+        f"when the last token is fed, its logits differ from those of the same text without a cache "
+        f"(max |Δ| {delta:.2g}, tolerance {tolerance:g}). Whose rows does the cache hold, and at which "
+        f"positions do they stand?"
+    )
