@@ -207,7 +207,7 @@ def wrong_rounding(was: Array, got: Array, bits: int, axis: int, names: str) -> 
         names: what such a vector holds.
     """
     smallest = torch.finfo(dtype_of(was)).tiny
-    most = np.maximum(widest_step(was, bits, axis), smallest)
+    most = np.maximum(widest_step(was, bits, axis, was.dtype.name), smallest)
     largest = np.abs(was).max(axis=axis, keepdims=True)
     error = np.abs(got.astype(float) - was)
     bad = np.argwhere(~(error <= most / 2 + rounding_of(largest, was.dtype.name)))

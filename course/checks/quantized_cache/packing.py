@@ -11,7 +11,7 @@ import torch
 
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import outcome
-from course.checks.quantized_cache.rounding import TENSOR, Array, as_array
+from course.checks.evidence import TENSOR, Array, as_array
 from course.checks.recorder import given
 
 
