@@ -14,7 +14,7 @@ from lessons import ROOT
 
 PLANTED = """
 from functools import partial
-from course.checks.counts import count_check
+from course.checks.calls import check_calls
 
 def closed():
     answer = lambda m, k, n: 2 * m * k * n
@@ -22,7 +22,10 @@ def closed():
         return str(answer(*sizes))
     return question
 
-in_a_check = count_check("name", "function", None, lambda m, k, n: 2.0 * m * k * n, None, "")
+@check_calls("function", draw=None, praise="", truth=lambda m, k, n: 2.0 * m * k * n)
+def in_a_check(case, result, expected, place):
+    return "", ()
+
 in_a_closure = closed()
 in_a_table = {"key": [lambda m, k, n: n * m * (k + k)]}
 in_a_partial = partial(lambda two, m, k, n: two * m * k * n, 2)

@@ -39,6 +39,11 @@ def in_words(value: Any) -> str:
     return "nothing (None)" if value is None else f"a {type(value).__name__}"
 
 
+def counted(result: float, expected: int) -> str:
+    """Say what a function gave, and what is right."""
+    return f"gave {result:,}; counted one by one it is {expected:,}."
+
+
 def call_text(function: str, sizes: Sizes) -> str:
     """Write a call as a student would: "matmul_flops(2, 3, 4)"."""
     return f"{function}({', '.join(map(str, sizes))})"

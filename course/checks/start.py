@@ -2,162 +2,164 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from collections.abc import Iterator
 
 import numpy as np
 
+from course.checks.calls import (
+    Case,
+    Words,
+    call,
+    call_text,
+    check_calls,
+    drawn,
+    one_result_each,
+    probe_calls,
+)
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.counts import Sizes, call_text, count_check, drawn_by, one_value_each, plain
-from course.checks.recorded import Recorded
+from course.checks.counts import counted
+from course.checks.recording import Place, wrong_kind
+
+Shape = tuple[int, int, int]
+"""Of a product: m, k and n."""
 
 # --- matmul_flops --------------------------------------------------------------------------------
 
 
-def draw_dot_products(rng: np.random.Generator, largest: int) -> list[Sizes]:
+def draw_dot_products(rng: np.random.Generator, largest: int = 9) -> Iterator[Case]:
     """Draw products of one row and one column: of one pair, of few, of many, and of none."""
     few = sorted(int(k) for k in rng.choice(np.arange(2, largest), 3, replace=False))
-    return [(1, k, 1) for k in (few[0], 1, *few[1:], int(rng.integers(5_000, 100_000)), 0)]
+    for k in (few[0], 1, *few[1:], int(rng.integers(5_000, 100_000)), 0):
+        yield call("matmul_flops", 1, k, 1)
 
 
-def draw_products(rng: np.random.Generator, largest: int) -> list[Sizes]:
+@check_calls(
+    "matmul_flops",
+    draw=draw_dot_products,
+    praise="One row times one column: every multiplication and every addition is counted.",
+)
+def flops_of_one_dot_product(case: Case, result: float, expected: int, place: Place) -> Words:
+    _, k, _ = case["arguments"]
+    return counted(result, expected), (
+        (k == 0, "An empty row has no pairs. How many operations is that?"),
+        (
+            result == expected / 2,
+            f"Multiply-adds: {k:,}. How many operations is each of them?",
+        ),
+        (
+            result == expected - 1,
+            "The first product has nothing to be added to, that is true; but the course, like "
+            "the field, counts multiply-adds. How many are there, and what does each count?",
+        ),
+        (k > 1 and result * k == expected, "How many pairs are multiplied?"),
+        (True, "How many products are there, and how often is something added to the sum?"),
+    )
+
+
+def draw_shapes(rng: np.random.Generator, largest: int) -> Iterator[Shape]:
     """Draw a small product and three random ones, m, k and n all different; then two whose FLOPs need
     more than 32 bits, ones of a single row, pair or column, and ones in which a matrix is empty."""
-    drawn = [rng.choice(np.arange(2, largest), 3, replace=False).tolist() for _ in range(3)]
+    shapes = [rng.choice(np.arange(2, largest), 3, replace=False).tolist() for _ in range(3)]
     few, many, most = rng.integers((20, 200, 10**6), (64, 600, 10**7)).tolist()
-    edges = []
+    yield from ((3, 4, 7), *sorted(shapes, key=np.prod), (few, most, many), (many, most, few))
     for edge in (1, 0):
         for place in range(3):
             sizes = rng.integers(2, largest, 3).tolist()
             sizes[place] = edge
-            edges.append(sizes)
-    return [
-        (3, 4, 7),
-        *map(tuple, [*sorted(drawn, key=np.prod), (few, most, many), (many, most, few), *edges]),
-    ]
+            yield sizes
 
 
-def ask_about_a_dot_product(sizes: Sizes, got: float, right: int) -> str:
-    k = sizes[1]
-    if k == 0:
-        return "An empty row has no pairs. How many operations is that?"
-    if got == right / 2:
-        return f"Multiply-adds: {k:,}. How many operations is each of them?"
-    if got == right - 1:
-        return (
-            "The first product has nothing to be added to, that is true; but the course, like "
-            "the field, counts multiply-adds. How many are there, and what does each count?"
-        )
-    if k > 1 and got * k == right:
-        return "How many pairs are multiplied?"
-    return "How many products are there, and how often is something added to the sum?"
+def draw_products(rng: np.random.Generator, largest: int = 9) -> Iterator[Case]:
+    yield from (call("matmul_flops", *shape) for shape in draw_shapes(rng, largest))
 
 
-def ask_about_a_product(sizes: Sizes, got: float, right: int) -> str:
-    m, _, n = sizes
-    if 0 in sizes:
-        return "One of the matrices is empty. How many pairs are multiplied?"
-    if got == right / 2:
-        return "How many operations is one multiply-add?"
-    if got == right - m * n:
-        return "How many multiply-adds is each dot product, the very first addition included?"
-    for size, what in ((m, "rows of the left matrix"), (n, "columns of the right one")):
-        if size > 1 and got * size == right:
-            return f"What happens to your count when there are twice as many {what}?"
-    return (
-        f"The output has {m:,} rows and {n:,} columns. How many dot products is that, and how long "
-        f"is each?"
+@check_calls(
+    "matmul_flops",
+    draw=draw_products,
+    praise="One dot product for every number of the output, whatever the shape.",
+)
+def flops_of_any_product(case: Case, result: float, expected: int, place: Place) -> Words:
+    m, _, n = case["arguments"]
+    twice = "What happens to your count when there are twice as many"
+    return counted(result, expected), (
+        (0 in case["arguments"], "One of the matrices is empty. How many pairs are multiplied?"),
+        (result == expected / 2, "How many operations is one multiply-add?"),
+        (
+            result == expected - m * n,
+            "How many multiply-adds is each dot product, the very first addition included?",
+        ),
+        (m > 1 and result * m == expected, f"{twice} rows of the left matrix?"),
+        (n > 1 and result * n == expected, f"{twice} columns of the right one?"),
+        (
+            True,
+            f"The output has {m:,} rows and {n:,} columns. How many dot products is that, and how "
+            f"long is each?",
+        ),
     )
 
-
-flops_of_one_dot_product = count_check(
-    "flops_of_one_dot_product",
-    "matmul_flops",
-    drawn_by(lambda rng: draw_dot_products(rng, largest=9)),
-    Recorded("start", "flops_of_one_dot_product"),
-    ask_about_a_dot_product,
-    "One row times one column: every multiplication and every addition is counted.",
-)
-flops_of_any_product = count_check(
-    "flops_of_any_product",
-    "matmul_flops",
-    drawn_by(lambda rng: draw_products(rng, largest=9)),
-    Recorded("start", "flops_of_any_product"),
-    ask_about_a_product,
-    "One dot product for every number of the output, whatever the shape.",
-)
 
 # --- matmul_bytes --------------------------------------------------------------------------------
 
 
-def draw_products_of_bytes(rng: np.random.Generator, largest: int) -> list[Sizes]:
+def draw_products_of_bytes(rng: np.random.Generator, largest: int = 9) -> Iterator[Case]:
     """Draw products whose numbers take one byte each."""
-    return [(*shape, 1) for shape in draw_products(rng, largest)]
+    yield from (call("matmul_bytes", *shape, 1) for shape in draw_shapes(rng, largest))
 
 
-def ask_about_the_matrices(sizes: Sizes, got: float, right: int) -> str:
-    m, k, n, _ = sizes
-    parts = {"the left matrix": m * k, "the right matrix": k * n, "the output": m * n}
-    for name, part in parts.items():
-        if part and got == right - part:
-            return f"{part:,} are missing. Which of the three matrices has that many numbers?"
-        if part and got == right + part:
-            return f"{part:,} are too many. Which of the three matrices has that many numbers?"
-        if part and got == part:
-            return f"{part:,} is {name} alone. What else must travel?"
-    if got == 8 * right:
-        return "That is 8 times as much. Bits or bytes?"
-    if right and got > right and got % right == 0:
-        return f"That is {got // right:,} times as much. How many bytes is one element here?"
-    return "Two matrices are read and one is written. How many numbers has each?"
-
-
-bytes_of_three_matrices = count_check(
-    "bytes_of_three_matrices",
+@check_calls(
     "matmul_bytes",
-    drawn_by(lambda rng: draw_products_of_bytes(rng, largest=9)),
-    Recorded("start", "bytes_of_three_matrices"),
-    ask_about_the_matrices,
-    "Two matrices read, one written, each number once.",
+    draw=draw_products_of_bytes,
+    praise="Two matrices read, one written, each number once.",
 )
+def bytes_of_three_matrices(case: Case, result: float, expected: int, place: Place) -> Words:
+    m, k, n, _ = case["arguments"]
+    questions = []
+    for name, part in (("left matrix", m * k), ("right matrix", k * n), ("output", m * n)):
+        which = "Which of the three matrices has that many numbers?"
+        questions += [
+            (part and result == expected - part, f"{part:,} are missing. {which}"),
+            (part and result == expected + part, f"{part:,} are too many. {which}"),
+            (part and result == part, f"{part:,} is the {name} alone. What else must travel?"),
+        ]
+    multiple = expected and result > expected and result % expected == 0
+    times = f"That is {result / (expected or 1):,.0f} times as much."
+    return counted(result, expected), (
+        *questions,
+        (result == 8 * expected, "That is 8 times as much. Bits or bytes?"),
+        (multiple, f"{times} How many bytes is one element here?"),
+        (True, "Two matrices are read and one is written. How many numbers has each?"),
+    )
 
 
-def draw_element_sizes(rng: np.random.Generator) -> list[Sizes]:
+@drawn
+def draw_element_sizes(rng: np.random.Generator) -> Iterator[Case]:
     """Draw one product of three odd sizes, in which no rounding can hide, for every element size."""
-    m, k, n = (int(size) for size in 2 * rng.integers(1, 9, 3) + 1)
-    return [(m, k, n, size) for size in (1, 2, 4, 8)]
+    shape = (2 * rng.integers(1, 9, 3) + 1).tolist()
+    yield from (call("matmul_bytes", *shape, size) for size in (1, 2, 4, 8))
 
 
-def probe_element_sizes(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    return {"values": [plain(student.matmul_bytes(*sizes)) for sizes in challenge["sizes"]]}
-
-
-@check(
-    "matmul_bytes",
-    draw=drawn_by(draw_element_sizes),
-    probe=probe_element_sizes,
-    evidence=one_value_each,
-)
+@check("matmul_bytes", draw=draw_element_sizes, probe=probe_calls, evidence=one_result_each)
 def bytes_follow_the_element_size(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Judge whether bytes grow with the element size, whatever else is counted."""
-    first = evidence["values"][0]
-    for sizes, got in zip(challenge["sizes"], evidence["values"], strict=True):
-        case = call_text("matmul_bytes", sizes)
-        if isinstance(got, str):
-            return failed(f"{case} gave {got}; wanted is one number. What do you return?")
+    one_byte, first = challenge["cases"][0], evidence["results"][0]["value"]
+    for case, result in zip(challenge["cases"], evidence["results"], strict=True):
+        text, width, got = call_text(case), case["arguments"][3], result["value"]
+        if wrong := wrong_kind(result, 0):
+            return failed(f"{text} {wrong}")
         if not got > 0:
-            return failed(f"{case} gave {got:,}. Can a product move no bytes at all?")
-        if got != first * sizes[3]:
+            return failed(f"{text} gave {got:,}. Can a product move no bytes at all?")
+        if got != first * width:
             return failed(
-                f"{call_text('matmul_bytes', challenge['sizes'][0])} gave {first:,}, but with "
-                f"elements {sizes[3]} times as wide {case} gave {got:,}, which is not "
-                f"{sizes[3]} times as much. {ask_about_the_width(sizes, first, got)}"
+                f"{call_text(one_byte)} gave {first:,}, but with elements {width} times as wide "
+                f"{text} gave {got:,}, which is not {width} times as much. "
+                f"{ask_about_the_width(width, first, got)}"
             )
     return passed("Elements twice as wide, twice the bytes.")
 
 
-def ask_about_the_width(sizes: Sizes, first: float, got: float) -> str:
+def ask_about_the_width(width: int, first: float, got: float) -> str:
     if got == first:
         return "Where does your line use the element size?"
-    if got > first * sizes[3]:
+    if got > first * width:
         return "The size is given in bytes. By what do you multiply?"
     return "Does the element size reach every matrix?"

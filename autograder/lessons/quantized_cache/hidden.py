@@ -15,9 +15,9 @@ def stand_for(codes: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> np.ndar
     return zero.astype(float) + scale.astype(float) * codes
 
 
-def nibbles(which: str, given: np.ndarray) -> np.ndarray:
+def nibbles(function: str, given: np.ndarray) -> np.ndarray:
     """Pack codes (…, n) into bytes (…, n / 2), the first of two neighbours low; or unpack bytes."""
-    if which == "unpack":
+    if function == "unpack_int4":
         return np.stack(np.divmod(given, 16)[::-1], axis=-1).reshape(*given.shape[:-1], -1)
     pairs = given.astype(int).reshape(*given.shape[:-1], -1, 2)
     return (pairs @ np.array([1, 16])).astype(np.uint8)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from course.checks import start as visible
+from course.checks.calls import drawn
 from course.checks.check import by_name
-from course.checks.counts import drawn_by
 
 
 def flops(m: int, k: int, n: int) -> int:
@@ -22,14 +23,13 @@ def moved_bytes(m: int, k: int, n: int, bytes_per_element: int) -> int:
 
 CHECKS = by_name(
     visible.flops_of_one_dot_product.hidden(
-        truth=flops, challenge=drawn_by(lambda rng: visible.draw_dot_products(rng, largest=5_000))
+        truth=flops, challenge=drawn(partial(visible.draw_dot_products, largest=5_000))
     ),
     visible.flops_of_any_product.hidden(
-        truth=flops, challenge=drawn_by(lambda rng: visible.draw_products(rng, largest=200))
+        truth=flops, challenge=drawn(partial(visible.draw_products, largest=200))
     ),
     visible.bytes_of_three_matrices.hidden(
-        truth=moved_bytes,
-        challenge=drawn_by(lambda rng: visible.draw_products_of_bytes(rng, largest=3_000)),
+        truth=moved_bytes, challenge=drawn(partial(visible.draw_products_of_bytes, largest=3_000))
     ),
     visible.bytes_follow_the_element_size,
 )
