@@ -16,24 +16,10 @@ TENSOR = (np.ndarray, str)
 """The form of what `as_array` returns."""
 
 
-def one_each(
-    others: dict[str, Any] | None = None, /, **forms: Any
-) -> Callable[[Challenge], dict[str, Any]]:
-    """Declare evidence with one item for each item of the challenge's list of the same name.
-
-    Args:
-        others: forms of evidence that is no such list, by name.
-        forms: the form of an item of each list.
-    """
-    return lambda challenge: {
-        **(others or {}),
-        **{name: [form] * len(challenge[name]) for name, form in forms.items()},
-    }
-
-
-def always(form: Any) -> Callable[[Challenge], Any]:
-    """Declare evidence whose form is the same for every challenge."""
-    return lambda challenge: form
+def one_each(of: str = "cases", **forms: Any) -> Callable[[Challenge], Any]:
+    """Declare the form of evidence that has a list of each name: as many items of its form as the
+    challenge has under `of`."""
+    return lambda challenge: {name: [form] * len(challenge[of]) for name, form in forms.items()}
 
 
 def as_array(value: Any) -> Array | str:

@@ -1,0 +1,70 @@
+"""Check bytes: of formulas, of what a cache reports, and of the tensors that it really keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from course.checks.calls import Case
+from course.checks.check import Evidence
+from course.checks.counts import NUMBER_OR_WORDS, plain
+from course.checks.kv_cache.container import DTYPES, stored_bytes
+from course.model.config import GPTConfig
+
+WEIGHT = {"empty": NUMBER_OR_WORDS, "full": NUMBER_OR_WORDS, "stored": int}
+"""The form of what `weigh` returns."""
+
+
+def weigh(cache: Any, fill: Callable[[Any], Any]) -> Evidence:
+    """Record what nbytes() says of a cache before and after it is filled, and weigh the full one."""
+    empty = plain(cache.nbytes())
+    fill(cache)
+    return {"empty": empty, "full": plain(cache.nbytes()), "stored": stored_bytes(cache)}
+
+
+def wrong_weight(weight: Evidence, right: int) -> str | None:
+    """Say what is wrong with what `weigh` found of a cache that takes `right` bytes, full or empty."""
+    stored = weight["stored"]
+    if stored != right:
+        return (
+            f"your full cache keeps tensors of {stored:,} bytes, {stored / right:.3g} times the "
+            f"{right:,} that are needed. How many places does it have, of which dtype, and what else "
+            f"does it keep?"
+        )
+    for when in ("empty", "full"):
+        if weight[when] != right:
+            return (
+                f"nbytes() of the {when} cache gives {weight[when]}, and its storage takes {right:,}, "
+                f"whether filled or not. What is allocated when, and what does nbytes() count?"
+            )
+    return None
+
+
+def wrong_bytes(result: int | float | str, right: int, question: str) -> str | None:
+    """Say what is wrong with what a formula of bytes gave; what `plain` made of it is compared.
+
+    Args:
+        question: about a wrong number.
+    """
+    if isinstance(result, str):
+        return f"gave {result}; expected is a number of bytes."
+    if result != right:
+        times = f"{result / right:.3g} times" if right else "not"
+        return f"gives {result:,}, {times} the {right:,} that such a cache keeps. {question}"
+    return None if type(result) is int else f"gives {result!r}; bytes are whole numbers, an int."
+
+
+def dtype_name(n_bytes: int) -> str:
+    """Name the dtype whose numbers take so many bytes."""
+    return next(name for name, width in DTYPES.items() if width == n_bytes)
+
+
+def run_with_config(function: Callable[..., Any], case: Case) -> Any:
+    """Call a function of sizes, with a GPTConfig where the case has a dict."""
+    return function(*(GPTConfig(**a) if isinstance(a, dict) else a for a in case["arguments"]))
+
+
+def run_formula(function: Callable[..., Any], case: Case) -> Any:
+    """Call a formula of bytes with a GPTConfig where the case has a dict; a float is no right result."""
+    result = run_with_config(function, case)
+    return f"{result!r}; bytes are whole numbers" if isinstance(result, float) else result
