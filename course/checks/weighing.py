@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from course.checks.calls import Case
@@ -22,20 +22,28 @@ def weigh(cache: Any, fill: Callable[[Any], Any]) -> Evidence:
     return {"empty": empty, "full": plain(cache.nbytes()), "stored": stored_bytes(cache)}
 
 
-def wrong_weight(weight: Evidence, right: int) -> str | None:
-    """Say what is wrong with what `weigh` found of a cache that takes `right` bytes, full or empty."""
+def wrong_weight(
+    weight: Evidence, right: int, when: Iterable[str] = ("empty", "full")
+) -> str | None:
+    """Say what is wrong with what `weigh` found of a cache that takes `right` bytes.
+
+    Args:
+        when: of which caches nbytes() is compared.
+    """
     stored = weight["stored"]
     if stored != right:
+        question = "What is kept twice, beside the rows, or in more bytes than it needs?"
+        if stored < right:
+            question = "What has too little room, or is not kept?"
         return (
             f"your full cache keeps tensors of {stored:,} bytes, {stored / right:.3g} times the "
-            f"{right:,} that are needed. How many places does it have, of which dtype, and what else "
-            f"does it keep?"
+            f"{right:,} that are needed. {question}"
         )
-    for when in ("empty", "full"):
-        if weight[when] != right:
+    for which in when:
+        if weight[which] != right:
             return (
-                f"nbytes() of the {when} cache gives {weight[when]}, and its storage takes {right:,}, "
-                f"whether filled or not. What is allocated when, and what does nbytes() count?"
+                f"nbytes() of the {which} cache gives {weight[which]}, and its storage takes {right:,}. "
+                f"What is allocated when, and what does nbytes() leave out, or count twice?"
             )
     return None
 

@@ -65,16 +65,9 @@ def outcomes(case: Challenge) -> list[str]:
     return came
 
 
-def cache_bytes(
-    config: dict[str, int],
-    tokens: int,
-    window: int,
-    n_sinks: int = 0,
-    n_full: int = 0,
-    batch: int = 1,
-    n_bytes: int = 2,
-) -> int:
+def cache_bytes(config: dict[str, int], tokens: int, window: int, *others: int) -> int:
     """Count bytes layer by layer: of each row, keys and values of every KV head."""
+    n_sinks, n_full, batch, n_bytes = [*others, *(0, 0, 1, 2)[len(others) :]]
     numbers = np.zeros((2, batch, config["n_kv_heads"], config["d_model"] // config["n_heads"]))
     rings = [min(tokens, n_sinks + window)] * (config["n_layers"] - n_full)
     return n_bytes * numbers.size * sum([tokens] * n_full + rings)

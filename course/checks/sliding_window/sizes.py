@@ -18,6 +18,9 @@ from course.checks.recording import Place
 from course.checks.weighing import WEIGHT, dtype_name, run_formula, weigh, wrong_weight
 from course.model.config import GPTConfig
 
+DEFAULTS = (0, 0, 1, 2)
+"""Sinks, full layers, batch and bytes of a number, as the signature of windowed_cache_bytes has them."""
+
 
 def draw_sizes(rng: np.random.Generator, tokens: int, n_bytes: int, **sizes: int) -> list[Any]:
     """Draw the arguments of windowed_cache_bytes, but for those that are given."""
@@ -57,16 +60,9 @@ def feed_often(times: int, rows: np.ndarray, dtype: torch.dtype, cache: Any) -> 
         feed(cache, rows, dtype)
 
 
-def describe(
-    config: dict[str, Any],
-    tokens: int,
-    window: int,
-    n_sinks: int = 0,
-    n_full: int = 0,
-    batch: int = 1,
-    n_bytes: int = 2,
-) -> str:
-    """Say the sizes of a case; the defaults are those of windowed_cache_bytes."""
+def describe(config: dict[str, Any], tokens: int, window: int, *others: int) -> str:
+    """Say the sizes of a case."""
+    n_sinks, n_full, batch, n_bytes = [*others, *DEFAULTS[len(others) :]]
     c, full = GPTConfig(**config), f", {n_full} layers full" if n_full else ""
     return (
         f"L={c.n_layers}{full}, H={c.n_heads}, G={c.n_kv_heads}, D={c.head_dim}, {tokens:,} tokens, "
