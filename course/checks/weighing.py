@@ -32,7 +32,9 @@ def wrong_weight(
     """
     stored = weight["stored"]
     if stored != right:
-        question = "What is kept twice, beside the rows, or in more bytes than it needs?"
+        question = (
+            "What is kept twice, in too many places, in too many bytes each, or beside the rows?"
+        )
         if stored < right:
             question = "What has too little room, or is not kept?"
         return (

@@ -18,7 +18,7 @@ from course.model.config import GPTConfig
 
 PARTS = ("codes", "scales", "window")
 DEFAULTS = (1, 8, 64, 32, 2)
-"""Batch, bits, group, window and bytes of a number, as the signature of quantized_cache_bytes has them."""
+"""Batch, bits, group, window and bytes of a number, as quantized_cache_bytes has them by default."""
 
 
 def draw_sizes(seed: int) -> Challenge:

@@ -19,7 +19,7 @@ from course.checks.weighing import WEIGHT, dtype_name, run_formula, weigh, wrong
 from course.model.config import GPTConfig
 
 DEFAULTS = (0, 0, 1, 2)
-"""Sinks, full layers, batch and bytes of a number, as the signature of windowed_cache_bytes has them."""
+"""Sinks, full layers, batch and bytes of a number, as windowed_cache_bytes has them by default."""
 
 
 def draw_sizes(rng: np.random.Generator, tokens: int, n_bytes: int, **sizes: int) -> list[Any]:
@@ -96,9 +96,9 @@ def draw_formula(rng: np.random.Generator) -> Iterator[Case]:
         [long[0], *far, *long[3:6], 8],
     ):
         yield call("windowed_cache_bytes", *arguments)
-    yield call(
-        "windowed_cache_bytes", some[0], 9, window, n_sinks, n_layers + 1, refuses="ValueError"
-    )
+    question = "How many layers can be full?"
+    too_many = [some[0], 9, window, n_sinks, n_layers + 1]
+    yield call("windowed_cache_bytes", *too_many, refuses="ValueError", question=question)
 
 
 @check_calls(
