@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 
-from course.checks.check import Challenge, Evidence
+from course.checks.check import Challenge, Each, Evidence
 from course.checks.kv_cache.container import feed
 from course.model.cache import CacheFull
 from course.model.config import GPTConfig
@@ -18,6 +18,8 @@ Array = np.ndarray
 CONFIG = GPTConfig(30, 2, 32, 4, 2, 40, max_seq_len=512)  # G = 2, D = 8
 LAYERS = [np.ndarray] * CONFIG.n_layers
 """The form of one read: what each layer gave back, (2, B, G, S, D)."""
+FED = {"reads": Each(LAYERS), "lengths": Each(int), "refused": str}
+"""The form of what `feed_split` records."""
 ENDING = {"error": str, "stopped": str}
 """The form of how a run of steps ended, see `run_until_refused`."""
 Coded = Callable[[int, int, int], int]
@@ -70,20 +72,36 @@ def run_until_refused(
     return results, {"error": "", "stopped": ""}
 
 
-def describe_refusal(ending: Evidence) -> str:
-    """Tell which exception refused a step, and ask a question about it."""
-    full = ending["error"] == "CacheFull"
-    question = "Is there no room for it?" if full else "Who was given what there?"
-    return f"{ending['error']}: {ending['stopped']}. {question}"
+def feed_split(cache: Any, rows: Array, split: list[int]) -> Evidence:
+    """Feed rows in blocks, up to the first that is refused; record what came back for each, len(cache) at
+    first and after each, and the refusal, "" where there was none."""
+    reads, lengths, refused = [], [len(cache)], ""
+    for block in np.split(rows, np.cumsum(split)[:-1], axis=4):
+        try:
+            reads.append(feed(cache, block, dtype_of(block)))
+        except (CacheFull, ValueError) as error:
+            refused = f"{type(error).__name__}: {error}"
+            break
+        lengths.append(len(cache))
+    return {"reads": reads, "lengths": lengths, "refused": refused}
 
 
-def feed_blocks(cache: Any, rows: Array, split: list[int]) -> Iterator[Callable[[], Any]]:
-    """Make the steps that feed rows in blocks; each returns what came back and len(cache) then."""
-    done = 0
-    for n in split:
-        block = rows[..., done : done + n, :]
-        yield lambda block=block: (feed(cache, block, dtype_of(block)), len(cache))
-        done += n
+def wrong_feeding(case: Challenge, split: list[int], fed: Evidence) -> str | None:
+    """Say which block was refused, or what was counted wrong, if anything."""
+    n = len(fed["reads"])
+    if n != len(split):
+        full = fed["refused"].startswith("CacheFull")
+        question = "Is there no room for it?" if full else "Who was given what there?"
+        return (
+            f"{describe(case)}, a cache of {sum(split)} places and blocks of {split}: block {n + 1} was "
+            f"refused. {fed['refused']}. {question}"
+        )
+    if fed["lengths"] != [0, *np.cumsum(split)]:
+        return (
+            f"{describe(case)}, blocks of {split}: len(cache) went {fed['lengths']}. Which method "
+            f"counts, and how often is it called?"
+        )
+    return None
 
 
 def describe(case: Challenge) -> str:
