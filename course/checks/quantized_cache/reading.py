@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from course.checks.check import Challenge, Each, Evidence
+from course.checks.evidence import first_place
 from course.checks.kv_cache.container import feed
 from course.model.cache import CacheFull
 from course.model.config import GPTConfig
@@ -135,22 +136,29 @@ def wrong_read(case: Challenge, rows: Array, layers: list[Array], n_codes: int) 
             f"{got.dtype} came back from a {rows.dtype} cache. Whose dtype should it be? (Does "
             f"half_a_step_at_most pass?)"
         )
-    return _wrong_exact(rows, got, n_codes) or _wrong_codes(case, rows, got, n_codes)
+    n = rows.shape[4]
+    outside = f"of {n} tokens only the first {n_codes} are in complete groups outside the window"
+    code, exact = np.arange(n) < n_codes, (got == rows).all(axis=(1, 2, 3, 5))  # (S), (2, S)
+    if at := first_place(~exact & ~code):
+        whose = _whose(rows, got[at[0], ..., at[1], :], *at)
+        return f"{_tokens(*at)} came back changed, but {outside}. {whose}"
+    error = np.abs(got.astype(float) - rows).max(axis=(1, 2, 3, 5))
+    if at := first_place(~(error <= np.abs(rows).max()) & code):
+        return (
+            f"{_tokens(*at)} came back as something else altogether. Where is its group written, and "
+            f"where is it read? (Do the checks of sections 1 and 2 pass?)"
+        )
+    exact[0] &= case["group"] >= 3  # one or two keys of a channel are always exact
+    if at := first_place(exact & code):
+        return (
+            f"{_tokens(*at)} came back exact, but {case['bits']} bits cannot hold them, and {outside}. "
+            f"What does your cache keep of them?"
+        )
+    return None
 
 
-def _wrong_exact(rows: Array, got: Array, n_codes: int) -> str | None:
-    """Say which of the tokens that are no codes came back changed."""
-    exact = (got == rows)[..., n_codes:, :].all(axis=(1, 2, 3, 5))  # (2, S)
-    if exact.all():
-        return None
-    kind, token = np.argwhere(~exact)[0].tolist()
-    token += n_codes
-    one = got[kind, ..., token, :]  # (L, B, G, D)
-    return (
-        f"{('keys', 'values')[kind]} of token {token} came back changed, but of {rows.shape[4]} tokens "
-        f"only the first {n_codes} are in complete groups outside the window. "
-        f"{_whose(rows, one, kind, token)}"
-    )
+def _tokens(kind: int, token: int) -> str:
+    return f"{('keys', 'values')[kind]} of token {token}"
 
 
 def _whose(rows: Array, one: Array, kind: int, token: int) -> str:
@@ -160,51 +168,36 @@ def _whose(rows: Array, one: Array, kind: int, token: int) -> str:
         one: (L, B, G, D), what came back for its keys (kind 0) or its values (1).
     """
     right = rows[kind, ..., token, :]
-    if (one == rows[1 - kind, ..., token, :]).all():
-        return "They are its values and its keys. Which of the two comes first?"
-    if (one == -right).all():
-        return "They belong to another cache, fed beside this one. What do the two share?"
-    if (one == right[:1]).all():
-        return "Every layer gave back those of layer 0. Which layer was asked?"
-    for layer, got in enumerate(one):
-        others = [n for n, of_layer in enumerate(right) if n != layer and (got == of_layer).all()]
-        if others:
-            return (
-                f"Layer {layer} got those of layer {others[0]}. In which order do you join layers?"
-            )
-    if (one == right[:, :1]).all():
-        return "Every batch row got those of row 0. Whose are these?"
+    swapped = [
+        f"Layer {layer} got those of layer {other}. In which order do you join layers?"
+        for layer, got in enumerate(one)
+        for other, of_layer in enumerate(right)
+        if other != layer and (got == of_layer).all()
+    ]
     same = (rows[kind] == one[:, :, :, None]).all(axis=(0, 1, 2, 4))
-    if same.any():
-        return f"They are those of token {int(same.argmax())}. Which tokens are in front of the others?"
-    if not one.any():
-        return "They are all 0. Who wrote them there, and when?"
-    if np.abs(one.astype(float) - right).max() <= 0.1 * np.abs(right).max():
-        return "They were rounded. Which tokens may be, and when?"
+    small = np.abs(one.astype(float) - right).max() <= 0.1 * np.abs(right).max()
+    for holds, question in (
+        (
+            (one == rows[1 - kind, ..., token, :]).all(),
+            "They are its values and its keys. Which of the two comes first?",
+        ),
+        (
+            (one == -right).all(),
+            "They belong to another cache, fed beside this one. What do the two share?",
+        ),
+        (
+            (one == right[:1]).all(),
+            "Every layer gave back those of layer 0. Which layer was called?",
+        ),
+        (swapped, "".join(swapped[:1])),
+        ((one == right[:, :1]).all(), "Every batch row got those of row 0. Whose are these?"),
+        (
+            same.any(),
+            f"They are those of token {int(same.argmax())}. Which tokens are in front of the others?",
+        ),
+        (not one.any(), "They are all 0. Who wrote them there, and when?"),
+        (small, "They were rounded. Which tokens may be, and when?"),
+    ):
+        if holds:
+            return question
     return "Where is a token until its group is complete, and from where is it read?"
-
-
-def _wrong_codes(case: Challenge, rows: Array, got: Array, n_codes: int) -> str | None:
-    """Say which of the tokens that are codes came back as something else, or exact."""
-    far = np.argwhere(
-        ~(
-            np.abs(got.astype(float) - rows)[..., :n_codes, :].max(axis=(1, 2, 3, 5))
-            <= np.abs(rows).max()
-        )
-    )
-    if len(far):
-        kind, token = far[0].tolist()
-        return (
-            f"{('keys', 'values')[kind]} of token {token} came back as something else altogether. Where "
-            f"is its group written, and where is it read? (Do the checks of sections 1 and 2 pass?)"
-        )
-    exact = (got == rows)[..., :n_codes, :].all(axis=(1, 2, 3, 5))
-    coded = [1] if case["group"] < 3 else [0, 1]  # one or two keys of a channel are always exact
-    for kind in coded:
-        if n_codes and exact[kind].any():
-            return (
-                f"{('keys', 'values')[kind]} of token {int(exact[kind].argmax())} came back exact, but "
-                f"{case['bits']} bits cannot hold them. Of {rows.shape[4]} tokens {n_codes} are in "
-                f"complete groups outside the window. What does your cache keep of them?"
-            )
-    return None
