@@ -15,25 +15,20 @@ from course.checks.check import Challenge, Each, Evidence, Verdict, check, faile
 from course.checks.comparing import outcome
 
 Operation = tuple[str, Any]
-"""("allocate", how many), ("share", places among the blocks handed out) or ("release", places)."""
+"""("allocate", how many), ("share", places among the blocks handed out) or ("release", places). None
+stands for as many blocks as are free."""
 
 
-def follow(n_blocks: int, operations: list[Operation]) -> tuple[str, list[int]]:
-    """Tell what the last operation must come to, and how many owners each handed-out block has then."""
-    result, counts = "returned", []
+def count_owners(operations: list[Operation]) -> list[int]:
+    """Count how many owners each block has that was handed out, by allowed operations."""
+    counts: list[int] = []
     for name, what in operations:
-        result, after = "returned", list(counts)
         if name == "allocate":
-            after += [1] * what
-            if np.count_nonzero(after) > n_blocks:
-                result = "CacheFull"
-        else:
-            for place in what:
-                after[place] += 1 if name == "share" else -1
-            if min(after, default=0) < 0 or not all(counts[place] for place in what):
-                result = "ValueError"
-        counts = after if result == "returned" else counts
-    return result, counts
+            counts += [1] * what
+            continue
+        for place in what:
+            counts[place] += 1 if name == "share" else -1
+    return counts
 
 
 def draw_given(seed: int) -> Challenge:
@@ -50,7 +45,7 @@ def draw_given(seed: int) -> Challenge:
         ("allocate", 1),
     ]
     for _ in range(60):
-        _, counts = follow(n_blocks, operations)
+        counts = count_owners(operations)
         name = str(rng.choice(["allocate", "share", "release", "release"]))
         what: Any = int(rng.integers(0, min(4, n_blocks - np.count_nonzero(counts)) + 1))
         if name != "allocate":
@@ -61,7 +56,7 @@ def draw_given(seed: int) -> Challenge:
             if name == "share" and rng.random() < 0.3:
                 what += what[:1]  # a block that is named twice
         operations.append((name, what))
-    _, counts = follow(n_blocks, operations)
+    counts = count_owners(operations)
     operations += [("release", np.repeat(np.arange(len(counts)), counts).tolist())]
     return {"n_blocks": n_blocks, "runs": [[*operations, ("allocate", n_blocks)]]}
 
@@ -83,7 +78,7 @@ def draw_refused(seed: int) -> Challenge:
         ("release", [3, 2, 3]),
         ("release", [0, 0, 0]),
     ]
-    runs = [[*stage, refused[i], ("allocate", n_blocks - 3)] for i in rng.permutation(len(refused))]
+    runs = [[*stage, refused[i], ("allocate", None)] for i in rng.permutation(len(refused))]
     return {"n_blocks": n_blocks, "runs": runs}
 
 
@@ -104,6 +99,7 @@ def run(allocator: Any, n_blocks: int, operations: list[Operation]) -> list[Evid
         if name != "allocate" and max(what, default=-1) >= len(handed):
             break
         argument = what if name == "allocate" else [handed[place] for place in what]
+        argument = len(allocator) if argument is None else argument
         copy, before = argument if name == "allocate" else [*argument], len(handed)
         came = outcome(lambda name=name, argument=argument: operate(name, argument))
         records.append(
@@ -167,65 +163,85 @@ def blocks_are_given_once(challenge: Challenge, evidence: Evidence) -> Verdict:
 def a_refusal_is_whole(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Compare counts before and after each refusal; then all that is free must come, each block once."""
     for operations, records in zip(challenge["runs"], evidence["runs"], strict=True):
-        if wrong := wrong_operation(challenge["n_blocks"], operations, records):
-            return failed(wrong)
+        handed = [block for record in records[:3] for block in record["returned"]]
+        if len(records) != len(operations) or len(handed) != 4:
+            return failed(
+                f"allocate(4), share one of them, release another: {len(handed)} blocks came. Does "
+                f"blocks_are_given_once pass?"
+            )
+        (name, _), (before, after, rest) = operations[-2], records[-3:]
+        calls = ", ".join(call_text(*operation, handed) for operation in operations[:-1])
+        case = f"{challenge['n_blocks']} blocks, of which allocate(4) gave {handed}; {calls}"
+        right = "CacheFull" if name == "allocate" else "ValueError"
+        if after["came"] != right:
+            return failed(f"{case}: {after['came']}, expected is {right}. {_ask(name)}")
+        for counted in ("owners", "free"):
+            if after[counted] != before[counted]:
+                return failed(
+                    f"{case}: it was refused, but {counted} went from {before[counted]} to "
+                    f"{after[counted]}. Which line changes something before the last look?"
+                )
+        if not after["list_kept"]:
+            return failed(f"{case}: the caller's list was changed. Whose list is it?")
+        got, used = {*rest["returned"]}, {*np.flatnonzero(before["owners"])}
+        if rest["came"] != "returned" or len(got) != before["free"] or got & used:
+            return failed(
+                f"{case}: it was refused; then allocate({before['free']}), all that is free: "
+                f"{rest['came']}, {rest['returned']}. Which blocks were lost on the way?"
+            )
     return passed("What is refused leaves no trace: no count moved, and no block was lost.")
+
+
+def call_text(name: str, what: Any, handed: list[int]) -> str:
+    """Write an operation as a call."""
+    if name != "allocate":
+        what = [handed[place] for place in what]
+    return f"{name}({'' if what == 1 else what})"
+
+
+def _ask(name: str) -> str:
+    if name == "allocate":
+        return "What can a caller do with fewer blocks than it needs?"
+    return "Whose block would that be, and how many owners has it at the end of the list?"
 
 
 def wrong_operation(n: int, operations: list[Operation], records: list[Evidence]) -> str | None:
     """Say what is wrong with the first operation that came out otherwise than it must, if one did."""
     handed: list[int] = []
-    texts: list[str] = []
-    result, counts = "returned", []
+    owners: dict[int, int] = {}
     for step, ((name, what), seen) in enumerate(zip(operations, records, strict=False)):
-        argument = what if name == "allocate" else [handed[place] for place in what]
-        texts.append(f"{name}({'' if argument == 1 else argument})")
-        shown = ["...", *texts[-3:]] if len(texts) > 5 else texts
-        case = f"An allocator of {n} blocks, after {', '.join(shown)}:"
-        was_refused, before = result != "returned", dict(zip(handed, counts, strict=True))
-        result, counts = follow(n, operations[: step + 1])
-        if seen["came"] != result:
-            return f"{case} {seen['came']}, {_ask_about_outcome(name, result, was_refused)}"
-        got = seen["returned"]
-        if result == "returned" and name == "allocate":
+        shown = operations[max(0, step - 2) : step + 1]
+        case = f"An allocator of {n} blocks, after ... "
+        case += ", ".join(call_text(*operation, handed) for operation in shown) + ":"
+        before, got = owners, seen["returned"]
+        owned = sorted(block for block, count in before.items() if count)
+        if seen["came"] != "returned":
+            return (
+                f"{case} {seen['came']}, but {n - len(owned)} blocks are free, and counts allow it. "
+                f"Which blocks does your allocator take for used?"
+            )
+        if name == "allocate":
             if len(got) != what:
                 return f"{case} {len(got)} blocks came back. How many were asked for?"
-            owned = sorted(block for block, count in before.items() if count)
             if len({*got, *owned}) < len(got) + len(owned) or not {*got} <= {*range(n)}:
-                when = "Which blocks were lost when the call before was refused"
-                question = when if was_refused else "When may a block be handed out again"
-                return f"{case} it handed out {got}, while {owned} were still owned. {question}?"
+                return (
+                    f"{case} it handed out {got}, while {owned} were still owned. When may a block be "
+                    f"handed out again?"
+                )
             handed += got
         if not seen["list_kept"]:
             return f"{case} the caller's list was changed. Whose list is it?"
-        questions = "What does each call do to a count?", "When is a block free?"
-        if result != "returned":
-            questions = 2 * ("It was refused. Which line changes something before the last look?",)
-        now = dict(zip(handed, counts, strict=True))
-        for block, owners in enumerate(seen["owners"]):
-            if owners != (right := now.get(block, 0)):
-                was = before.get(block, 0)
+        owners = dict(zip(handed, count_owners(operations[: step + 1]), strict=True))
+        for block, count in enumerate(seen["owners"]):
+            if count != owners.get(block, 0):
                 return (
-                    f"{case} owners({block}) is {owners}; it was {was} before, and {right} is right "
-                    f"now. {questions[0]}"
+                    f"{case} owners({block}) is {count}; it was {before.get(block, 0)} before, and "
+                    f"{owners.get(block, 0)} is right now. What does each call do to a count?"
                 )
-        if seen["free"] != (free := n - np.count_nonzero(counts)):
-            return (
-                f"{case} len() is {seen['free']}, and {free} blocks have no owner. {questions[1]}"
-            )
+        free = n - np.count_nonzero(list(owners.values()))
+        if seen["free"] != free:
+            first = "How many at first?" if step == 0 else "When is a block free?"
+            return f"{case} len() is {seen['free']}, and {free} blocks have no owner. {first}"
     if len(records) != len(operations):
         return "Fewer blocks came back than were asked for. How many does allocate return?"
     return None
-
-
-def _ask_about_outcome(name: str, right: str, was_refused: bool) -> str:
-    if right == "CacheFull":
-        return "wanted is CacheFull. What can a caller do with fewer blocks than it needs?"
-    if right == "ValueError":
-        return (
-            "wanted is ValueError. Whose block would that be, and how many owners has it at the end of "
-            "the list?"
-        )
-    if was_refused:
-        return "but so many are free. Which blocks were lost when the call before was refused?"
-    return "but the counts allow it. Which blocks does your allocator take for used?"
