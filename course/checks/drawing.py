@@ -22,15 +22,23 @@ def draw_model(rng: np.random.Generator, **sizes: int) -> dict[str, Any]:
     """
     defaults = {"vocab_size": 50, "n_layers": 3, "d_model": 24, "n_heads": 4, "n_kv_heads": 2}
     config = GPTConfig(**{**defaults, "d_ff": 40, "max_seq_len": 64, **sizes})
+    state = draw_state(rng, _shapes_of(replace(config, max_seq_len=1)))
+    return {"config": config.to_dict(), "state": state}
+
+
+def draw_state(
+    rng: np.random.Generator, shapes: dict[str, tuple[int, ...]]
+) -> dict[str, np.ndarray]:
+    """Draw the weights of a model, float32, by their names and shapes."""
     state = {}
-    for name, shape in _shapes_of(replace(config, max_seq_len=1)).items():
+    for name, shape in shapes.items():
         if "norm" in name:
             array = rng.uniform(0.5, 1.5, shape)
         else:
             spread = 1.0 if name == "embed.weight" else 1.5 / np.sqrt(shape[1])
             array = rng.normal(0.0, spread, shape)
         state[name] = array.astype(np.float32)
-    return {"config": config.to_dict(), "state": state}
+    return state
 
 
 @cache

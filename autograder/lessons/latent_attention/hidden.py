@@ -15,34 +15,38 @@ from course.checks import latent_attention as visible
 from course.checks.check import Challenge, by_name
 
 
-def bytes_of(case: Challenge) -> int:
-    """Count the bytes of an array of all rows of a case."""
-    row = (
-        np.zeros(case["rank"], case["dtype"]).nbytes
-        + np.zeros(case["d_rope"], case["dtype"]).nbytes
-    )
-    return sum(row for _ in range(case["layers"])) * case["tokens"] * case["batch"]
+def bytes_of(layers: int, rank: int, R: int, tokens: int, batch: int = 1, n_bytes: int = 2) -> int:
+    """Count the bytes of all rows, layer by layer."""
+    return sum(n_bytes * (rank + R) for _ in range(layers)) * tokens * batch
 
 
-def latents_of(case: Challenge) -> np.ndarray:
+def latents_of(function: str, *arguments: Any) -> np.ndarray:
     """Compute what `absorb` or `attend_latent` gives, one query of one head at a time."""
-    if "q_nope" in case:
-        B, H, T, D = case["q_nope"].shape
-        up = case["up_k"].astype(np.float64)
-        out = np.zeros((B, H, T, up.shape[1]))
-        for b, h, t in np.ndindex(B, H, T):
-            for number in range(D):  # each number of the key that head h would make
-                out[b, h, t] += float(case["q_nope"][b, h, t, number]) * up[h * D + number]
-        return out
-    B, H, T, _ = case["q"].shape
-    rows, rank = case["rows"].astype(np.float64), case["rank"]
-    S = rows.shape[1]
-    seen = np.broadcast_to(True if case["mask"] is None else case["mask"], (B, H, T, S))
+    return (absorbed if function == "absorb" else attended)(*arguments)
+
+
+def absorbed(q_nope: np.ndarray, up_k: np.ndarray) -> np.ndarray:
+    B, H, T, D = q_nope.shape
+    out = np.zeros((B, H, T, up_k.shape[1]))
+    for b, h, t in np.ndindex(B, H, T):
+        for number in range(D):  # each number of the key that head h would make
+            out[b, h, t] += float(q_nope[b, h, t, number]) * up_k[h * D + number].astype(np.float64)
+    return out
+
+
+def attended(
+    q: np.ndarray, rows: np.ndarray, rank: int, scale: float, mask: Any = True
+) -> np.ndarray:
+    (B, H, T, _), S = q.shape, rows.shape[1]
+    q, rows, seen = (
+        q.astype(np.float64),
+        rows.astype(np.float64),
+        np.broadcast_to(mask, (B, H, T, S)),
+    )
     out = np.zeros((B, H, T, rank))
     for b, h, t in np.ndindex(B, H, T):
-        scores = rows[b] @ case["q"][b, h, t].astype(np.float64) * case["scale"]
-        shares = oracle.softmax(np.where(seen[b, h, t], scores, -np.inf))
-        out[b, h, t] = shares @ rows[b, :, :rank]
+        scores = np.where(seen[b, h, t], rows[b] @ q[b, h, t] * scale, -np.inf)
+        out[b, h, t] = oracle.softmax(scores) @ rows[b, :, :rank]
     return out
 
 

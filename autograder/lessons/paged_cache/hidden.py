@@ -96,33 +96,32 @@ def _grow(texts: list[Text], text: Text, n: int, n_blocks: int, size: int, names
     return "returned"
 
 
-def blocks_that_begin(challenge: Challenge, case: dict[str, Any]) -> list[int]:
+def blocks_that_begin(
+    text: list[int], size: int, prompt: list[int], known: list[list[int]]
+) -> list[int]:
     """List the numbers of the known blocks with which a prompt begins, block by block."""
-    text, prompt, size = challenge["text"], case["prompt"], case["size"]
-    found: list[int] = []
-    while True:
-        n = len(found)
-        end = (n + 1) * size
-        if end >= len(prompt) or prompt[:end] != text[:end] or n not in case["known"]:
-            return found
-        found.append((challenge["numbers"] * 4)[n])
+    blocks, number_of = [], dict(known)
+    for number, end in enumerate(range(size, len(prompt), size)):
+        if prompt[:end] != text[:end] or number not in number_of:
+            break
+        blocks.append(number_of[number])
+    return blocks
 
 
-def share_saved(case: dict[str, Any]) -> float:
+def share_saved(config: dict[str, int], prompt: int, cached: int) -> float:
     """Count the FLOPs of a prefill matrix by matrix and pair by pair, with the cache and without."""
-    c, P = case["config"], case["prompt"]
+    C, H, D = config["d_model"], config["n_heads"], config["d_model"] // config["n_heads"]
+    narrow, mlp = config["n_kv_heads"] * D, config["d_ff"]
 
     def flops(past: int) -> int:
-        D = c["d_model"] // c["n_heads"]
-        total = 2 * c["d_model"] * c["vocab_size"]  # the logits of the last token
-        wide, narrow = c["n_heads"] * D, c["n_kv_heads"] * D
-        for token in range(past, P):
-            for columns in (wide, narrow, narrow, wide, c["d_ff"], c["d_ff"], c["d_ff"]):
-                total += c["n_layers"] * 2 * c["d_model"] * columns
-            total += c["n_layers"] * c["n_heads"] * (token + 1) * (2 * D + 2 * D)
+        total = 2 * C * config["vocab_size"]  # the logits of the last token
+        for token in range(past, prompt):
+            for columns in (C, narrow, narrow, C, mlp, mlp, mlp):
+                total += config["n_layers"] * 2 * C * columns
+            total += config["n_layers"] * H * (token + 1) * (2 * D + 2 * D)
         return total
 
-    return 1 - flops(case["cached"]) / flops(0)
+    return 1 - flops(cached) / flops(0)
 
 
 CHECKS = by_name(

@@ -33,21 +33,20 @@ def coded(group: int, window: int, tokens: int) -> int:
     return done
 
 
-def cache_bytes(case: Challenge) -> list[int]:
+def cache_bytes(config: dict[str, int], tokens: int, *others: int) -> list[int]:
     """Count bytes of codes, scales and window, token by token and group by group."""
-    sizes, group, window = case["config"], case["group"], case["window"]
-    D = sizes["d_model"] // sizes["n_heads"]
-    number = {"float16": 2, "float32": 4, "float64": 8}[case["dtype"]]
+    batch, bits, group, window, n_bytes = others or (1, 8, 64, 32, 2)
+    D = config["d_model"] // config["n_heads"]
     codes = scales = most = recent = 0
-    for _ in range(case["tokens"]):  # of one KV head, keys and values
+    for _ in range(tokens):  # of one KV head, keys and values
         recent += 1
         most = max(most, recent if recent < window + group else 0)
         if recent == window + group:
             recent -= group
-            codes += 2 * group * D * case["bits"] // 8
-            scales += 2 * number * (D + group)  # a scale and a zero for each channel and token
-    heads = sizes["n_layers"] * case["batch"] * sizes["n_kv_heads"]
-    return [heads * codes, heads * scales, heads * 2 * most * D * number]
+            codes += 2 * group * D * bits // 8
+            scales += 2 * n_bytes * (D + group)  # a scale and a zero for each channel and token
+    heads = config["n_layers"] * batch * config["n_kv_heads"]
+    return [heads * codes, heads * scales, heads * 2 * most * D * n_bytes]
 
 
 def draw_more_vectors(seed: int) -> Challenge:

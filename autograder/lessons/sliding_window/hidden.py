@@ -3,11 +3,14 @@ compare with, counted token by token."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from autograder import oracle
 from course.checks import sliding_window as visible
 from course.checks.check import Challenge, by_name
+from course.checks.sliding_window.masks import of_sinks
 
 
 def sees(own: int, token: int, window: int, n_sinks: int) -> bool:
@@ -15,24 +18,27 @@ def sees(own: int, token: int, window: int, n_sinks: int) -> bool:
     return token in range(own, own - window, -1) or token in range(min(n_sinks, own + 1))
 
 
-def mask(case: Challenge) -> np.ndarray:
+def mask(new: Iterable[int], rows: Iterable[int], window: int, n_sinks: int = 0) -> np.ndarray:
     """Decide about every pair, (T, R) bool."""
-    sizes = case["window"], case["n_sinks"]
-    pairs = [[sees(int(i), int(j), *sizes) for j in case["places"]] for i in case["own"]]
-    return np.array(pairs)
+    return np.array([[sees(int(i), int(j), window, n_sinks) for j in rows] for i in new])
 
 
-def places(case: Challenge) -> np.ndarray:
+def mask_of_sinks(new: np.ndarray, rows: np.ndarray, window: int, n_sinks: int = 0) -> np.ndarray:
+    """Decide about the pairs that tell of sinks, (T, R) bool."""
+    sizes = (window, n_sinks)
+    return mask(new, rows, *sizes) & of_sinks(new, rows, *sizes)
+
+
+def places(tokens: np.ndarray, window: int, n_sinks: int = 0) -> np.ndarray:
     """Find each token's place, (n,) int64."""
-    n_sinks, window = case["n_sinks"], case["window"]
-    of_ring = [n_sinks + np.fmod(max(t - n_sinks, 0), window) for t in case["tokens"].tolist()]
-    return np.where(case["tokens"] < n_sinks, case["tokens"], np.array(of_ring, dtype=np.int64))
+    of_ring = [n_sinks + np.fmod(max(t - n_sinks, 0), window) for t in tokens.tolist()]
+    return np.where(tokens < n_sinks, tokens, np.array(of_ring, dtype=np.int64))
 
 
 def logits(challenge: Challenge, tokens: np.ndarray, window: int, n_sinks: int) -> np.ndarray:
     """Compute the oracle's logits (B, T, V) with a window in every layer, float64."""
     T = tokens.shape[1]
-    seen = mask({"own": range(T), "places": range(T), "window": window, "n_sinks": n_sinks})
+    seen = mask(range(T), range(T), window, n_sinks)
     return oracle.forward(challenge["state"], challenge["config"], tokens, seen=seen)
 
 
@@ -59,22 +65,17 @@ def outcomes(case: Challenge) -> list[str]:
     return came
 
 
-def cache_bytes(case: Challenge) -> int:
+def cache_bytes(config: dict[str, int], tokens: int, window: int, *others: int) -> int:
     """Count bytes layer by layer: of each row, keys and values of every KV head."""
-    sizes = case["config"]
-    head_dim = sizes["d_model"] // sizes["n_heads"]
-    row = np.zeros((2, case["batch"], sizes["n_kv_heads"], head_dim), case["dtype"])
-    n, held = case["tokens"], 0
-    for layer in range(sizes["n_layers"]):
-        full = layer < case["n_full"]
-        limit = n if full else case["n_sinks"] + case["window"]
-        held += n if n < limit else limit
-    return row.nbytes * held
+    n_sinks, n_full, batch, n_bytes = [*others, *(0, 0, 1, 2)[len(others) :]]
+    numbers = np.zeros((2, batch, config["n_kv_heads"], config["d_model"] // config["n_heads"]))
+    rings = [min(tokens, n_sinks + window)] * (config["n_layers"] - n_full)
+    return n_bytes * numbers.size * sum([tokens] * n_full + rings)
 
 
 CHECKS = by_name(
     visible.mask_counts_itself.hidden(truth=mask),
-    visible.sinks_are_no_future.hidden(truth=mask),
+    visible.sinks_are_no_future.hidden(truth=mask_of_sinks),
     visible.one_place_each.hidden(truth=places),
     visible.gone_is_gone_kept_is_kept,
     visible.every_split_equals_the_windowed_model.hidden(truth=logits),

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, first_difference, question_about
-from course.checks.counts import in_words
-from course.checks.drawing import draw_split, draw_tokens
+from course.checks.drawing import draw_split, draw_state, draw_tokens
+from course.checks.evidence import TENSOR, as_array
 from course.checks.recorder import given
 from course.given.latent import LatentAttention, LatentGPT, forward_latent
 from course.measure.allocations import watch_new_tensors
@@ -25,71 +25,53 @@ N_TOKENS = 7
 # --- every split ----------------------------------------------------------------------------------
 
 
-def draw_model(rng: np.random.Generator, rank: int, d_rope: int) -> Challenge:
-    """Draw a model with latents, sharp enough that a mistake moves its logits by far more than
-    rounding. The key and query parts differ in size, so that a wrong scale shows."""
-    config = GPTConfig(50, 3, 24, 4, 4, 40, max_seq_len=64)
-    state = {}
-    for name, shape in _shapes_of(config, rank, d_rope).items():
-        if "norm" in name:
-            array = rng.uniform(0.5, 1.5, shape)
-        else:
-            spread = 1.0 if name == "embed.weight" else 1.5 / np.sqrt(shape[1])
-            array = rng.normal(0.0, spread, shape)
-        state[name] = array.astype(np.float32)
-    return {"config": config.to_dict(), "rank": rank, "d_rope": d_rope, "state": state}
-
-
 @cache
-def _shapes_of(config: GPTConfig, rank: int, d_rope: int) -> dict[str, tuple[int, ...]]:
+def shapes_of(config: GPTConfig, rank: int, d_rope: int) -> dict[str, tuple[int, ...]]:
+    """Name the weights of a model with latents, each with its shape."""
     model = LatentGPT(config, rank, d_rope)
     return {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
 
 
 def draw_texts(seed: int) -> Challenge:
-    """Draw a model, three texts of 7 tokens and ways to cut them; and another model with one text."""
+    """Draw a model, three texts of 7 tokens and ways to cut them; and another model with one text. The
+    key and query parts differ in size, so that a wrong scale shows."""
     rng = np.random.default_rng(seed)
+    config = GPTConfig(50, 3, 24, 4, 4, 40, max_seq_len=64)
     splits = [[N_TOKENS], [1] * N_TOKENS, [3, 1, 2, 1], draw_split(rng, N_TOKENS)]
     models = []
-    for (rank, d_rope), batch in (((10, 4), 3), ((5, 6), 1)):
-        model = draw_model(rng, rank, d_rope)
-        models.append({**model, "tokens": draw_tokens(rng, batch, N_TOKENS, 50), "splits": splits})
-    return {"models": models}
-
-
-def build(case: Challenge) -> LatentGPT:
-    """Build the model of a case, float32."""
-    state = {name: torch.from_numpy(array.copy()) for name, array in case["state"].items()}
-    return LatentGPT.from_latent_state(GPTConfig(**case["config"]), state)
+    for rank, d_rope, batch in ((10, 4, 3), (5, 6, 1)):
+        state = draw_state(rng, shapes_of(config, rank, d_rope))
+        tokens = draw_tokens(rng, batch, N_TOKENS, 50)
+        sizes = {"config": config.to_dict(), "rank": rank, "d_rope": d_rope}
+        models.append({**sizes, "state": state, "tokens": tokens})
+    return {"models": models, "splits": splits}
 
 
 def probe_texts(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Feed the texts in chunks, for every split through a cache of its own."""
+
+    def run_split(model: LatentGPT, case: Challenge, split: list[int]) -> list[np.ndarray]:
+        tokens, sizes = given(case["tokens"]), (case["rank"], case["d_rope"])
+        rows = student.LatentKVCache(model.config, len(tokens), N_TOKENS + 1, *sizes)
+        return [
+            forward_latent(model, chunk, rows, student.latent_attention_layer)
+            .detach()
+            .numpy()
+            .copy()
+            for chunk in tokens.split(split, dim=1)
+        ]
+
     logits = []
     for case in challenge["models"]:
-        model, tokens = build(case), case["tokens"]
-        of_splits = []
-        for split in case["splits"]:
-            kept = student.LatentKVCache(
-                model.config, len(tokens), N_TOKENS + 1, case["rank"], case["d_rope"]
-            )
-            done, chunks = 0, []
-            for n in split:
-                chunk = given(tokens[:, done : done + n])
-                out = forward_latent(model, chunk, kept, student.latent_attention_layer)
-                chunks.append(out.detach().numpy().copy())
-                done += n
-            of_splits.append(chunks)
-        logits.append(of_splits)
-    return {"logits": logits}
+        state = {name: torch.from_numpy(array.copy()) for name, array in case["state"].items()}
+        model = LatentGPT.from_latent_state(GPTConfig(**case["config"]), state)
+        logits.append([run_split(model, case, split) for split in challenge["splits"]])
+    return {"models": logits}
 
 
 def texts_form(challenge: Challenge) -> Evidence:
-    return {
-        "logits": [
-            [[np.ndarray] * len(split) for split in case["splits"]] for case in challenge["models"]
-        ]
-    }
+    of_splits = [[np.ndarray] * len(split) for split in challenge["splits"]]
+    return {"models": [of_splits] * len(challenge["models"])}
 
 
 @check(
@@ -103,12 +85,12 @@ def every_split_equals_the_paper(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Compare every logit with those of a model that expands all keys, head by head, in float64."""
-    for case, of_splits in zip(challenge["models"], evidence["logits"], strict=True):
+    for case, of_splits in zip(challenge["models"], evidence["models"], strict=True):
         model = {name: case[name] for name in ("config", "rank", "d_rope", "state")}
-        wanted = truth(model, case["tokens"])
+        expected = truth(model, case["tokens"])
         where = f"H=4, D=6, rank {case['rank']}, R={case['d_rope']}, batch {len(case['tokens'])}. "
-        for split, chunks in zip(case["splits"], of_splits, strict=True):
-            if wrong := first_difference(chunks, wanted, split, tolerance):
+        for split, chunks in zip(challenge["splits"], of_splits, strict=True):
+            if wrong := first_difference(chunks, expected, split, tolerance):
                 return failed(f"{where}{wrong} {_ask(split, wrong)}")
     return passed(
         "Every logit equals the one with all keys and values expanded, however a text is cut."
@@ -164,25 +146,23 @@ def draw_layer(
     """Draw a layer of H, D, rank and R, inputs x, and the rows that its cache will return."""
     H, D, rank, R = sizes
     config = GPTConfig(50, 3, H * D, H, H, 40, max_seq_len=1024)
-    empty = LatentAttention(config, rank, R)
-    drawn = {
-        name: rng.normal(0, 1.5 / np.sqrt(weight.shape[1]), tuple(weight.shape)).astype(np.float32)
-        for name, weight in empty.state_dict().items()
+    weights = LatentAttention(config, rank, R).state_dict()
+    return {
+        "config": config.to_dict(),
+        "rank": rank,
+        "d_rope": R,
+        "weights": draw_state(rng, {name: tuple(weight.shape) for name, weight in weights.items()}),
+        "x": rng.normal(size=(batch, new, H * D)).astype(np.float32),
+        "rows": rng.normal(size=(batch, past + new, rank + R)).astype(np.float32),
+        "layer": int(rng.integers(1, 3)),
     }
-    x = rng.normal(size=(batch, new, H * D)).astype(np.float32)
-    rows = rng.normal(size=(batch, past + new, rank + R)).astype(np.float32)
-    return {"config": config.to_dict(), "rank": rank, "d_rope": R, "weights": drawn, "x": x,
-            "rows": rows, "layer": int(rng.integers(1, 3))}  # fmt: skip
 
 
 def draw_poison(seed: int) -> Challenge:
     """Draw a layer, rows of 6 past and 2 new tokens that never were, and an order of the past."""
     rng = np.random.default_rng(seed)
     case = draw_layer(rng, (4, 6, 10, 4), 3, 6, 2)
-    order = rng.permutation(6)
-    while (order == np.arange(6)).all():
-        order = rng.permutation(6)
-    return {**case, "order": order.tolist()}
+    return {**case, "order": [5, *rng.permutation(5).tolist()]}
 
 
 def call(
@@ -200,65 +180,67 @@ def probe_poison(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Call one layer on rows, on the negatives, in another order, with another newest row, and as at
     first."""
     attn, rows = make_layer(challenge), challenge["rows"]
-    past = rows.shape[1] - challenge["x"].shape[1]
     shuffled, newest = rows.copy(), rows.copy()
-    shuffled[:, :past] = rows[:, challenge["order"]]
+    shuffled[:, : len(challenge["order"])] = rows[:, challenge["order"]]
     newest[:, -1] = -rows[:, -1]
-    outs, calls = {}, []
     several = {"first": rows, "other": -rows, "shuffled": shuffled, "newest": newest, "again": rows}
-    for name, given_rows in several.items():
-        out, calls = call(student, attn, challenge, given_rows)
-        outs[name] = out.detach().numpy().copy() if isinstance(out, Tensor) else in_words(out)
+    outs, calls = {}, []
+    for name, one in several.items():
+        out, calls = call(student, attn, challenge, one)
+        outs[name] = as_array(out)
     return {"outs": outs, "calls": calls}
 
 
+SENTENCES = {
+    "other": (
+        "Two caches that return different rows gave the same output",
+        "Who reads the rows?",
+    ),
+    "newest": (
+        "The newest row was exchanged, and the newest token's output did not move",
+        "From where do you take the new tokens' keys and values?",
+    ),
+    "again": (
+        "The same call on the same rows, with others in between, gave another output",
+        "What does your layer keep from one call to the next?",
+    ),
+    "shuffled": (
+        "The same past rows in another order gave another output",
+        "A rotated key carries its position inside. What else depends on the place of a row?",
+    ),
+}
+"""What is said of a call whose output moves where it must not, or stays where it must move."""
+
+
 def poison_form(challenge: Challenge) -> Evidence:
-    names = ("first", "other", "shuffled", "newest", "again")
-    return {"outs": dict.fromkeys(names, (np.ndarray, str)), "calls": list}
+    return {"outs": dict.fromkeys(["first", *SENTENCES], TENSOR), "calls": list}
 
 
 @check("latent_attention_layer", draw=draw_poison, probe=probe_poison, evidence=poison_form)
 def rows_are_the_only_memory(challenge: Challenge, evidence: Evidence, tolerance: float) -> Verdict:
-    outs, wanted = evidence["outs"], challenge["x"].shape
+    """Other rows must move the output, rows in another order must not, nor calls in between."""
+    outs, shape = evidence["outs"], challenge["x"].shape
     for out in outs.values():
-        if isinstance(out, str) or out.shape != wanted:
+        if isinstance(out, str) or out.shape != shape:
             got = out if isinstance(out, str) else f"shape {out.shape}"
-            return failed(f"The layer gave {got}; wanted is (B, T, C) = {wanted}. What comes last?")
+            return failed(
+                f"The layer gave {got}; expected is (B, T, C) = {shape}. What comes last?"
+            )
         if not np.isfinite(out).all():
             return failed("The layer gave numbers that are not finite. What went into the softmax?")
-    B, T = wanted[:2]
-    as_asked = [challenge["layer"], [B, T, challenge["rank"]], [B, 1, T, challenge["d_rope"]]]
-    if evidence["calls"] != [as_asked]:
+    B, T, _ = shape
+    right = [challenge["layer"], [B, T, challenge["rank"]], [B, 1, T, challenge["d_rope"]]]
+    if evidence["calls"] != [right]:
         return failed(
-            f"append was called with {evidence['calls']} (layer, shapes of c and k_rope), wanted is "
-            f"{[as_asked]}. What belongs into the cache, how often, and for which layer?"
+            f"append was called with {evidence['calls']} (layer, shapes of c and k_rope), expected is "
+            f"{[right]}. What belongs into the cache, how often, and for which layer?"
         )
-
-    def moved(name: str, to: str = "first") -> float:
-        return float(np.abs(outs[name] - outs[to]).max())
-
-    if moved("other") < tolerance:
-        return failed(
-            f"Two caches that return different rows gave the same output (max |Δ| "
-            f"{moved('other'):.2g}). Who reads the rows?"
-        )
-    last = float(np.abs(outs["newest"] - outs["first"])[:, -1].max())
-    if last < tolerance:
-        return failed(
-            f"The newest row was exchanged, and the newest token's output did not move (max |Δ| "
-            f"{last:.2g}). From where do you take the new tokens' keys and values?"
-        )
-    if moved("again") > tolerance:
-        return failed(
-            f"The same call on the same rows, with others in between, gave another output (max |Δ| "
-            f"{moved('again'):.2g}). What does your layer keep from one call to the next?"
-        )
-    if moved("shuffled") > tolerance:
-        return failed(
-            f"The same past rows in another order {challenge['order']} gave another output (max |Δ| "
-            f"{moved('shuffled'):.2g}). A rotated key carries its position inside. What else depends on "
-            f"the place of a row?"
-        )
+    for name, (sentence, question) in SENTENCES.items():
+        new = slice(-1 if name == "newest" else None, None)
+        moved = float(np.abs(outs[name] - outs["first"])[:, new].max())
+        if (moved > tolerance) != (name in ("other", "newest")):
+            order = f" {challenge['order']}" if name == "shuffled" else ""
+            return failed(f"{sentence} (max |Δ| {moved:.2g}{order}). {question}")
     return passed("What the layer knows of the past are the rows, whatever they are.")
 
 
@@ -280,8 +262,7 @@ def probe_long(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     other, _ = call(student, attn, challenge, -rows)
     both = isinstance(out, Tensor) and isinstance(other, Tensor) and out.shape == other.shape
     moved = float((out - other).abs().max()) if both else 0.0
-    keys = B * S * attn.n_heads * attn.head_dim
-    most = made.largest
+    most, keys = made.largest, B * S * attn.n_heads * attn.head_dim
     words = "none" if most is None else f"{most.shape}, made by `{most.made_by}`"
     # In tenths: the count itself depends on the version of PyTorch.
     tenths = 10 * made.numbers // keys

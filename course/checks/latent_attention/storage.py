@@ -3,78 +3,90 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 
-from course.checks.cache_bytes import bytes_form, weigh, wrong_bytes
 from course.checks.caches import DTYPES
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.counts import plain
+from course.checks.counts import NUMBER_OR_WORDS, plain
+from course.checks.weighing import WEIGHT, dtype_name, weigh, wrong_bytes, wrong_weight
 from course.model.config import GPTConfig
 
 
 def draw_sizes(seed: int) -> Challenge:
-    """Draw caches small enough to allocate; and a long one and one of no tokens, of which the formula
-    alone is asked."""
+    """Draw layers, rank, R, tokens, batch and bytes of a number: of caches small enough to allocate; and
+    of a long one and one of no tokens, for the formula alone."""
     rng = np.random.default_rng(seed)
     cases = []
-    for dtype in [*DTYPES, "float32"]:
+    for n_bytes in [*DTYPES.values(), 4]:
         rank, d_rope = int(rng.integers(5, 12)), 2 * int(rng.integers(1, 4))
-        tokens, batch = int(rng.integers(5, 40)), int(rng.integers(2, 5))
-        layers = int(rng.integers(2, 6))
-        cases.append(
-            {"layers": layers, "rank": rank, "d_rope": d_rope, "tokens": tokens, "batch": batch,
-             "dtype": dtype}
-        )  # fmt: skip
-    cases[-1] |= {"tokens": 1, "batch": 1}
-    long = {**cases[0], "tokens": int(rng.integers(5_000, 200_000)), "rank": 512, "batch": 70}
-    return {"cases": cases, "formula": [long, {**cases[1], "tokens": 0}]}
+        tokens, batch, layers = rng.integers((5, 2, 2), (40, 5, 6)).tolist()
+        cases.append([layers, rank, d_rope, tokens, batch, n_bytes])
+    cases[-1][3:5] = 1, 1
+    layers, _, d_rope, *_, n_bytes = cases[0]
+    long = [layers, 512, d_rope, int(rng.integers(5_000, 200_000)), 70, n_bytes]
+    empty = [*cases[1][:3], 0, *cases[1][4:]]
+    return {"cases": cases, "formula": [*cases, long, empty]}
 
 
 def probe_bytes(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Compute the bytes of all cases, also by default; fill a cache of each small one."""
-    formula, by_default, weighed = [], [], []
-    for case in (*challenge["cases"], *challenge["formula"]):
-        sizes = case["layers"], case["rank"], case["d_rope"], case["tokens"]
-        n_bytes = DTYPES[case["dtype"]]
-        formula.append(plain(student.latent_cache_bytes(*sizes, case["batch"], n_bytes)))
-        by_default.append(plain(student.latent_cache_bytes(*sizes)))
-    for case in challenge["cases"]:
-        dtype, B, T = getattr(torch, case["dtype"]), case["batch"], case["tokens"]
-        L, rank, d_rope = case["layers"], case["rank"], case["d_rope"]
-        cache = student.LatentKVCache(
-            GPTConfig(40, L, 24, 4, 4, 64), B, T, rank, d_rope, dtype=dtype
-        )
-        parts = torch.ones(L, B, T, rank, dtype=dtype), torch.ones(L, B, 1, T, d_rope, dtype=dtype)
-        weighed.append(weigh(cache, partial(_fill, parts=parts)))
-    return {"formula": formula, "by_default": by_default, "weighed": weighed}
+    """Compute the bytes of each case, and by default; and weigh caches."""
+    formula = [
+        [plain(student.latent_cache_bytes(*sizes)) for sizes in (case, case[:4])]
+        for case in challenge["formula"]
+    ]
+    return {"formula": formula, "cases": [weigh_cache(student, *c) for c in challenge["cases"]]}
 
 
-def _fill(cache: Any, parts: tuple[torch.Tensor, torch.Tensor]) -> None:
-    """Append latents and keys, (L, B, …, T, ·) each, to every layer, and advance."""
-    for layer, (c, k_rope) in enumerate(zip(*parts, strict=True)):
-        cache.append(layer, c, k_rope)
-    cache.advance(parts[0].shape[-2])
+def weigh_cache(
+    student: SimpleNamespace, layers: int, rank: int, d_rope: int, T: int, B: int, n_bytes: int
+) -> Evidence:
+    """Make a cache, fill it in one go, and weigh it."""
+    dtype = getattr(torch, dtype_name(n_bytes))
+    cache = student.LatentKVCache(
+        GPTConfig(40, layers, 24, 4, 4, 64), B, T, rank, d_rope, dtype=dtype
+    )
+
+    def fill(cache: Any) -> None:
+        for layer in range(layers):
+            c = torch.ones(B, T, rank, dtype=dtype)
+            cache.append(layer, c, torch.ones(B, 1, T, d_rope, dtype=dtype))
+        cache.advance(T)
+
+    return weigh(cache, fill)
+
+
+def bytes_form(challenge: Challenge) -> Evidence:
+    formula = [[NUMBER_OR_WORDS] * 2] * len(challenge["formula"])
+    return {"formula": formula, "cases": [WEIGHT] * len(challenge["cases"])}
 
 
 @check(
     "latent_cache_bytes", "LatentKVCache", draw=draw_sizes, probe=probe_bytes, evidence=bytes_form
 )
 def bytes_match_the_rows(
-    challenge: Challenge, evidence: Evidence, truth: Callable[[Challenge], int]
+    challenge: Challenge, evidence: Evidence, truth: Callable[..., int]
 ) -> Verdict:
-    if wrong := wrong_bytes("latent_cache_bytes", challenge, evidence, truth, describe):
-        return failed(wrong)
+    """Compare formula, defaults, what is stored and what nbytes() says with `truth`."""
+    for case, results in zip(challenge["formula"], evidence["formula"], strict=True):
+        for which, sizes, got in zip(("", " by default"), (case, case[:4]), results, strict=True):
+            question = "Which size is missing, or one too many?"
+            if wrong := wrong_bytes(got, truth(*sizes), question):
+                return failed(f"{describe(*sizes)} latent_cache_bytes{which} {wrong}")
+    for case, weight in zip(challenge["cases"], evidence["cases"], strict=True):
+        if wrong := wrong_weight(weight, truth(*case)):
+            return failed(f"{describe(*case)} {wrong}")
     return passed("Formula, nbytes() and the rows really stored agree, byte for byte.")
 
 
-def describe(case: Challenge) -> str:
-    """Say the sizes of a case."""
+def describe(
+    layers: int, rank: int, d_rope: int, tokens: int, batch: int = 1, n_bytes: int = 2
+) -> str:
+    """Say the sizes of a case; the defaults are those of latent_cache_bytes."""
     return (
-        f"L={case['layers']}, rank {case['rank']}, R {case['d_rope']}, {case['tokens']:,} tokens, "
-        f"batch {case['batch']}, {case['dtype']}"
+        f"L={layers}, rank {rank}, R {d_rope}, {tokens:,} tokens, batch {batch}, "
+        f"{dtype_name(n_bytes)}:"
     )

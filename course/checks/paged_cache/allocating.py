@@ -1,12 +1,11 @@
 """Check the allocator: who owns which block, and that a refusal leaves no trace.
 
 Block numbers are the allocator's to choose, so what is drawn speaks of the blocks handed out so far:
-number 3 is the fourth of them.
+place 3 is the fourth of them.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,37 +15,26 @@ from course.checks.check import Challenge, Each, Evidence, Verdict, check, faile
 from course.checks.comparing import outcome
 
 Operation = tuple[str, Any]
-"""("allocate", how many), ("share", places among the blocks handed out) or ("release", places)."""
+"""("allocate", how many), ("share", places among the blocks handed out) or ("release", places). None
+stands for as many blocks as are free."""
 
 
-class _Owners:
-    """Follow how many owners each block has that was handed out, whatever its number."""
-
-    def __init__(self, n_blocks: int) -> None:
-        self.free, self.of = n_blocks, []  # of: one count for each block handed out
-
-    def do(self, operation: Operation) -> None:
-        name, what = operation
+def count_owners(operations: list[Operation]) -> list[int]:
+    """Count how many owners each block has that was handed out, by allowed operations."""
+    counts: list[int] = []
+    for name, what in operations:
         if name == "allocate":
-            self.of += [1] * what
-            self.free -= what
-            return
+            counts += [1] * what
+            continue
         for place in what:
-            self.of[place] += 1 if name == "share" else -1
-            self.free += name == "release" and self.of[place] == 0
-
-    def used(self) -> list[int]:
-        return [place for place, owners in enumerate(self.of) if owners]
-
-    def left(self) -> list[int]:
-        return [place for place, owners in enumerate(self.of) for _ in range(owners)]
+            counts[place] += 1 if name == "share" else -1
+    return counts
 
 
 def draw_given(seed: int) -> Challenge:
     """Draw some 70 operations that are all allowed; the first and the last of them take every block."""
     rng = np.random.default_rng(seed)
     n_blocks = int(rng.integers(5, 9))
-    owners = _Owners(n_blocks)
     operations: list[Operation] = [
         ("share", []),  # so that the counts at first are seen
         ("allocate", n_blocks),
@@ -56,26 +44,26 @@ def draw_given(seed: int) -> Challenge:
         ("release", [0, *range(3, n_blocks)]),
         ("allocate", 1),
     ]
-    for operation in operations:
-        owners.do(operation)
     for _ in range(60):
+        counts = count_owners(operations)
         name = str(rng.choice(["allocate", "share", "release", "release"]))
-        if name == "allocate":
-            operation = (name, int(rng.integers(0, min(4, owners.free) + 1)))
-        else:
-            pool = owners.used() if name == "share" else owners.left()
-            size = min(len(pool), int(rng.integers(0, 4)))
-            operation = (name, rng.choice(pool, size, replace=False).tolist() if size else [])
-            if name == "share" and size and rng.random() < 0.3:
-                operation[1].append(operation[1][0])  # a block that is named twice
-        owners.do(operation)
-        operations.append(operation)
-    operations += [("release", owners.left()), ("allocate", n_blocks)]
-    return {"n_blocks": n_blocks, "operations": operations}
+        what: Any = int(rng.integers(0, min(4, n_blocks - np.count_nonzero(counts)) + 1))
+        if name != "allocate":
+            pool = np.repeat(
+                np.arange(len(counts)), np.minimum(counts, 1 if name == "share" else 9)
+            )
+            what = rng.permutation(pool)[: rng.integers(0, 4)].tolist()
+            if name == "share" and rng.random() < 0.3:
+                what += what[:1]  # a block that is named twice
+        operations.append((name, what))
+    counts = count_owners(operations)
+    operations += [("release", np.repeat(np.arange(len(counts)), counts).tolist())]
+    return {"n_blocks": n_blocks, "runs": [[*operations, ("allocate", n_blocks)]]}
 
 
 def draw_refused(seed: int) -> Challenge:
-    """Draw a few allowed operations, and what must be refused after them."""
+    """Draw runs of a few allowed operations, one that must be refused, and one that takes all blocks
+    that are free."""
     rng = np.random.default_rng(seed)
     n_blocks = int(rng.integers(6, 9))
     # Of 4 blocks the first has two owners, the second is free again, the others have one.
@@ -90,125 +78,77 @@ def draw_refused(seed: int) -> Challenge:
         ("release", [3, 2, 3]),
         ("release", [0, 0, 0]),
     ]
-    order = rng.permutation(len(refused))
-    return {"n_blocks": n_blocks, "stage": stage, "refused": [refused[i] for i in order]}
+    runs = [[*stage, refused[i], ("allocate", None)] for i in rng.permutation(len(refused))]
+    return {"n_blocks": n_blocks, "runs": runs}
 
 
-def _run(
-    allocator: Any, n_blocks: int, operations: list[Operation], handed: list[int]
-) -> list[Evidence]:
-    """Do the operations, and record what each came to."""
-    records = []
+def run(allocator: Any, n_blocks: int, operations: list[Operation]) -> list[Evidence]:
+    """Do the operations, and record what each came to; stop where one speaks of a block that was never
+    handed out."""
+    records, handed = [], []
+
+    def operate(name: str, argument: Any) -> None:
+        if name != "allocate":
+            getattr(allocator, name)(argument)
+            return
+        blocks = allocator.allocate() if argument == 1 else allocator.allocate(argument)
+        handed.extend(int(block) for block in blocks)
+        blocks.clear()  # it is the caller's list
+
     for name, what in operations:
-        returned: list[int] = []
-        blocks = [] if name == "allocate" else [handed[place] for place in what]
-        as_given = list(blocks)
-
-        def operate(name=name, what=what, blocks=blocks, returned=returned) -> None:
-            if name == "allocate":
-                got = allocator.allocate() if what == 1 else allocator.allocate(what)
-                returned += [int(block) for block in got]
-                got.clear()  # it is the caller's list
-            else:
-                getattr(allocator, name)(blocks)
-
-        came = outcome(operate)
-        handed += returned
+        if name != "allocate" and max(what, default=-1) >= len(handed):
+            break
+        argument = what if name == "allocate" else [handed[place] for place in what]
+        argument = len(allocator) if argument is None else argument
+        copy, before = argument if name == "allocate" else [*argument], len(handed)
+        came = outcome(lambda name=name, argument=argument: operate(name, argument))
         records.append(
             {
                 "came": came,
-                "returned": returned,
-                "list_kept": blocks == as_given,
+                "returned": handed[before:],
+                "list_kept": argument == copy,
                 "free": len(allocator),
                 "owners": [int(allocator.owners(block)) for block in range(n_blocks)],
             }
         )
-        if came != "returned" and len(handed) < 4:
-            break  # what follows speaks of blocks that never came
     return records
 
 
 def probe_given(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Do the operations on one allocator, while another one has given out all that it has."""
-    n = challenge["n_blocks"]
+    n, (operations,) = challenge["n_blocks"], challenge["runs"]
     allocator, other = student.BlockAllocator(n), student.BlockAllocator(n + 2)
-    at_first = len(allocator)
     others = outcome(lambda: other.allocate(n + 2))
-    records, operations = [], challenge["operations"]
-    handed: list[int] = []
-    for operation in operations:
-        if operation[0] != "allocate" and any(place >= len(handed) for place in operation[1]):
-            break  # fewer came than were asked for
-        records += _run(allocator, n, [operation], handed)
-        if records[-1]["came"] != "returned":
-            break
-    return {"at_first": at_first, "others": others, "records": records, "other": len(other)}
+    return {"runs": [run(allocator, n, operations)], "others": others, "other": len(other)}
 
 
-def _record(n_blocks: int) -> Evidence:
-    return {
-        "came": str,
-        "returned": Each(int),
-        "list_kept": bool,
-        "free": int,
-        "owners": [int] * n_blocks,
-    }
+def probe_refused(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Do the operations of each run on a new allocator."""
+    n = challenge["n_blocks"]
+    return {"runs": [run(student.BlockAllocator(n), n, one) for one in challenge["runs"]]}
+
+
+def runs_form(challenge: Challenge) -> Evidence:
+    record = {"came": str, "returned": Each(int), "list_kept": bool, "free": int}
+    records = Each({**record, "owners": [int] * challenge["n_blocks"]})
+    return {"runs": [records] * len(challenge["runs"])}
 
 
 def given_form(challenge: Challenge) -> Evidence:
-    records = Each(_record(challenge["n_blocks"]))
-    return {"at_first": int, "others": str, "records": records, "other": int}
+    return {**runs_form(challenge), "others": str, "other": int}
 
 
 @check("BlockAllocator", draw=draw_given, probe=probe_given, evidence=given_form)
 def blocks_are_given_once(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Follow who owns what; stop at the first operation that came out otherwise."""
-    n, operations = challenge["n_blocks"], challenge["operations"]
-    if evidence["at_first"] != n:
-        return failed(
-            f"A new allocator of {n} blocks has {evidence['at_first']} free ones. How many at first?"
-        )
+    n, (operations,) = challenge["n_blocks"], challenge["runs"]
     if evidence["others"] != "returned":
         return failed(
             f"A new allocator of {n + 2} blocks, allocate({n + 2}): {evidence['others']}, but all are "
             f"free. How many blocks are there, and may the last one be taken?"
         )
-    owners: Counter[int] = Counter()
-    handed: list[int] = []
-    done: list[str] = []
-    for operation, seen in zip(operations, evidence["records"], strict=False):
-        name, what = operation
-        blocks = [] if name == "allocate" else [handed[place] for place in what]
-        before = Counter(owners)
-        argument = ("" if what == 1 else what) if name == "allocate" else blocks
-        done = [*done[-2:], f"{name}({argument})"]
-        case = f"An allocator of {n} blocks, after ... {', '.join(done)}"
-        if seen["came"] != "returned":
-            return failed(
-                f"{case}: {seen['came']}, but {n - len(+owners)} blocks are free, and counts allow it. "
-                f"Which blocks does your allocator take for used?"
-            )
-        if name == "allocate":
-            got = seen["returned"]
-            if len(got) != what:
-                return failed(f"{case}: {len(got)} blocks came back. How many were asked for?")
-            if len({*got}) < len(got) or any(not 0 <= b < n or owners[b] for b in got):
-                return failed(
-                    f"{case}: it handed out {got}, while {sorted(+owners)} were still owned. When may "
-                    f"a block be handed out again?"
-                )
-            owners.update(got)
-            handed += got
-        else:
-            owners.update(dict.fromkeys(blocks, 0))
-            for block in blocks:
-                owners[block] += 1 if name == "share" else -1
-        if not seen["list_kept"]:
-            return failed(f"{case}: the caller's list was changed. Whose list is it?")
-        if wrong := _wrong_counts(case, seen, owners, before, n):
-            return wrong
-    if len(evidence["records"]) != len(operations):
-        return failed("Fewer blocks came back than were asked for. How many does allocate return?")
+    if wrong := wrong_operation(n, operations, evidence["runs"][0]):
+        return failed(wrong)
     if evidence["other"] != 0:
         return failed(
             f"Another allocator had given out all its blocks, and now has {evidence['other']}. What "
@@ -219,79 +159,89 @@ def blocks_are_given_once(challenge: Challenge, evidence: Evidence) -> Verdict:
     )
 
 
-def _wrong_counts(
-    case: str, seen: Evidence, owners: Counter[int], before: Counter[int], n: int
-) -> Verdict | None:
-    for block, got in enumerate(seen["owners"]):
-        if got != owners[block]:
-            return failed(
-                f"{case}: owners({block}) is {got}; it was {before[block]} before, and "
-                f"{owners[block]} is right now. What does each call do to a count?"
-            )
-    if seen["free"] != n - len(+owners):
-        return failed(
-            f"{case}: len() is {seen['free']}, and {n - len(+owners)} blocks have no owner. When is "
-            f"a block free?"
-        )
-    return None
-
-
-def probe_refused(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Set the stage, try one thing that must be refused, take what is free; each on a new allocator."""
-    n = challenge["n_blocks"]
-    tries = []
-    for operation in challenge["refused"]:
-        allocator, handed = student.BlockAllocator(n), []
-        records = _run(allocator, n, challenge["stage"], handed)
-        if len(handed) == 4:
-            records += _run(allocator, n, [operation, ("allocate", records[-1]["free"])], handed)
-        tries.append(records)
-    return {"tries": tries}
-
-
-def refused_form(challenge: Challenge) -> Evidence:
-    return {"tries": [Each(_record(challenge["n_blocks"]))] * len(challenge["refused"])}
-
-
-@check("BlockAllocator", draw=draw_refused, probe=probe_refused, evidence=refused_form)
+@check("BlockAllocator", draw=draw_refused, probe=probe_refused, evidence=runs_form)
 def a_refusal_is_whole(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Compare counts before and after each refusal; then all that is free must come, each block once."""
-    n, stage = challenge["n_blocks"], challenge["stage"]
-    for (name, what), records in zip(challenge["refused"], evidence["tries"], strict=True):
-        handed = [block for record in records[: len(stage)] for block in record["returned"]]
-        if len(records) != len(stage) + 2 or len(handed) != 4:
+    for operations, records in zip(challenge["runs"], evidence["runs"], strict=True):
+        handed = [block for record in records[:3] for block in record["returned"]]
+        if len(records) != len(operations) or len(handed) != 4:
             return failed(
                 f"allocate(4), share one of them, release another: {len(handed)} blocks came. Does "
                 f"blocks_are_given_once pass?"
             )
-        before, after, rest = records[-3:]
-        argument = what if name == "allocate" else [handed[place] for place in what]
-        case = (
-            f"{n} blocks: allocate(4) gave {handed}, share([{handed[0]}]), release([{handed[1]}]); "
-            f"then {name}({argument})"
-        )
-        wanted = "CacheFull" if name == "allocate" else "ValueError"
-        if after["came"] != wanted:
-            return failed(f"{case}: {after['came']}, wanted is {wanted}. {_ask(name)}")
-        for what_of in ("owners", "free"):
-            if after[what_of] != before[what_of]:
+        (name, _), (before, after, rest) = operations[-2], records[-3:]
+        calls = ", ".join(call_text(*operation, handed) for operation in operations[:-1])
+        case = f"{challenge['n_blocks']} blocks, of which allocate(4) gave {handed}; {calls}"
+        right = "CacheFull" if name == "allocate" else "ValueError"
+        if after["came"] != right:
+            return failed(f"{case}: {after['came']}, expected is {right}. {_ask(name)}")
+        for counted in ("owners", "free"):
+            if after[counted] != before[counted]:
                 return failed(
-                    f"{case}: it was refused, but {what_of} went from {before[what_of]} to "
-                    f"{after[what_of]}. Which line changes something before the last look?"
+                    f"{case}: it was refused, but {counted} went from {before[counted]} to "
+                    f"{after[counted]}. Which line changes something before the last look?"
                 )
         if not after["list_kept"]:
             return failed(f"{case}: the caller's list was changed. Whose list is it?")
-        got = rest["returned"]
-        used = [block for block, count in enumerate(before["owners"]) if count]
-        if rest["came"] != "returned" or len({*got}) != before["free"] or {*got} & {*used}:
+        got, used = {*rest["returned"]}, {*np.flatnonzero(before["owners"])}
+        if rest["came"] != "returned" or len(got) != before["free"] or got & used:
             return failed(
                 f"{case}: it was refused; then allocate({before['free']}), all that is free: "
-                f"{rest['came']}, {got}. Which blocks were lost on the way?"
+                f"{rest['came']}, {rest['returned']}. Which blocks were lost on the way?"
             )
     return passed("What is refused leaves no trace: no count moved, and no block was lost.")
+
+
+def call_text(name: str, what: Any, handed: list[int]) -> str:
+    """Write an operation as a call."""
+    if name != "allocate":
+        what = [handed[place] for place in what]
+    return f"{name}({'' if what == 1 else what})"
 
 
 def _ask(name: str) -> str:
     if name == "allocate":
         return "What can a caller do with fewer blocks than it needs?"
     return "Whose block would that be, and how many owners has it at the end of the list?"
+
+
+def wrong_operation(n: int, operations: list[Operation], records: list[Evidence]) -> str | None:
+    """Say what is wrong with the first operation that came out otherwise than it must, if one did."""
+    handed: list[int] = []
+    owners: dict[int, int] = {}
+    for step, ((name, what), seen) in enumerate(zip(operations, records, strict=False)):
+        shown = operations[max(0, step - 2) : step + 1]
+        case = f"An allocator of {n} blocks, after ... "
+        case += ", ".join(call_text(*operation, handed) for operation in shown) + ":"
+        before, got = owners, seen["returned"]
+        owned = sorted(block for block, count in before.items() if count)
+        if seen["came"] != "returned":
+            return (
+                f"{case} {seen['came']}, but {n - len(owned)} blocks are free, and counts allow it. "
+                f"Which blocks does your allocator take for used?"
+            )
+        if name == "allocate":
+            if len(got) != what:
+                return f"{case} {len(got)} blocks came back. How many were asked for?"
+            if len({*got, *owned}) < len(got) + len(owned) or not {*got} <= {*range(n)}:
+                return (
+                    f"{case} it handed out {got}, while {owned} were still owned. When may a block be "
+                    f"handed out again?"
+                )
+            handed += got
+        if not seen["list_kept"]:
+            return f"{case} the caller's list was changed. Whose list is it?"
+        owners = dict(zip(handed, count_owners(operations[: step + 1]), strict=True))
+        for block, count in enumerate(seen["owners"]):
+            if count != owners.get(block, 0):
+                return (
+                    f"{case} owners({block}) is {count}; it was {before.get(block, 0)} before, and "
+                    f"{owners.get(block, 0)} is right now. What does each call do to a count?"
+                )
+        free = n - np.count_nonzero(list(owners.values()))
+        if seen["free"] != free:
+            first = "How many at first?" if step == 0 else "When is a block free?"
+            return f"{case} len() is {seen['free']}, and {free} blocks have no owner. {first}"
+    if len(records) != len(operations):
+        return "Fewer blocks came back than were asked for. How many does allocate return?"
+    return None

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from course.checks.calls import Case, Words, call, check_calls
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.counts import NUMBER_OR_WORDS, plain
+from course.checks.evidence import one_each
+from course.checks.recording import Place
+from course.checks.weighing import run_with_config
 from course.model.config import GPTConfig
 
 
@@ -18,27 +22,21 @@ def draw_pasts(seed: int) -> Challenge:
     rng = np.random.default_rng(seed)
     size = int(rng.integers(2, 5))
     base = rng.choice(np.arange(100, 900), 4 * size, replace=False).tolist()
-    block = base[:size]
-    other_first = [*base]
-    other_first[0] = 950
-    other_last = [*base]
-    other_last[-1] = 951
-    swapped = [base[1], base[0], *base[2:]]
-    blocks_swapped = [*base[size : 2 * size], *base[:size], *base[2 * size :]]
+    block, second = base[:size], base[size : 2 * size]
     # One number is moved across the comma, or is so large that a byte or two cannot hold it.
-    glued = [1, 23, *[5] * (size - 2)], [12, 3, *[5] * (size - 2)]
-    wrapped = [[n, *base[1:size]] for n in (7, 7 + 256, 7 + 65_536, 7 + 2**24)]
+    glued = [[1, 23, *[5] * (size - 2)], [12, 3, *[5] * (size - 2)]]
+    wrapped = [[n, *block[1:]] for n in (7, 7 + 256, 7 + 65_536, 7 + 2**24)]
     texts = [
         base,
         list(base),
         base[: 3 * size + 1],
         base[: size - 1],
         [],
-        base[:size],
-        other_first,
-        other_last,
-        swapped,
-        blocks_swapped,
+        block,
+        [950, *base[1:]],
+        [*base[:-1], 951],
+        [base[1], base[0], *base[2:]],
+        [*second, *block, *base[2 * size :]],
         block * 3,
         [0] * (3 * size),
         *glued,
@@ -49,27 +47,24 @@ def draw_pasts(seed: int) -> Challenge:
 
 
 def probe_pasts(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Ask for the keys of each text, as hexadecimal digits; what is no bytes is named by its type."""
-    keys = [
-        [key.hex() if isinstance(key, bytes) else f"a {type(key).__name__}" for key in found]
-        for found in (
-            student.block_keys(list(text), challenge["size"]) for text in challenge["texts"]
-        )
-    ]
-    return {"keys": keys}
+    """Compute the keys of each text, as hexadecimal digits; what is no bytes is named by its type."""
+
+    def as_text(key: Any) -> str:
+        return key.hex() if isinstance(key, bytes) else f"a {type(key).__name__}"
+
+    texts, size = challenge["texts"], challenge["size"]
+    return {"texts": [[as_text(key) for key in student.block_keys([*t], size)] for t in texts]}
 
 
-def pasts_form(challenge: Challenge) -> Evidence:
-    return {"keys": [Each(str)] * len(challenge["texts"])}
-
-
-@check("block_keys", draw=draw_pasts, probe=probe_pasts, evidence=pasts_form)
+@check(
+    "block_keys", draw=draw_pasts, probe=probe_pasts, evidence=one_each("texts", texts=Each(str))
+)
 def keys_say_the_whole_past(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Two keys must be equal where the whole past is, and nowhere else."""
     size = challenge["size"]
-    past_of: dict[str, tuple[int, ...]] = {}
+    past_of: dict[str, list[int]] = {}
     key_of: dict[tuple[int, ...], str] = {}
-    for text, keys in zip(challenge["texts"], evidence["keys"], strict=True):
+    for text, keys in zip(challenge["texts"], evidence["texts"], strict=True):
         if len(keys) != len(text) // size:
             return failed(
                 f"{len(text)} tokens in blocks of {size} have {len(text) // size} full ones, and "
@@ -77,29 +72,26 @@ def keys_say_the_whole_past(challenge: Challenge, evidence: Evidence) -> Verdict
             )
         for number, key in enumerate(keys):
             if key.startswith("a "):
-                return failed(f"A key is {key}; wanted is bytes. What do you return?")
-            past = tuple(text[: (number + 1) * size])
-            if key_of.setdefault(past, key) != key:
+                return failed(f"A key is {key}; expected is bytes. What do you return?")
+            past = text[: (number + 1) * size]
+            if key_of.setdefault(tuple(past), key) != key:
                 return failed(
-                    f"{_said(past)} in blocks of {size}: the last key differs from that of the very "
-                    f"same tokens before. What beside the tokens goes into it?"
+                    f"{past} in blocks of {size}: the last key differs from that of the very same "
+                    f"tokens before. What beside the tokens goes into it?"
                 )
-            if past_of.setdefault(key, past) != past:
+            if (other := past_of.setdefault(key, past)) != past:
                 return failed(
-                    f"In blocks of {size}, the last blocks of {_said(past_of[key])} and of "
-                    f"{_said(past)} have one key. {_ask(past_of[key], past, size)}"
+                    f"In blocks of {size}, the last blocks of {other} and of {past} have one key. "
+                    f"{_ask(other[-size:], past[-size:])}"
                 )
     return passed(f"{len(key_of)} different pasts have as many keys, and equal ones have one.")
 
 
-def _said(tokens: tuple[int, ...]) -> str:
-    return f"{list(tokens)}"
-
-
-def _ask(one: tuple[int, ...], other: tuple[int, ...], size: int) -> str:
-    if one[-size:] == other[-size:]:
+def _ask(one: list[int], other: list[int]) -> str:
+    """Ask about two last blocks with one key."""
+    if one == other:
         return "The last block is the same, its past is not. Are its keys and values?"
-    if sorted(one[-size:]) == sorted(other[-size:]):
+    if sorted(one) == sorted(other):
         return "The words are the same, their order is not. Does it matter?"
     return "What of the tokens is lost on the way to the key?"
 
@@ -112,117 +104,89 @@ def draw_prompts(seed: int) -> Challenge:
     prompt repeats, and which of its blocks are known."""
     rng = np.random.default_rng(seed)
     text = rng.choice(np.arange(100, 900), 20, replace=False).tolist()
-    numbers = rng.permutation(30)[:5].tolist()
+    numbers = rng.permutation(30)[:5].tolist() * 4
+    every = [0, 1, 2, 3, 4]
     cases = [
-        {"size": 4, "prompt": text[:n], "known": [0, 1, 2, 3, 4]} for n in (1, 4, 5, 12, 13, 16, 17)
+        *((4, text[:n], every) for n in (1, 4, 5, 12, 13, 16, 17)),
+        *((4, text[:17], known) for known in ([], [1, 2, 3, 4], [0, 2, 3], [0, 1], [3])),
+        (4, [*text[:6], 950, *text[7:18]], every),
+        (1, text[:1], every),
+        (1, text[:3], every),
+        (4, [*text, 951, 952, 953, 954], every),
     ]
-    unlike = [*text[:6], 950, *text[7:18]]
-    cases += [
-        {"size": 4, "prompt": text[:17], "known": known}
-        for known in ([], [1, 2, 3, 4], [0, 2, 3], [0, 1], [3])
-    ]
-    cases += [
-        {"size": 4, "prompt": unlike, "known": [0, 1, 2, 3, 4]},
-        {"size": 1, "prompt": text[:1], "known": [0, 1, 2, 3, 4]},
-        {"size": 1, "prompt": text[:3], "known": [0, 1, 2, 3, 4]},
-        {"size": 4, "prompt": [*text, 951, 952, 953, 954], "known": [0, 1, 2, 3, 4]},
-    ]
-    return {"text": text, "numbers": numbers, "cases": cases}
+    return {
+        "text": text,
+        "cases": [
+            {"size": size, "prompt": prompt, "known": [[n, numbers[n]] for n in known]}
+            for size, prompt, known in cases
+        ],
+    }
 
 
 def probe_prompts(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Ask for the blocks of each prompt, where these blocks of the text are known."""
-    found = []
+    """Find the blocks of each prompt, where these blocks of the text are known."""
+    results = []
     for case in challenge["cases"]:
         keys = student.block_keys(list(challenge["text"]), case["size"])
-        numbers = challenge["numbers"] * 4
-        known = {keys[place]: numbers[place] for place in case["known"]}
+        known = {keys[place]: number for place, number in case["known"]}
         blocks = student.reusable_blocks(list(case["prompt"]), case["size"], known)
-        found.append([plain(block) for block in blocks])
-    return {"found": found}
-
-
-def prompts_form(challenge: Challenge) -> Evidence:
-    return {"found": [Each(NUMBER_OR_WORDS)] * len(challenge["cases"])}
+        results.append([plain(block) for block in blocks])
+    return {"cases": results}
 
 
 @check(
-    "block_keys", "reusable_blocks", draw=draw_prompts, probe=probe_prompts, evidence=prompts_form
+    "block_keys",
+    "reusable_blocks",
+    draw=draw_prompts,
+    probe=probe_prompts,
+    evidence=one_each(cases=Each(NUMBER_OR_WORDS)),
 )
 def reuse_leaves_a_token(
-    challenge: Challenge,
-    evidence: Evidence,
-    truth: Callable[[Challenge, dict[str, Any]], list[int]],
+    challenge: Challenge, evidence: Evidence, truth: Callable[..., list[int]]
 ) -> Verdict:
-    for case, got in zip(challenge["cases"], evidence["found"], strict=True):
-        wanted, P, size = truth(challenge, case), len(case["prompt"]), case["size"]
-        if got == wanted:
+    """Compare the blocks of each prompt with those of `truth`: of (text, size, prompt, known)."""
+    for case, result in zip(challenge["cases"], evidence["cases"], strict=True):
+        size, prompt, known = case["size"], case["prompt"], case["known"]
+        expected = truth(challenge["text"], size, prompt, known)
+        if result == expected:
             continue
-        said = (
-            f"A prompt of {P} tokens in blocks of {size}; of a text that begins alike, blocks "
-            f"{case['known']} are known, as {[(challenge['numbers'] * 4)[n] for n in case['known']]}:"
-            f" {got} came back, wanted is {wanted}."
+        question = "Which numbers stand for the first blocks, and where does it stop?"
+        if len(result) * size >= len(prompt):
+            question = "From which logits is the first new token chosen?"
+        elif len(result) > len(expected):
+            question = "Which block does each of them come after?"
+        return failed(
+            f"A prompt of {len(prompt)} tokens in blocks of {size}; of a text that begins alike, these "
+            f"blocks are known, with their numbers: {dict(known)}. {result} came back, expected is "
+            f"{expected}. {question}"
         )
-        if len(got) * size >= P:
-            return failed(f"{said} From which logits is the first new token chosen?")
-        if len(got) > len(wanted):
-            return failed(f"{said} Which block does each of them come after?")
-        return failed(f"{said} Which numbers stand for the first blocks, and where does it stop?")
     return passed("The longest known beginning is reused, and a token is always left to be fed.")
 
 
 # --- what it saves --------------------------------------------------------------------------------
 
 
-def draw_prefills(seed: int) -> Challenge:
+def draw_prefills(rng: np.random.Generator) -> Iterator[Case]:
     """Draw models with prompts of which nothing, a part, or all but one token is cached."""
-    rng = np.random.default_rng(seed)
-    cases = []
     for part in ("none", "some", "some", "most", "one"):
         heads = int(rng.integers(2, 5))
-        config = GPTConfig(
-            int(rng.integers(200, 900)), int(rng.integers(2, 6)), 48 * heads, 2 * heads, heads, 200
-        )
+        vocab_size, n_layers = int(rng.integers(200, 900)), int(rng.integers(2, 6))
+        config = GPTConfig(vocab_size, n_layers, 48 * heads, 2 * heads, heads, 200)
         n = 1 if part == "one" else int(rng.integers(100, 900))
-        cached = {"none": 0, "some": int(rng.integers(1, max(2, n - 1))), "most": n - 1, "one": 0}
-        cases.append({"config": config.to_dict(), "prompt": n, "cached": cached[part]})
-    return {"cases": cases}
+        cached = {"some": int(rng.integers(1, max(2, n - 1))), "most": n - 1}.get(part, 0)
+        yield call("prefill_saved", config.to_dict(), n, cached)
 
 
-def probe_prefills(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Ask for the share that each case saves."""
-    return {
-        "saved": [
-            plain(student.prefill_saved(GPTConfig(**c["config"]), c["prompt"], c["cached"]))
-            for c in challenge["cases"]
-        ]
-    }
-
-
-def prefills_form(challenge: Challenge) -> Evidence:
-    return {"saved": [NUMBER_OR_WORDS] * len(challenge["cases"])}
-
-
-@check(
+@check_calls(
     "prefill_saved",
     draw=draw_prefills,
-    probe=probe_prefills,
-    evidence=prefills_form,
+    run=run_with_config,
+    describe=lambda case: "A prompt of {} tokens, {} of them cached: prefill_saved".format(
+        *case["arguments"][1:]
+    ),
+    praise="The share of FLOPs that is saved, from nothing to nearly all.",
     tolerance=1e-06,
 )
-def saved_share_of_flops(
-    challenge: Challenge, evidence: Evidence, truth: Callable[[Challenge], float], tolerance: float
-) -> Verdict:
-    for case, got in zip(challenge["cases"], evidence["saved"], strict=True):
-        wanted = truth(case)
-        said = f"A prompt of {case['prompt']} tokens, {case['cached']} of them cached"
-        if isinstance(got, str):
-            return failed(
-                f"{said}: prefill_saved gave {got}; wanted is a number. What is returned?"
-            )
-        if not abs(got - wanted) <= tolerance:
-            return failed(
-                f"{said}: prefill_saved gives {got:.6g}, wanted is {wanted:.6g}. Which tokens are "
-                f"new, what do they still look at, and of what is it a share?"
-            )
-    return passed("The share of FLOPs that is saved, from nothing to nearly all.")
+def saved_share_of_flops(case: Case, result: float, expected: float, place: Place) -> Words:
+    question = "Which tokens are new, what do they still look at, and of what is it a share?"
+    return f"gives {result:.6g}, expected is {expected:.6g}.", ((True, question),)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from course.checks.caches import feed
-from course.checks.check import Challenge, Evidence
+from course.checks.check import Challenge, Each, Evidence
+from course.checks.evidence import first_place
 from course.model.cache import CacheFull
 from course.model.config import GPTConfig
 
@@ -18,6 +19,8 @@ Array = np.ndarray
 CONFIG = GPTConfig(30, 2, 32, 4, 2, 40, max_seq_len=512)  # G = 2, D = 8
 LAYERS = [np.ndarray] * CONFIG.n_layers
 """The form of one read: what each layer gave back, (2, B, G, S, D)."""
+FED = {"reads": Each(LAYERS), "lengths": Each(int), "refused": str}
+"""The form of what `feed_split` records."""
 ENDING = {"error": str, "stopped": str}
 """The form of how a run of steps ended, see `run_until_refused`."""
 Coded = Callable[[int, int, int], int]
@@ -70,20 +73,36 @@ def run_until_refused(
     return results, {"error": "", "stopped": ""}
 
 
-def describe_refusal(ending: Evidence) -> str:
-    """Tell which exception refused a step, and ask a question about it."""
-    full = ending["error"] == "CacheFull"
-    question = "Is there no room for it?" if full else "Who was given what there?"
-    return f"{ending['error']}: {ending['stopped']}. {question}"
+def feed_split(cache: Any, rows: Array, split: list[int]) -> Evidence:
+    """Feed rows in blocks, up to the first that is refused; record what came back for each, len(cache) at
+    first and after each, and the refusal, "" where there was none."""
+    reads, lengths, refused = [], [len(cache)], ""
+    for block in np.split(rows, np.cumsum(split)[:-1], axis=4):
+        try:
+            reads.append(feed(cache, block, dtype_of(block)))
+        except (CacheFull, ValueError) as error:
+            refused = f"{type(error).__name__}: {error}"
+            break
+        lengths.append(len(cache))
+    return {"reads": reads, "lengths": lengths, "refused": refused}
 
 
-def feed_blocks(cache: Any, rows: Array, split: list[int]) -> Iterator[Callable[[], Any]]:
-    """Make the steps that feed rows in blocks; each returns what came back and len(cache) then."""
-    done = 0
-    for n in split:
-        block = rows[..., done : done + n, :]
-        yield lambda block=block: (feed(cache, block, dtype_of(block)), len(cache))
-        done += n
+def wrong_feeding(case: Challenge, split: list[int], fed: Evidence) -> str | None:
+    """Say which block was refused, or what was counted wrong, if anything."""
+    n = len(fed["reads"])
+    if n != len(split):
+        full = fed["refused"].startswith("CacheFull")
+        question = "Is there no room for it?" if full else "Who was given what there?"
+        return (
+            f"{describe(case)}, a cache of {sum(split)} places and blocks of {split}: block {n + 1} was "
+            f"refused. {fed['refused']}. {question}"
+        )
+    if fed["lengths"] != [0, *np.cumsum(split)]:
+        return (
+            f"{describe(case)}, blocks of {split}: len(cache) went {fed['lengths']}. Which method "
+            f"counts, and how often is it called?"
+        )
+    return None
 
 
 def describe(case: Challenge) -> str:
@@ -117,22 +136,29 @@ def wrong_read(case: Challenge, rows: Array, layers: list[Array], n_codes: int) 
             f"{got.dtype} came back from a {rows.dtype} cache. Whose dtype should it be? (Does "
             f"half_a_step_at_most pass?)"
         )
-    return _wrong_exact(rows, got, n_codes) or _wrong_codes(case, rows, got, n_codes)
+    n = rows.shape[4]
+    outside = f"of {n} tokens only the first {n_codes} are in complete groups outside the window"
+    code, exact = np.arange(n) < n_codes, (got == rows).all(axis=(1, 2, 3, 5))  # (S), (2, S)
+    if at := first_place(~exact & ~code):
+        whose = _whose(rows, got[at[0], ..., at[1], :], *at)
+        return f"{_tokens(*at)} came back changed, but {outside}. {whose}"
+    error = np.abs(got.astype(float) - rows).max(axis=(1, 2, 3, 5))
+    if at := first_place(~(error <= np.abs(rows).max()) & code):
+        return (
+            f"{_tokens(*at)} came back as something else altogether. Where is its group written, and "
+            f"where is it read? (Do the checks of sections 1 and 2 pass?)"
+        )
+    exact[0] &= case["group"] >= 3  # one or two keys of a channel are always exact
+    if at := first_place(exact & code):
+        return (
+            f"{_tokens(*at)} came back exact, but {case['bits']} bits cannot hold them, and {outside}. "
+            f"What does your cache keep of them?"
+        )
+    return None
 
 
-def _wrong_exact(rows: Array, got: Array, n_codes: int) -> str | None:
-    """Say which of the tokens that are no codes came back changed."""
-    exact = (got == rows)[..., n_codes:, :].all(axis=(1, 2, 3, 5))  # (2, S)
-    if exact.all():
-        return None
-    kind, token = np.argwhere(~exact)[0].tolist()
-    token += n_codes
-    one = got[kind, ..., token, :]  # (L, B, G, D)
-    return (
-        f"{('keys', 'values')[kind]} of token {token} came back changed, but of {rows.shape[4]} tokens "
-        f"only the first {n_codes} are in complete groups outside the window. "
-        f"{_whose(rows, one, kind, token)}"
-    )
+def _tokens(kind: int, token: int) -> str:
+    return f"{('keys', 'values')[kind]} of token {token}"
 
 
 def _whose(rows: Array, one: Array, kind: int, token: int) -> str:
@@ -142,51 +168,36 @@ def _whose(rows: Array, one: Array, kind: int, token: int) -> str:
         one: (L, B, G, D), what came back for its keys (kind 0) or its values (1).
     """
     right = rows[kind, ..., token, :]
-    if (one == rows[1 - kind, ..., token, :]).all():
-        return "They are its values and its keys. Which of the two comes first?"
-    if (one == -right).all():
-        return "They belong to another cache, fed beside this one. What do the two share?"
-    if (one == right[:1]).all():
-        return "Every layer gave back those of layer 0. Which layer was asked?"
-    for layer, got in enumerate(one):
-        others = [n for n, of_layer in enumerate(right) if n != layer and (got == of_layer).all()]
-        if others:
-            return (
-                f"Layer {layer} got those of layer {others[0]}. In which order do you join layers?"
-            )
-    if (one == right[:, :1]).all():
-        return "Every batch row got those of row 0. Whose are these?"
+    swapped = [
+        f"Layer {layer} got those of layer {other}. In which order do you join layers?"
+        for layer, got in enumerate(one)
+        for other, of_layer in enumerate(right)
+        if other != layer and (got == of_layer).all()
+    ]
     same = (rows[kind] == one[:, :, :, None]).all(axis=(0, 1, 2, 4))
-    if same.any():
-        return f"They are those of token {int(same.argmax())}. Which tokens are in front of the others?"
-    if not one.any():
-        return "They are all 0. Who wrote them there, and when?"
-    if np.abs(one.astype(float) - right).max() <= 0.1 * np.abs(right).max():
-        return "They were rounded. Which tokens may be, and when?"
+    small = np.abs(one.astype(float) - right).max() <= 0.1 * np.abs(right).max()
+    for holds, question in (
+        (
+            (one == rows[1 - kind, ..., token, :]).all(),
+            "They are its values and its keys. Which of the two comes first?",
+        ),
+        (
+            (one == -right).all(),
+            "They belong to another cache, fed beside this one. What do the two share?",
+        ),
+        (
+            (one == right[:1]).all(),
+            "Every layer gave back those of layer 0. Which layer was called?",
+        ),
+        (swapped, "".join(swapped[:1])),
+        ((one == right[:, :1]).all(), "Every batch row got those of row 0. Whose are these?"),
+        (
+            same.any(),
+            f"They are those of token {int(same.argmax())}. Which tokens are in front of the others?",
+        ),
+        (not one.any(), "They are all 0. Who wrote them there, and when?"),
+        (small, "They were rounded. Which tokens may be, and when?"),
+    ):
+        if holds:
+            return question
     return "Where is a token until its group is complete, and from where is it read?"
-
-
-def _wrong_codes(case: Challenge, rows: Array, got: Array, n_codes: int) -> str | None:
-    """Say which of the tokens that are codes came back as something else, or exact."""
-    far = np.argwhere(
-        ~(
-            np.abs(got.astype(float) - rows)[..., :n_codes, :].max(axis=(1, 2, 3, 5))
-            <= np.abs(rows).max()
-        )
-    )
-    if len(far):
-        kind, token = far[0].tolist()
-        return (
-            f"{('keys', 'values')[kind]} of token {token} came back as something else altogether. Where "
-            f"is its group written, and where is it read? (Do the checks of sections 1 and 2 pass?)"
-        )
-    exact = (got == rows)[..., :n_codes, :].all(axis=(1, 2, 3, 5))
-    coded = [1] if case["group"] < 3 else [0, 1]  # one or two keys of a channel are always exact
-    for kind in coded:
-        if n_codes and exact[kind].any():
-            return (
-                f"{('keys', 'values')[kind]} of token {int(exact[kind].argmax())} came back exact, but "
-                f"{case['bits']} bits cannot hold them. Of {rows.shape[4]} tokens {n_codes} are in "
-                f"complete groups outside the window. What does your cache keep of them?"
-            )
-    return None

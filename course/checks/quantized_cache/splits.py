@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import torch
 
 from course.checks.caches import feed
-from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.drawing import draw_split
+from course.checks.evidence import first_place
 from course.checks.quantized_cache.reading import (
-    ENDING,
-    LAYERS,
+    FED,
     SAME,
     Array,
     Coded,
     describe,
-    describe_refusal,
     draw_rows,
-    feed_blocks,
+    feed_split,
     join_layers,
     new_cache,
-    run_until_refused,
+    wrong_feeding,
     wrong_read,
 )
 from course.measure.allocations import watch_new_tensors
@@ -46,17 +44,14 @@ def draw_splits(seed: int) -> Challenge:
 
 
 def probe_splits(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Feed the text in each split, and one token more to read what is kept. A split that was refused
-    leaves no reads."""
-    rows, results = challenge["rows"], []
-    for split, n_reads in zip(challenge["splits"], reads_wanted(challenge), strict=True):
-        cache = new_cache(student, challenge, rows.shape[4])
-        fed, ending = run_until_refused(feed_blocks(cache, rows, [*split, 1]))
-        reads = [] if ending["error"] else [read for read, _ in fed]
-        results.append({"reads": reads[-n_reads:], **ending})
+    """Feed the text in each split, and one token more to read what is kept."""
+    rows = challenge["rows"]
+    caches = [new_cache(student, challenge, rows.shape[4]) for _ in challenge["splits"]]
+    splits = zip(caches, challenge["splits"], strict=True)
+    fed = [feed_split(cache, rows, [*split, 1]) for cache, split in splits]
     few, many = (count_made(student, challenge["long"], groups) for groups in (FEW, MANY))
     growth = [round(b / max(1, a)) for a, b in zip(few, many, strict=True)]
-    return {"results": results, "growth": growth}
+    return {"splits": fed, "growth": growth}
 
 
 def count_made(student: SimpleNamespace, case: Challenge, groups: int) -> list[int]:
@@ -76,23 +71,15 @@ def count_made(student: SimpleNamespace, case: Challenge, groups: int) -> list[i
     return made
 
 
-def reads_wanted(challenge: Challenge) -> list[int]:
-    """Count the last reads that are judged: of the single tokens all, of the other splits one."""
-    _, tokens, _ = challenge["splits"]
-    return [1, len(tokens) + 1, 1]
-
-
-def evidence_of_splits(challenge: Challenge) -> Any:
-    """The form of what `probe_splits` records."""
-    results = [{"reads": Each(LAYERS), **ENDING}] * len(challenge["splits"])
-    return {"results": results, "growth": [int, int]}
+def splits_form(challenge: Challenge) -> Evidence:
+    return {"splits": [FED] * len(challenge["splits"]), "growth": [int, int]}
 
 
 @check(
     "QuantizedKVCache",
     draw=draw_splits,
     probe=probe_splits,
-    evidence=evidence_of_splits,
+    evidence=splits_form,
     tolerance=SAME,
 )
 def every_split_leaves_the_same(
@@ -105,23 +92,18 @@ def every_split_leaves_the_same(
         tolerance: as a part of the largest number.
     """
     n = challenge["rows"].shape[4] - 1
-    results, wanted = evidence["results"], reads_wanted(challenge)
-    for split, result, n_reads in zip(challenge["splits"], results, wanted, strict=True):
-        if len(result["reads"]) < n_reads:
-            return failed(
-                f"{describe(challenge)}, a cache of {n + 1} places, blocks of {split} and one token "
-                f"more: {describe_refusal(result)}"
-            )
+    for split, fed in zip(challenge["splits"], evidence["splits"], strict=True):
+        if wrong := wrong_feeding(challenge, [*split, 1], fed):
+            return failed(wrong)
     near = tolerance * float(np.abs(challenge["rows"]).max())
-    reads = [result["reads"] for result in results]
     sizes = challenge["group"], challenge["window"]
     coded = [truth(*sizes, step) for step in range(n + 1)]
-    problem = wrong_ends(challenge, [read[-1] for read in reads], coded[n], near)
-    problem = problem or wrong_steps(challenge, reads[1], coded, near)
-    if problem:
-        return failed(f"{describe(challenge)}{problem}")
-    if problem := wrong_work(evidence["growth"]):
-        return failed(f"{describe(challenge['long'])}: {problem}")
+    reads = [fed["reads"] for fed in evidence["splits"]]
+    wrong = wrong_ends(challenge, [read[-1] for read in reads], coded[n], near)
+    if wrong := wrong or wrong_steps(challenge, reads[1], coded, near):
+        return failed(f"{describe(challenge)}{wrong}")
+    if wrong := wrong_work(evidence["growth"]):
+        return failed(f"{describe(challenge['long'])}: {wrong}")
     return passed(f"{n} tokens leave the same numbers, whole, one by one or in blocks.")
 
 
@@ -157,9 +139,9 @@ def wrong_ends(
             return f", {n} tokens in blocks of {split}: {problem}"
     whole, *others = (join_layers(layers) for layers in reads)
     for split, got in zip(challenge["splits"][1:], others, strict=True):
-        bad = np.argwhere(~(np.abs(got - whole) <= near))
-        if len(bad):
-            kind, token = bad[0][0], bad[:, 4].min()
+        bad = ~(np.abs(got - whole) <= near).all(axis=(1, 2, 3, 5))  # (2, S)
+        if bad.any():
+            kind, token = first_place(bad)[0], int(bad.any(axis=0).argmax())
             return (
                 f": the same {n} tokens in one block and in blocks of {split} left other numbers, the "
                 f"first of them at token {token} ({('keys', 'values')[kind]}). What in your cache "
@@ -184,10 +166,9 @@ def wrong_steps(
         if problem := wrong_read(challenge, rows, layers, held):
             return f", step {step + 1} token by token: {problem}"
         moved = np.abs(join_layers(layers)[..., :held, :] - last[..., :held, :])
-        if held and not (moved <= near).all():
-            token = int(np.argwhere(~(moved <= near))[:, 4].min())
+        if at := first_place(~(moved <= near).all(axis=(0, 1, 2, 3, 5))):
             return (
-                f", token by token: with {step} tokens held, token {token} was read as other numbers "
+                f", token by token: with {step} tokens held, token {at[0]} was read as other numbers "
                 f"than at the end. How often is a number rounded in its life?"
             )
     return None

@@ -23,52 +23,46 @@ WINDOWS = (1, 4, 5, 7)
 
 def draw_texts(seed: int) -> Challenge:
     """Draw a model, and for each of a few windows a text, sinks, and splits with chunks of up to
-    2 · window + 3 tokens."""
+    2 · window + 3 tokens; at last one of them in float64."""
     rng = np.random.default_rng(seed)
-    challenge = draw_model(rng, n_layers=2, vocab_size=20)
+    model = draw_model(rng, n_layers=2, vocab_size=20)
     cases = []
     for number, window in enumerate(WINDOWS):
         n_sinks = int(rng.integers(1, 4)) if number % 2 else 0
         long = 2 * window + 3
         n = long + window + 3
         splits = [[long, *[1] * (n - long)], [1, 2, long, n - long - 3], draw_split(rng, n)]
-        tokens = draw_tokens(rng, 2, n, 20)
-        cases.append({"window": window, "n_sinks": n_sinks, "tokens": tokens, "splits": splits})
-    return {**challenge, "cases": cases}
+        sizes = {"window": window, "n_sinks": n_sinks, "dtype": "float32"}
+        cases.append({**sizes, "tokens": draw_tokens(rng, 2, n, 20), "splits": splits})
+    cases.append({**cases[1], "dtype": "float64", "splits": cases[1]["splits"][1:2]})
+    return {"model": model, "cases": cases}
 
 
 def probe_texts(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Feed each text in each split, to a cache of just its length; then one in float64."""
-    model, config = build_model(challenge), GPTConfig(**challenge["config"])
-    logits = [
-        [_run(student, model, config, case, split) for split in case["splits"]]
-        for case in challenge["cases"]
-    ]
-    case = challenge["cases"][1]
-    wide = _run(student, model.double(), config, case, case["splits"][1], dtype=torch.float64)
-    return {"logits": logits, "float64": wide}
+    """Feed each text in each split, to a cache of just its length; record the logits of each chunk, or
+    nothing where the cache is full too early."""
+    model, config = build_model(challenge["model"]), GPTConfig(**challenge["model"]["config"])
 
+    def run_split(case: Challenge, split: list[int]) -> list[np.ndarray]:
+        dtype = getattr(torch, case["dtype"])
+        options = {} if dtype == torch.float32 else {"dtype": dtype}
+        sizes = (*case["tokens"].shape, case["window"], case["n_sinks"])
+        cache = student.WindowedKVCache(config, *sizes, **options)
+        chunks, right = given(case["tokens"]).split(split, dim=1), model.to(dtype)
+        try:
+            return [forward_windowed(right, c, cache, student.window_mask).numpy() for c in chunks]
+        except CacheFull:
+            return []
 
-def _run(
-    student: SimpleNamespace, model, config: GPTConfig, case: Challenge, split: list[int], **options
-) -> list[np.ndarray]:
-    """Return the logits of each chunk, or nothing where the cache is full too early."""
-    B, n = case["tokens"].shape
-    sizes = (config, B, n, case["window"], case["n_sinks"])
-    cache = student.WindowedKVCache(*sizes, **options)
-    chunks = given(case["tokens"]).split(split, dim=1)
-    try:
-        return [forward_windowed(model, c, cache, student.window_mask).numpy() for c in chunks]
-    except CacheFull:
-        return []
+    return {
+        "cases": [
+            [run_split(case, split) for split in case["splits"]] for case in challenge["cases"]
+        ]
+    }
 
 
 def texts_form(challenge: Challenge) -> Evidence:
-    chunks = Each(np.ndarray)
-    return {
-        "logits": [[chunks] * len(case["splits"]) for case in challenge["cases"]],
-        "float64": chunks,
-    }
+    return {"cases": [[Each(np.ndarray)] * len(case["splits"]) for case in challenge["cases"]]}
 
 
 @check("window_mask", "WindowedKVCache", draw=draw_texts, probe=probe_texts, evidence=texts_form)
@@ -76,27 +70,21 @@ def every_split_equals_the_windowed_model(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Compare the logits of every chunk of every split."""
-    agree: list[str] = []
-    plain = {name: challenge[name] for name in ("config", "state")}
-    for number, case in enumerate(challenge["cases"]):
+    agree = ""
+    for case, of_splits in zip(challenge["cases"], evidence["cases"], strict=True):
         window, n_sinks = case["window"], case["n_sinks"]
-        wanted = truth(plain, case["tokens"], window, n_sinks)
-        runs = list(zip(case["splits"], evidence["logits"][number], strict=True))
-        if number == 1:
-            runs.append((case["splits"][1], evidence["float64"]))
-        for split, chunks in runs:
-            sizes = f"Window {window}, {n_sinks} sinks. "
+        expected = truth(challenge["model"], case["tokens"], window, n_sinks)
+        for split, chunks in zip(case["splits"], of_splits, strict=True):
+            sizes = f"Window {window}, {n_sinks} sinks, {case['dtype']}."
             if len(chunks) != len(split):
                 return failed(
-                    f"{sizes}Chunks of {split}: CacheFull, in a cache for {sum(split)} tokens. Is it "
+                    f"{sizes} Chunks of {split}: CacheFull, in a cache for {sum(split)} tokens. Is it "
                     f"the storage that is full, or the text that is too long?"
                 )
-            wrong = first_difference(chunks, wanted, split, tolerance)
-            if wrong:
-                so_far = f" {agree[-1]} agree." if agree else ""
+            if wrong := first_difference(chunks, expected, split, tolerance):
                 words = wrong.replace("the uncached one", "the windowed model without a cache")
-                return failed(f"{sizes}{words}{so_far} {_ask(case, split, wrong)}")
-            agree.append(f"Window {window}, chunks of {split}")
+                return failed(f"{sizes} {words}{agree} {_ask(case, split, wrong)}")
+            agree = f" Window {window}, chunks of {split} agree."
     return passed(
         f"Windows of {WINDOWS}, whole or in pieces: every logit is the windowed model's "
         f"(tolerance {tolerance:g})."

@@ -2,166 +2,119 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import torch
 
-from course.checks.caches import DTYPES, feed, stored_bytes
+from course.checks.caches import DTYPES, feed
+from course.checks.calls import Case, Words, call, check_calls
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.comparing import outcome
-from course.checks.counts import NUMBER_OR_WORDS, plain
+from course.checks.evidence import one_each
+from course.checks.recording import Place
+from course.checks.weighing import WEIGHT, dtype_name, run_formula, weigh, wrong_weight
 from course.model.config import GPTConfig
 
-Bytes = Callable[[Challenge], int]
-"""The truth: bytes of a case."""
+DEFAULTS = (0, 0, 1, 2)
+"""Sinks, full layers, batch and bytes of a number, as windowed_cache_bytes has them by default."""
+
+
+def draw_sizes(rng: np.random.Generator, tokens: int, n_bytes: int, **sizes: int) -> list[Any]:
+    """Draw the arguments of windowed_cache_bytes, but for those that are given."""
+    kv_heads, group = int(rng.integers(2, 4)), int(rng.integers(2, 4))
+    heads = kv_heads * group
+    config = GPTConfig(40, int(rng.integers(2, 5)), 6 * heads, heads, kv_heads, 64)
+    window, n_sinks = int(rng.integers(3, 12)), int(rng.integers(1, 5)) if tokens > 8 else 1
+    drawn = {"window": window, "n_sinks": n_sinks, "n_full": 0, "batch": int(rng.integers(2, 5))}
+    return [config.to_dict(), tokens, *{**drawn, **sizes}.values(), n_bytes]
 
 
 def draw_storage(seed: int) -> Challenge:
     """Draw caches of each dtype: of a long text, and of one that is shorter than sinks and window."""
     rng = np.random.default_rng(seed)
-    cases = []
-    for dtype in DTYPES:
-        cases.append(_sizes(rng, dtype, tokens=int(rng.integers(60, 90))))
-    cases.append({**_sizes(rng, "float32", tokens=1), "batch": 1})
-    cases.append({**_sizes(rng, "float16", tokens=5), "window": 40})
-    cases.append({**_sizes(rng, "float32", tokens=30), "n_sinks": 0})
+    cases = [draw_sizes(rng, int(rng.integers(60, 90)), n_bytes) for n_bytes in DTYPES.values()]
+    cases.append(draw_sizes(rng, 1, 4, batch=1))
+    cases.append(draw_sizes(rng, 5, 2, window=40))
+    cases.append(draw_sizes(rng, 30, 4, n_sinks=0))
     return {"cases": cases}
-
-
-def _sizes(rng: np.random.Generator, dtype: str, tokens: int) -> Challenge:
-    kv_heads, group = int(rng.integers(2, 4)), int(rng.integers(2, 4))
-    heads = kv_heads * group
-    config = GPTConfig(40, int(rng.integers(2, 5)), 6 * heads, heads, kv_heads, 64)
-    window, n_sinks = int(rng.integers(3, 12)), int(rng.integers(1, 5)) if tokens > 8 else 1
-    sizes = {"window": window, "n_sinks": n_sinks, "tokens": tokens, "n_full": 0}
-    return {"config": config.to_dict(), **sizes, "batch": int(rng.integers(2, 5)), "dtype": dtype}
 
 
 def probe_storage(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Fill a cache of each case to its last token; ask for its bytes before and after, and weigh it."""
-    reported, stored = [], []
-    for case in challenge["cases"]:
-        config, dtype = GPTConfig(**case["config"]), getattr(torch, case["dtype"])
-        sizes = (case["batch"], case["tokens"], case["window"], *_sinks(case))
-        cache = student.WindowedKVCache(config, *sizes, dtype=dtype)
-        empty = plain(cache.nbytes())
-        shape = (2, config.n_layers, case["batch"], config.n_kv_heads, 1, config.head_dim)
-        for _ in range(case["tokens"]):
-            feed(cache, np.zeros(shape), dtype)
-        reported.append([empty, plain(cache.nbytes())])
-        stored.append(stored_bytes(cache))
-    return {"reported": reported, "stored": stored}
+    """Fill a cache of each case to its last token, and weigh it; of no sinks, the signature's own number
+    is in use."""
+    weights = []
+    for config, tokens, window, n_sinks, _, batch, n_bytes in challenge["cases"]:
+        c, dtype = GPTConfig(**config), getattr(torch, dtype_name(n_bytes))
+        sizes = (batch, tokens, window, *([n_sinks] if n_sinks else []))
+        rows = np.zeros((2, c.n_layers, batch, c.n_kv_heads, 1, c.head_dim))
+        fill = partial(feed_often, tokens, rows, dtype)
+        weights.append(weigh(student.WindowedKVCache(c, *sizes, dtype=dtype), fill))
+    return {"cases": weights}
 
 
-def _sinks(case: Challenge) -> list[int]:
-    """Return the number of sinks as an argument; of none, the signature's own number is asked."""
-    return [case["n_sinks"]] if case["n_sinks"] else []
+def feed_often(times: int, rows: np.ndarray, dtype: torch.dtype, cache: Any) -> None:
+    for _ in range(times):
+        feed(cache, rows, dtype)
 
 
-def storage_form(challenge: Challenge) -> Evidence:
-    n = len(challenge["cases"])
-    return {"reported": [[NUMBER_OR_WORDS] * 2] * n, "stored": [int] * n}
+def describe(config: dict[str, Any], tokens: int, window: int, *others: int) -> str:
+    """Say the sizes of a case."""
+    n_sinks, n_full, batch, n_bytes = [*others, *DEFAULTS[len(others) :]]
+    c, full = GPTConfig(**config), f", {n_full} layers full" if n_full else ""
+    return (
+        f"L={c.n_layers}{full}, H={c.n_heads}, G={c.n_kv_heads}, D={c.head_dim}, {tokens:,} tokens, "
+        f"batch {batch}, window {window:,}, {n_sinks} sinks, {dtype_name(n_bytes)}:"
+    )
 
 
-@check("WindowedKVCache", draw=draw_storage, probe=probe_storage, evidence=storage_form)
-def bytes_stay(challenge: Challenge, evidence: Evidence, truth: Bytes) -> Verdict:
+@check("WindowedKVCache", draw=draw_storage, probe=probe_storage, evidence=one_each(cases=WEIGHT))
+def bytes_stay(challenge: Challenge, evidence: Evidence, truth: Callable[..., int]) -> Verdict:
     """Compare what is stored, and what nbytes() says, with the bytes of a case."""
-    for case, stored, reported in zip(
-        challenge["cases"], evidence["stored"], evidence["reported"], strict=True
-    ):
-        wanted, sizes = truth(case), describe(case)
-        if stored != wanted:
-            return failed(
-                f"{sizes}: the cache keeps tensors of {stored:,} bytes, {stored / wanted:.3g} times the "
-                f"{wanted:,} that are needed. How many places does it have, and what else does it keep?"
-            )
-        for when, got in zip(("empty", "full"), reported, strict=True):
-            if got != wanted:
-                return failed(
-                    f"{sizes}: nbytes() of the {when} cache gives {got}, and its storage takes "
-                    f"{wanted:,}, whether filled or not. What does nbytes() count?"
-                )
+    for case, weight in zip(challenge["cases"], evidence["cases"], strict=True):
+        if wrong := wrong_weight(weight, truth(*case)):
+            return failed(f"{describe(*case)} {wrong}")
     return passed("However long the text, the storage keeps its size.")
 
 
-def describe(case: Challenge) -> str:
-    """Say the sizes of a case."""
-    c = GPTConfig(**case["config"])
-    full = f", {case['n_full']} layers full" if case["n_full"] else ""
-    return (
-        f"L={c.n_layers}{full}, H={c.n_heads}, G={c.n_kv_heads}, D={c.head_dim}, {case['tokens']:,} "
-        f"tokens, batch {case['batch']}, window {case['window']:,}, {case['n_sinks']} sinks, "
-        f"{case['dtype']}"
+def draw_formula(rng: np.random.Generator) -> Iterator[Case]:
+    """Draw layers with a window, some or all of them full; texts shorter and longer than it, and none.
+    The first three leave what they can to the signature."""
+    short, long, some = (draw_sizes(rng, int(rng.integers(300, 9000)), 2) for _ in range(3))
+    n_layers, (_, _, window, n_sinks, *_) = some[0]["n_layers"], some
+    far = [int(rng.integers(20_000, 90_000)), 4096]
+    for arguments in (
+        [short[0], 5, 8],
+        long[:4],
+        long[:3],
+        [*some[:4], int(rng.integers(1, n_layers)), some[5], 4],
+        [*some[:4], n_layers, *some[5:]],
+        [short[0], 7, 5, 4, *short[4:]],
+        [long[0], 0, *long[2:]],
+        [long[0], *far, *long[3:6], 8],
+    ):
+        yield call("windowed_cache_bytes", *arguments)
+    question = "How many layers can be full?"
+    too_many = [some[0], 9, window, n_sinks, n_layers + 1]
+    yield call("windowed_cache_bytes", *too_many, refuses="ValueError", question=question)
+
+
+@check_calls(
+    "windowed_cache_bytes",
+    draw=draw_formula,
+    run=run_formula,
+    describe=lambda case: f"{describe(*case['arguments'])} windowed_cache_bytes",
+    praise="Full layers grow with the text, the others stop at sinks and window.",
+)
+def bytes_by_layer(case: Case, result: float, expected: int, place: Place) -> Words:
+    config, tokens, window, n_sinks, n_full = [*case["arguments"], 0, 0][:5]
+    c, full = GPTConfig(**config), f"How many rows has a full layer after {tokens:,} tokens"
+    short = tokens < n_sinks + window and not n_full
+    return f"gives {result:,}, expected are {expected:,}.", (
+        (result * c.n_kv_heads == expected * c.n_heads, "Whose heads keep keys and values?"),
+        (short, f"How many rows can there be after {tokens} tokens?"),
+        (n_full, f"{full}, and how many are full?"),
+        (True, "How many rows has one layer, and which of the sizes is missing, or one too many?"),
     )
-
-
-def draw_formula(seed: int) -> Challenge:
-    """Draw layers with a window, some or all of them full; texts shorter and longer than it, and none."""
-    rng = np.random.default_rng(seed)
-    short, long, some = (_sizes(rng, "float16", int(rng.integers(300, 9000))) for _ in range(3))
-    n_layers = GPTConfig(**some["config"]).n_layers
-    cases = [
-        {**short, "tokens": 5, "window": 8, "n_sinks": 0, "batch": 1},
-        {**long, "batch": 1},
-        {**long, "batch": 1, "n_sinks": 0},
-        {**some, "n_full": int(rng.integers(1, n_layers)), "dtype": "float32"},
-        {**some, "n_full": n_layers},
-        {**short, "tokens": 7, "window": 5, "n_sinks": 4},
-        {**long, "tokens": 0},
-        {**long, "tokens": int(rng.integers(20_000, 90_000)), "window": 4096, "dtype": "float64"},
-    ]
-    return {"cases": cases}
-
-
-def probe_formula(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Compute the bytes of each case; those of the first three by the signature's own numbers."""
-    found = []
-    for number, case in enumerate(challenge["cases"]):
-        config, width = GPTConfig(**case["config"]), DTYPES[case["dtype"]]
-        sizes = (case["tokens"], case["window"])
-        more = (case["n_sinks"], case["n_full"], case["batch"], width)
-        sizes += more if number > 2 else tuple(_sinks(case))
-        found.append(plain(student.windowed_cache_bytes(config, *sizes)))
-    config = GPTConfig(**challenge["cases"][0]["config"])
-    too_many = outcome(
-        lambda: student.windowed_cache_bytes(config, 9, 4, n_full_layers=config.n_layers + 1)
-    )
-    return {"bytes": found, "too_many": too_many}
-
-
-def formula_form(challenge: Challenge) -> Evidence:
-    return {"bytes": [NUMBER_OR_WORDS] * len(challenge["cases"]), "too_many": str}
-
-
-@check("windowed_cache_bytes", draw=draw_formula, probe=probe_formula, evidence=formula_form)
-def bytes_by_layer(challenge: Challenge, evidence: Evidence, truth: Bytes) -> Verdict:
-    """Compare the bytes of each case."""
-    for case, got in zip(challenge["cases"], evidence["bytes"], strict=True):
-        wanted = truth(case)
-        if isinstance(got, str):
-            return failed(f"{describe(case)}: windowed_cache_bytes gave {got}; wanted is a number.")
-        if got != wanted:
-            return failed(
-                f"{describe(case)}: windowed_cache_bytes gives {got:,}, wanted are {wanted:,}. "
-                f"{_ask_formula(case, got, wanted)}"
-            )
-        if type(got) is not int:
-            return failed(f"{describe(case)}: {got!r}; bytes are whole numbers.")
-    if evidence["too_many"] != "ValueError":
-        return failed(
-            f"More full layers than there are layers: {evidence['too_many']}, wanted is ValueError."
-        )
-    return passed("Full layers grow with the text, the others stop at sinks and window.")
-
-
-def _ask_formula(case: Challenge, got: float, wanted: int) -> str:
-    c = GPTConfig(**case["config"])
-    if got * c.n_kv_heads == wanted * c.n_heads:
-        return "Whose heads keep keys and values?"
-    if case["tokens"] < case["n_sinks"] + case["window"] and not case["n_full"]:
-        return f"How many rows can there be after {case['tokens']} tokens?"
-    if case["n_full"]:
-        return f"How many rows has a full layer after {case['tokens']:,} tokens, and how many are full?"
-    return "How many rows has one layer, and which of the sizes is missing, or one too many?"

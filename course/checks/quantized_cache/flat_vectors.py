@@ -1,0 +1,106 @@
+"""Check vectors with hardly a range, or none: every step is above 0, and the numbers come back."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
+from course.checks.evidence import first_place, one_each
+from course.checks.quantized_cache.rounding import (
+    BACK,
+    PARTS,
+    back_of,
+    case_of,
+    errors,
+    first_wrong,
+    info_of,
+    parts,
+    quantize_case,
+    rounding_of,
+    widest_step,
+    wrong_back,
+)
+
+
+def draw_flat(seed: int) -> Challenge:
+    """Draw zeros, one number again and again, vectors of one number, no vectors at all, and float16
+    numbers whose steps are too small for float16, or nearly."""
+    rng = np.random.default_rng(seed)
+    level = float(rng.uniform(0.5, 9))
+    bits = iter([*rng.permutation([2, 4, 8, 8]).tolist(), 8, 8, 4, 8])
+    arrays = {
+        "zeros": (np.zeros((2, 3, 4)), -1, "float32"),
+        "one number": (np.full((2, 3, 4), level), 1, "float32"),
+        "one negative number": (np.full((2, 3, 4), -level), -1, "float16"),
+        "vectors of length 1": (rng.normal(size=(4, 1, 3)), 1, "float32"),
+        "tiny numbers": (rng.uniform(-3e-6, 3e-6, (2, 3, 16)), -1, "float16"),
+        "small numbers": (rng.uniform(-2e-3, 2e-3, (2, 3, 16)), -1, "float16"),
+        "one number in bfloat16": (np.full((2, 3), level), 1, "bfloat16"),
+        "no vectors": (np.zeros((0, 5)), 1, "float32"),
+    }
+    cases = [
+        {"name": name, **case_of(x, next(bits), dim, dtype)}
+        for name, (x, dim, dtype) in arrays.items()
+    ]
+    return {"cases": cases}
+
+
+def probe_there_and_back(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Quantize and dequantize the numbers of each case."""
+    results = []
+    for case in challenge["cases"]:
+        q = quantize_case(student, case)
+        results.append({**parts(q), **back_of(student, q)})
+    return {"cases": results}
+
+
+@check(
+    "quantize",
+    "dequantize",
+    draw=draw_flat,
+    probe=probe_there_and_back,
+    evidence=one_each(cases={**PARTS, **BACK}),
+)
+def flat_vectors_stay_finite(challenge: Challenge, evidence: Evidence) -> Verdict:
+    """Codes and what comes back are finite and right, and no step is below the smallest."""
+    if wrong := first_wrong(challenge, evidence, _wrong_flat):
+        return failed(wrong)
+    return passed("Equal numbers come back as they were, and every step is above 0.")
+
+
+def _wrong_flat(case: Challenge, result: Evidence) -> str | None:
+    """Say what is wrong with a case that has hardly a range, or none, if anything."""
+    x, back, tiny = case["x"].astype(float), result["back"], info_of(case["dtype"]).tiny
+    codes, scale, zero = (result[name].astype(float) for name in ("codes", "scale", "zero"))
+    if not (scale >= tiny).all():
+        return (
+            f"there are steps of {scale.min():.3g}; {case['dtype']} has full precision only from "
+            f"{tiny:.3g} on. What is the range of numbers that are all the same, or nearly?"
+        )
+    if wrong := wrong_back(case, result, x.shape):
+        return wrong
+    if not np.isfinite(back).all():
+        return (
+            f"NaN or infinity came back (step {scale.flat[0]:.3g}). What is divided by what when all "
+            f"numbers are the same?"
+        )
+    if not x.size:
+        return None
+    error, aside = errors(case, result)
+    widest = widest_step(x, case["bits"], case["dim"], case["dtype"])
+    near = rounding_of(np.abs(zero) + scale * codes, case["dtype"])
+    at = first_place(
+        ~(np.abs(error) <= 0.75 * widest + aside) | ~(np.abs(back - zero - scale * codes) <= near)
+    )
+    if not at:
+        return None
+    step, start = (np.broadcast_to(part, x.shape)[at] for part in (scale, zero))
+    question = "Which step was used to divide, and which one is stored?"
+    if step > widest.min() or np.ptp(x) == 0:
+        question = "Which number does code 0 stand for when there is no range?"
+    return (
+        f"{x[at]:.4g} got code {result['codes'][at]} and came back as {back[at]:.4g} (step {step:.3g}, "
+        f"zero {start:.4g}). {question}"
+    )

@@ -1,0 +1,80 @@
+"""Check bytes: of formulas, of what a cache reports, and of the tensors that it really keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from course.checks.caches import DTYPES, stored_bytes
+from course.checks.calls import Case
+from course.checks.check import Evidence
+from course.checks.counts import NUMBER_OR_WORDS, plain
+from course.model.config import GPTConfig
+
+WEIGHT = {"empty": NUMBER_OR_WORDS, "full": NUMBER_OR_WORDS, "stored": int}
+"""The form of what `weigh` returns."""
+
+
+def weigh(cache: Any, fill: Callable[[Any], Any]) -> Evidence:
+    """Record what nbytes() says of a cache before and after it is filled, and weigh the full one."""
+    empty = plain(cache.nbytes())
+    fill(cache)
+    return {"empty": empty, "full": plain(cache.nbytes()), "stored": stored_bytes(cache)}
+
+
+def wrong_weight(
+    weight: Evidence, right: int, when: Iterable[str] = ("empty", "full")
+) -> str | None:
+    """Say what is wrong with what `weigh` found of a cache that takes `right` bytes.
+
+    Args:
+        when: of which caches nbytes() is compared.
+    """
+    stored = weight["stored"]
+    if stored != right:
+        question = (
+            "What is kept twice, in too many places, in too many bytes each, or beside the rows?"
+        )
+        if stored < right:
+            question = "What has too little room, or is not kept?"
+        return (
+            f"your full cache keeps tensors of {stored:,} bytes, {stored / right:.3g} times the "
+            f"{right:,} that are needed. {question}"
+        )
+    for which in when:
+        if weight[which] != right:
+            return (
+                f"nbytes() of the {which} cache gives {weight[which]}, and its storage takes {right:,}. "
+                f"What is allocated when, and what does nbytes() leave out, or count twice?"
+            )
+    return None
+
+
+def wrong_bytes(result: int | float | str, right: int, question: str) -> str | None:
+    """Say what is wrong with what a formula of bytes gave; what `plain` made of it is compared.
+
+    Args:
+        question: about a wrong number.
+    """
+    if isinstance(result, str):
+        return f"gave {result}; expected is a number of bytes."
+    if result != right:
+        times = f"{result / right:.3g} times" if right else "not"
+        return f"gives {result:,}, {times} the {right:,} that such a cache keeps. {question}"
+    return None if type(result) is int else f"gives {result!r}; bytes are whole numbers, an int."
+
+
+def dtype_name(n_bytes: int) -> str:
+    """Name the dtype whose numbers take so many bytes."""
+    return next(name for name, width in DTYPES.items() if width == n_bytes)
+
+
+def run_with_config(function: Callable[..., Any], case: Case) -> Any:
+    """Call a function of sizes, with a GPTConfig where the case has a dict."""
+    return function(*(GPTConfig(**a) if isinstance(a, dict) else a for a in case["arguments"]))
+
+
+def run_formula(function: Callable[..., Any], case: Case) -> Any:
+    """Call a formula of bytes with a GPTConfig where the case has a dict; a float is no right result."""
+    result = run_with_config(function, case)
+    return f"{result!r}; bytes are whole numbers" if isinstance(result, float) else result
