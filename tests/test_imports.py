@@ -72,9 +72,13 @@ def broken_rules(root: Path) -> list[str]:
 
 
 def _forbidden(parts: tuple[str, ...], order: list[str]) -> list[str]:
-    if parts[1] in ("minigpt", "checks") and len(parts) > 2:
+    """What a module may not import: later answers, and the visible checks of any other lesson."""
+    if parts[1] not in ("minigpt", "checks") or len(parts) < 3:
+        return []
+    if parts[1] == "minigpt" or parts[2] not in order:
         return _later(parts[2], order)
-    return []
+    others = [f"course.checks.{name}" for name in order if name != parts[2]]
+    return _later(parts[2], order) + others
 
 
 def _later(module: str, order: list[str]) -> list[str]:
