@@ -148,10 +148,12 @@ def read_module(name: str) -> Module | None:
 
 
 def texts_of(name: str) -> list[str]:
-    """Read a module of the project; of a package, all files beside its own."""
-    files = [path for folder in _folders_of(name) for path in sorted(folder.glob("*.py"))]
-    inside = (source_of(path) for path in files if path.name != "__init__.py")
-    return [read_module(name).text, *inside]
+    """Read a module of the project, and a text file of its name beside it; of a package, all Python and
+    text files beside its own."""
+    files = [path for folder in _folders_of(name) for path in sorted(folder.iterdir())]
+    files += [path for path in [_file_of(name).with_suffix(".txt")] if path.is_file()]
+    read = (path for path in files if path.suffix in (".py", ".txt") and path.name != "__init__.py")
+    return [read_module(name).text, *map(source_of, read)]
 
 
 def _folders_of(name: str) -> list[Path]:

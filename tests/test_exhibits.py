@@ -16,7 +16,8 @@ from autograder.assignment import read_submission
 from autograder.diagnosis.comparison import same_reply
 from autograder.lessons import hidden_checks, lesson_folders
 from autograder.lessons.assembly import answer_cells, assemble, by_grade_id
-from autograder.lessons.exhibits import Edits, Museum, bugs_of, variants_of
+from autograder.lessons.exhibits import Bug, Edits, Museum, bugs_of, variants_of
+from autograder.sources import texts_of
 from course.minigpt import quantized_cache as right
 from course.minigpt.kv_cache import KVCache
 
@@ -129,16 +130,148 @@ def test_an_answer_to_nothing_is_refused():
 
 
 def test_two_bugs_of_one_name_are_refused():
-    _, patch = Museum("start").section("matmul_flops", check="flops_of_any_product")
-    patch("forgets", "formula", "a mistake", "A story.", ("2 *", ""))
+    bug = Museum("start").section("matmul_flops", check="flops_of_any_product")
+
+    def forgets(m, k, n):
+        """A story."""
+
+    bug("formula", "a mistake")(forgets)
     with pytest.raises(ValueError, match="two bugs are named 'forgets'"):
-        patch("forgets", "formula", "a mistake", "A story.", ("2 *", ""))
+        bug("formula", "a mistake")(forgets)
 
 
 def test_a_bug_without_a_story_is_refused():
-    bug, _ = Museum("start").section("matmul_flops", check="flops_of_any_product")
+    bug = Museum("start").section("matmul_flops", check="flops_of_any_product")
     with pytest.raises(ValueError, match="needs a story"):
 
         @bug("formula", "a mistake")
         def nothing(m, k, n):
             return 0
+
+
+def read(path: Path, text: str) -> list[Bug]:
+    path.write_text(text, encoding="utf-8")
+    museum = Museum("start")
+    museum.read(path)
+    return museum.bugs
+
+
+STATED = """\
+# double, caught by doubles
+
+one_time_too_many (off by one): three times
+    the number
+  Adds the number to itself
+  twice.
+- 2 * x
++ 3 * x
+
+nothing_checked (arguments, refusals): any x
+  - and + are no marks behind two blanks.
+-     if x < 0:
+-         raise ValueError
+-
++
+- return x
++ - x
++
++     $
++ #$$
+
+
+# halve, caught by halves
+
+halves_nothing (form): x itself
+  A story.
+- x / 2
++ x
+"""
+
+
+def test_a_text_file_states_edits_of_answers(tmp_path):
+    assert read(tmp_path / "museum.txt", STATED) == [
+        Bug(
+            "one_time_too_many",
+            "Adds the number to itself twice.",
+            "start.doubles",
+            "off by one",
+            "three times the number",
+            {"double": Edits((("2 * x", "3 * x"),))},
+        ),
+        Bug(
+            "nothing_checked",
+            "- and + are no marks behind two blanks.",
+            "start.doubles",
+            "arguments",
+            "any x",
+            {
+                "double": Edits(
+                    (
+                        ("    if x < 0:\n        raise ValueError\n", ""),
+                        ("return x", "- x\n\n    \n#$"),
+                    )
+                )
+            },
+            "refusals",
+        ),
+        Bug(
+            "halves_nothing",
+            "A story.",
+            "start.halves",
+            "form",
+            "x itself",
+            {"halve": Edits((("x / 2", "x"),))},
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "old", "new", "why"),
+    [
+        (2, "# double, caught by doubles\n", "", 'no "# target, caught by check"'),
+        (1, "# double, caught by", "# double caught by", 'a line like "# target'),
+        (1, "doubles\n", "doubles\n# double, caught by others\n", 'a line like "# target'),
+        (3, "(off by one)", "", 'begins with "name'),
+        (3, "(off by one)", "(one off)", "no family 'one off'"),
+        (3, "(off by one)", "(off by one, dtypes)", "no kind 'dtypes'"),
+        (3, "  Adds the number to itself\n  twice.\n", "", "a bug needs a story"),
+        (3, "- 2 * x\n+ 3 * x\n", "", "no edit follows"),
+        (4, "    the number", "   the number", "a story's line begins with two blanks"),
+        (6, "  twice.", "  twice. ", "it ends with blanks"),
+        (6, "  twice.", "twice.", "a story's line begins with two blanks"),
+        (6, "  twice.", "    twice.", "a story's line begins with two blanks"),
+        (7, "- 2 * x\n+ 3 * x", "+ 3 * x", "nothing stands before it"),
+        (7, "- 2 * x", "-2 * x", "an edit's line begins with"),
+        (7, "- 2 * x\n+ 3 * x", "- 2 * x", "a bare . deletes"),
+        (7, "+ 3 * x", "+ 2 * x", "it changes nothing"),
+        (7, "- 2 * x", "-", "it changes nothing"),
+        (8, "+ 3 * x", "+ 3 * x ", "it ends with blanks"),
+        (9, "+ 3 * x", "+ 3 * x\n  More of the story.", "an edit's line begins with"),
+        (9, "+ 3 * x\n", "+ 3 * x\n# halve, caught by halves\n", "an edit's line begins with"),
+        (10, "nothing_checked", "one_time_too_many", "two bugs are named 'one_time_too_many'"),
+    ],
+)
+def test_a_malformed_text_file_is_refused_with_the_line_that_is_wrong(
+    line, old, new, why, tmp_path
+):
+    path = tmp_path / "museum.txt"
+    assert old in STATED
+    with pytest.raises(ValueError, match=rf"museum\.txt, line {line}: .*{why}"):
+        read(path, STATED.replace(old, new, 1))
+
+
+def test_a_museum_holds_what_its_python_and_its_text_files_state():
+    names = {bug.name: bug for bug in bugs_of("kv_cache")}
+    assert isinstance(names["mask_one_too_far"].answer["causal_mask"], Edits)
+    assert callable(names["forward_that_recomputes"].answer["forward_cached"])
+    checks = [bug.check for bug in bugs_of("kv_cache")]
+    assert sorted(checks, key=checks.index) == checks
+
+
+@pytest.mark.parametrize("lesson", ["kv_cache", "speculative"])
+def test_what_was_measured_rests_on_the_text_files_too(lesson):
+    """One museum is a folder, the other a single file."""
+    edits = [bug.name for bug in bugs_of(lesson) if [*map(type, bug.answer.values())] == [Edits]]
+    assert edits
+    texts = "\n".join(texts_of(f"autograder.lessons.{lesson}.museum"))
+    assert [name for name in edits if f"\n{name} (" not in texts] == []

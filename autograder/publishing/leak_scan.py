@@ -60,7 +60,9 @@ def hidden_of(release: Release) -> Hidden:
     given = [course.root / "course" / name for name in GIVEN]
     given += [course.root / "course" / "minigpt" / f"{module}.py" for module in answered]
     texts = [path.read_text(encoding="utf-8") for path in given]
-    hidden = list(_hidden_modules(course, release.order[release.closed :]))
+    unpublished = release.order[release.closed :]
+    hidden = list(_hidden_modules(course, unpublished))
+    edits = list(_texts_about(course, unpublished, "*.txt"))  # the museum's, of answers
     answers = [cell.answer for of in release.secret for cell in of.answer_cells if cell.solution]
     known = _forms([*texts, *_cells_shown(course)])
     return Hidden(
@@ -68,7 +70,7 @@ def hidden_of(release: Release) -> Hidden:
         secrets_of(release.secret).lines
         - {squeezed(line) for t in texts for line in t.splitlines()},
         {form: name for form, name in _forms([*answers, *hidden]).items() if form not in known},
-        frozenset(_words(hidden) - _words(_published_texts(course))),
+        frozenset(_words([*hidden, *edits]) - _words(_published_texts(course))),
     )
 
 
@@ -86,11 +88,15 @@ def _cells_shown(course: Course) -> Iterator[str]:
 
 
 def _hidden_modules(course: Course, modules: Iterable[str]) -> Iterator[str]:
-    """Read the judge's files about these lessons, and the oracle."""
-    judge = course.root / "autograder"
-    yield (judge / "oracle.py").read_text(encoding="utf-8")
+    """Read the judge's modules about these lessons, and the oracle."""
+    yield (course.root / "autograder" / "oracle.py").read_text(encoding="utf-8")
+    yield from _texts_about(course, modules, "*.py")
+
+
+def _texts_about(course: Course, modules: Iterable[str], kinds: str) -> Iterator[str]:
+    """Read the judge's files of some kind about these lessons."""
     for module in modules:
-        for path in sorted((judge / "lessons" / module).rglob("*.py")):
+        for path in sorted((course.root / "autograder" / "lessons" / module).rglob(kinds)):
             yield path.read_text(encoding="utf-8")
 
 
