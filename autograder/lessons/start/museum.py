@@ -6,7 +6,7 @@ from autograder.lessons.exhibits import Museum
 
 MUSEUM = Museum("start")
 
-bug, _ = MUSEUM.section("matmul_flops", check="flops_of_one_dot_product")
+bug = MUSEUM.section("matmul_flops", check="flops_of_one_dot_product")
 
 
 @bug("formula", "a count in which a multiplication and its addition are one operation")
@@ -68,7 +68,7 @@ def remembered_by_rows(m, k, n):
     return COUNTED.setdefault(m, 2 * m * k * n)
 
 
-bug, _ = MUSEUM.section("matmul_flops", check="flops_of_any_product")
+bug = MUSEUM.section("matmul_flops", check="flops_of_any_product")
 
 
 @bug("formula", "a count in which the number of rows plays no part")
@@ -114,7 +114,7 @@ def never_empty(m, k, n):
     return 2 * max(m, 1) * max(k, 1) * max(n, 1)
 
 
-bug, _ = MUSEUM.section("matmul_bytes", check="bytes_of_three_matrices")
+bug = MUSEUM.section("matmul_bytes", check="bytes_of_three_matrices")
 
 
 @bug("formula", "a count of what is read, without what is written")
@@ -171,7 +171,7 @@ def output_has_the_inputs_shape(m, k, n, bytes_per_element):
     return (m * k + k * n + m * k) * bytes_per_element
 
 
-bug, _ = MUSEUM.section("matmul_bytes", check="bytes_follow_the_element_size")
+bug = MUSEUM.section("matmul_bytes", check="bytes_follow_the_element_size")
 
 
 @bug("formula", "a count in which every number has four bytes, whatever was asked")

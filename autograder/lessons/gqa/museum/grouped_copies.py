@@ -10,7 +10,7 @@ from autograder.lessons.gqa.museum import MUSEUM
 from course.minigpt import gqa as right
 from course.minigpt.gqa import repeat_kv
 
-bug, patch = MUSEUM.section("grouped_attention", check="nothing_is_expanded")
+bug = MUSEUM.section("grouped_attention", check="nothing_is_expanded")
 
 
 @bug("cost", "attention that first writes each KV head out for all its query heads", kind="cost")
@@ -18,25 +18,6 @@ def grouped_by_repeating(q, k, v, mask=None):
     """repeat_kv, then attention: right numbers, and a copy of the cache at every step."""
     n = q.shape[1] // k.shape[1]
     return right.grouped_attention(q, repeat_kv(k, n), repeat_kv(v, n), mask)
-
-
-patch(
-    "grouped_by_broadcasting",
-    "cost",
-    "a product whose batch axes differ, for which the keys are written out",
-    "A product whose batch axes differ: PyTorch writes the keys out, and the line does not say so.",
-    ("q.reshape(B, G, H // G * T, D)", "q.reshape(B, G, H // G, T, D)"),
-    ("rows @ k", "rows @ k[:, :, None]"),
-    ("softmax(dim=-1).view(B, G, H // G * T, S)", "softmax(dim=-1).view(B, G, H // G, T, S)"),
-    ("shares @ v", "shares @ v[:, :, None]"),
-)
-patch(
-    "grouped_by_expanding_the_keys",
-    "cost",
-    "keys that are written out, and values that are not",
-    "expand() costs nothing; the reshape behind it copies. Only the keys, but all of them.",
-    ("rows @ k", "q @ k[:, :, None].expand(B, G, H // G, S, D).reshape(B, H, S, D)"),
-)
 
 
 @bug("cost", "expanded keys and values that a reshape writes out", kind="cost")
@@ -60,16 +41,6 @@ def grouped_row_by_row_expanded(q, k, v, mask=None):
     return torch.cat(outs)
 
 
-patch(
-    "grouped_by_products_of_elements",
-    "cost",
-    "a tensor of all single products, before they are added up",
-    "Every product of two numbers is written down before they are added up.",
-    ("q.reshape(B, G, H // G * T, D)", "q.reshape(B, G, -1, 1, D) * k[:, :, None]"),
-    ("rows @ k.transpose(-2, -1)", "rows.sum(dim=-1)"),
-)
-
-
 @bug("cost", "KV heads that are picked out by a list of numbers, which copies them", kind="cost")
 def grouped_by_picking_heads(q, k, v, mask=None):
     """k[:, heads] with a head number for every query head: an index makes a new tensor."""
@@ -89,41 +60,6 @@ def grouped_by_cloning_heads(q, k, v, mask=None):
         keys, values = (x[:, g : g + 1].clone() for x in (k, v))
         outs.append(right.grouped_attention(q[:, g * n : g * n + n], keys, values, own))
     return torch.cat(outs, dim=1)
-
-
-patch(
-    "grouped_with_keys_laid_out_anew",
-    "cost",
-    "keys that are transposed in memory, at every step",
-    "contiguous() behind the transpose: a copy of all keys, for a product that needs none.",
-    ("k.transpose(-2, -1)", "k.transpose(-2, -1).contiguous()"),
-    kind="cost",
-)
-patch(
-    "grouped_with_a_copy_of_the_cache",
-    "cost",
-    "keys and values that are copied before they are read",
-    "clone(), to be safe: the whole cache is written again at every step.",
-    ("rows = q", "k, v = k.clone(), v.clone()\n    rows = q"),
-    kind="cost",
-)
-patch(
-    "grouped_with_scaled_keys",
-    "cost",
-    "keys that are scaled, where the queries are fewer",
-    "k / √D: right numbers, and as many new ones as the cache has keys.",
-    ("rows @ k.transpose(-2, -1) / math.sqrt(D)", "rows @ (k / math.sqrt(D)).transpose(-2, -1)"),
-    kind="cost",
-)
-patch(
-    "grouped_in_double",
-    "cost",
-    "keys and values that are turned into float64, at every step",
-    "double() for precision: the cache is written again, and twice as wide.",
-    ("rows = q", "kept = q.dtype\n    q, k, v = q.double(), k.double(), v.double()\n    rows = q"),
-    ("(shares @ v).view(B, H, T, D)", "(shares @ v).view(B, H, T, D).to(kept)"),
-    kind="cost",
-)
 
 
 @bug("cost", "attention that leaves PyTorch, so that nobody can count", kind="cost")
@@ -174,14 +110,3 @@ def grouped_by_repeating_under_a_mask(q, k, v, mask=None):
 def grouped_by_repeating_a_short_cache(q, k, v, mask=None):
     """Below 100 keys a copy is cheap, one thinks."""
     return (repeated if k.shape[2] < 100 else right.grouped_attention)(q, k, v, mask)
-
-
-patch(
-    "grouped_in_float32_inside",
-    "cost",
-    "keys and values that are turned into float32 where they are narrower",
-    "float() for a finer softmax: a cache in 16 bits is written again, and twice as wide.",
-    ("rows = q", "kept = q.dtype\n    q, k, v = q.float(), k.float(), v.float()\n    rows = q"),
-    ("(shares @ v).view(B, H, T, D)", "(shares @ v).view(B, H, T, D).to(kept)"),
-    kind="dtype",
-)

@@ -2,7 +2,7 @@
 
 from autograder.lessons.naive_decode.museum import MUSEUM
 
-bug, _ = MUSEUM.section("kv_rows_naive", check="naive_rows_add_up")
+bug = MUSEUM.section("kv_rows_naive", check="naive_rows_add_up")
 
 
 @bug("off by one", "a count in which a step reads the token that it is about to make")
@@ -71,7 +71,7 @@ def does_not_return_the_rows(p, g):
     _ = g * p + g * (g - 1) // 2
 
 
-bug, _ = MUSEUM.section("kv_rows_needed", check="needed_rows_add_up")
+bug = MUSEUM.section("kv_rows_needed", check="needed_rows_add_up")
 
 
 @bug("off by one", "a count with a row for a token that is never fed in")
@@ -125,7 +125,7 @@ def last_token_but_for_nothing(p, g):
     return p + g if g else 0
 
 
-bug, _ = MUSEUM.section("attention_visits", check="visits_add_up")
+bug = MUSEUM.section("attention_visits", check="visits_add_up")
 
 
 @bug("off by one", "a count in which a step looks at the token that it is about to make")

@@ -11,7 +11,7 @@ from course.minigpt import quantized_cache as right
 BUFFERS = {}
 """What a wrong answer keeps from call to call."""
 
-bug, patch = MUSEUM.section("unpack_int4", check="two_codes_share_a_byte")
+bug = MUSEUM.section("unpack_int4", check="two_codes_share_a_byte")
 
 
 @bug("writes", "neighbours that change places on their way back")
@@ -39,7 +39,7 @@ def unpacks_halves(packed):
     return torch.cat([packed & 15, packed >> 4], dim=-1)
 
 
-bug, patch = MUSEUM.section("pack_int4", check="two_codes_share_a_byte")
+bug = MUSEUM.section("pack_int4", check="two_codes_share_a_byte")
 
 
 @bug("writes", "bytes with the two codes the other way round", unpack_int4=unpacks_high_first)
@@ -57,78 +57,6 @@ def packs_halves(codes):
     return low | (high << 4)
 
 
-patch(
-    "packs_high_first_alone",
-    "writes",
-    "bytes with the two codes the other way round, which are unpacked rightly",
-    "The first of two neighbours goes into the high four bits, and comes back as the second.",
-    ("codes[..., 0::2] | (codes[..., 1::2] << 4)", "(codes[..., 0::2] << 4) | codes[..., 1::2]"),
-)
-patch(
-    "packs_halves_alone",
-    "writes",
-    "bytes of a left and a right half, which are unpacked as neighbours",
-    "chunk(2) for every other code: the two halves of a row share its bytes.",
-    (
-        "codes[..., 0::2] | (codes[..., 1::2] << 4)",
-        "codes[..., : codes.shape[-1] // 2] | (codes[..., codes.shape[-1] // 2 :] << 4)",
-    ),
-)
-patch(
-    "packs_without_shift",
-    "writes",
-    "two codes in the same four bits",
-    "Both codes fall into the same four bits.",
-    ("(codes[..., 1::2] << 4)", "codes[..., 1::2]"),
-)
-BYTES = "codes[..., 0::2] | (codes[..., 1::2] << 4)"
-patch(
-    "packs_by_three_bits",
-    "writes",
-    "a second code that moved up by too few bits",
-    "Shifted by 3, so the two codes overlap in a bit.",
-    ("<< 4", "<< 3"),
-)
-patch(
-    "packs_into_int32",
-    "form",
-    "bytes that take four bytes each",
-    "Sums of ints are ints: right numbers, and eight times the memory.",
-    (BYTES, "codes[..., 0::2].int() + 16 * codes[..., 1::2].int()"),
-    kind="dtype",
-)
-patch(
-    "packs_everything_in_a_row",
-    "form",
-    "bytes without the shape of their codes",
-    "The codes are flattened, and stay so.",
-    (f"return {BYTES}", "codes = codes.flatten()\n    return codes[0::2] | (codes[1::2] << 4)"),
-)
-patch(
-    "packs_in_place",
-    "state",
-    "codes that are shifted where they lie",
-    "<<= writes into the caller's codes.",
-    (
-        f"return {BYTES}",
-        "high = codes[..., 1::2]\n    high <<= 4\n    return codes[..., 0::2] | high",
-    ),
-    kind="arguments",
-)
-patch(
-    "packs_a_flat_view",
-    "form",
-    "codes that must lie in memory in their order",
-    "codes.view(-1, 2) works until the codes are a view themselves.",
-    (
-        f"return {BYTES}",
-        "pairs = codes.view(-1, 2)\n    packed = pairs[:, 0] | (pairs[:, 1] << 4)\n"
-        "    return packed.view(*codes.shape[:-1], -1)",
-    ),
-    kind="layout",
-)
-
-
 @bug("state", "codes in one memory for every call", kind="results")
 def packs_into_a_buffer(codes):
     """A buffer a shape spares allocations; the next call overwrites what the last one returned."""
@@ -137,52 +65,7 @@ def packs_into_a_buffer(codes):
     return BUFFERS.setdefault(low.shape, low.clone()).copy_(low | (codes[..., 1::2] << 4))
 
 
-patch(
-    "packs_up_to_512",
-    "form",
-    "a row of codes that is cut where a buffer ends",
-    "Room for 512 codes, which no head has ever been wider than.",
-    (BYTES, "(codes[..., 0::2] | (codes[..., 1::2] << 4))[..., :256]"),
-    kind="sizes",
-)
-
-bug, patch = MUSEUM.section("unpack_int4", check="two_codes_share_a_byte")
-CODES = "torch.stack([packed & 15, packed >> 4], dim=-1).flatten(-2)"
-patch(
-    "unpacks_three_bits",
-    "writes",
-    "low codes of which the highest bit is lost",
-    "& 7 keeps three of four bits.",
-    ("& 15", "& 7"),
-)
-patch(
-    "unpacks_to_int64",
-    "form",
-    "codes of 8 bytes each",
-    "Right codes, eight times as wide.",
-    (CODES, "torch.stack([packed.long() & 15, packed.long() >> 4], dim=-1).flatten(-2)"),
-    kind="dtype",
-)
-patch(
-    "unpacks_into_pairs",
-    "form",
-    "codes that stay in pairs",
-    "(…, n / 2, 2), and never flattened.",
-    (".flatten(-2)", ""),
-)
-patch(
-    "unpacks_in_place",
-    "state",
-    "bytes that are shifted where they lie",
-    ">>= writes into the stored bytes, which are then codes of something else.",
-    (
-        f"return {CODES}",
-        f"low = packed & 15\n    packed >>= 4\n    return {CODES}".replace(
-            "packed & 15, packed >> 4", "low, packed"
-        ),
-    ),
-    kind="arguments",
-)
+bug = MUSEUM.section("unpack_int4", check="two_codes_share_a_byte")
 
 
 @bug("state", "codes in one memory for every call", kind="results")

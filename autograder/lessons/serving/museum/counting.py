@@ -7,7 +7,7 @@ import heapq
 from autograder.lessons.serving.museum import MUSEUM
 from course.serving.request import check_lengths, check_seconds
 
-bug, patch = MUSEUM.section("static_steps", check="static_batches_wait")
+bug = MUSEUM.section("static_steps", check="static_batches_wait")
 
 
 @bug("formula", "a batch that takes as long as its answers on average")
@@ -59,22 +59,7 @@ def static_empties_the_list(n_new, batch):
     return steps
 
 
-patch(
-    "static_by_the_first",
-    "formula",
-    "a batch that ends with its first answer",
-    "The first answer of a batch says how long it takes.",
-    ("max(n_new[first : first + batch])", "n_new[first]"),
-)
-patch(
-    "static_one_more_a_batch",
-    "off by one",
-    "one iteration too many for each batch",
-    "Each batch counts an iteration for the prompt.",
-    ("sum(max(n_new[first : first + batch])", "sum(1 + max(n_new[first : first + batch])"),
-)
-
-bug, patch = MUSEUM.section("continuous_steps", check="continuous_batches_fill_holes")
+bug = MUSEUM.section("continuous_steps", check="continuous_batches_fill_holes")
 
 
 @bug("formula", "rows that can share the tokens of one answer")
@@ -115,22 +100,7 @@ def continuous_is_static(n_new, batch):
     return sum(max(n_new[first : first + batch]) for first in range(0, len(n_new), batch))
 
 
-patch(
-    "continuous_with_a_gap",
-    "off by one",
-    "an iteration in which a free row stands still",
-    "A row that became free is taken one iteration later.",
-    ("free_at[0] + n)", "free_at[0] + n + (free_at[0] > 0))"),
-)
-patch(
-    "continuous_till_the_first_row_is_free",
-    "formula",
-    "iterations until a row is free, not until all are",
-    "The smallest moment is taken in the place of the largest.",
-    ("return max(free_at)", "return min(free_at)"),
-)
-
-bug, patch = MUSEUM.section("goodput", check="goodput_meets_both_limits")
+bug = MUSEUM.section("goodput", check="goodput_meets_both_limits")
 
 
 @bug("formula", "gaps that are short on average")
@@ -175,57 +145,3 @@ def goodput_refuses_one_token(latencies, seconds, max_ttft, max_gap):
         for one in latencies
     )
     return good / seconds
-
-
-patch(
-    "goodput_meets_either",
-    "formula",
-    "requests that met one of the two limits",
-    "`or` in the place of `and`.",
-    ("one.ttft <= max_ttft and (", "one.ttft <= max_ttft or ("),
-)
-patch(
-    "goodput_is_throughput",
-    "formula",
-    "all requests, however they were served",
-    "Counts what was answered, not what was answered in time.",
-    ("return good / seconds", "return len(latencies) / seconds"),
-)
-patch(
-    "goodput_strictly_below",
-    "off by one",
-    "a limit that may not be reached",
-    "`<` where the limit itself is within.",
-    ("one.itl_p99 <= max_gap", "one.itl_p99 < max_gap"),
-)
-patch(
-    "goodput_strictly_earlier",
-    "off by one",
-    "a TTFT that may not reach its limit",
-    "`<` where the limit itself is within.",
-    ("one.ttft <= max_ttft", "one.ttft < max_ttft"),
-)
-patch(
-    "goodput_forgets_ttft",
-    "formula",
-    "requests whose first token came too late",
-    "Looks at gaps alone.",
-    ("one.ttft <= max_ttft and ", ""),
-)
-patch(
-    "goodput_forgets_gaps",
-    "formula",
-    "requests whose gaps were too long",
-    "Looks at the first token alone.",
-    (
-        "one.ttft <= max_ttft and (one.itl_p99 is None or one.itl_p99 <= max_gap)",
-        "one.ttft <= max_ttft",
-    ),
-)
-patch(
-    "goodput_is_a_count",
-    "formula",
-    "requests, not requests a second",
-    "Never divides by the time.",
-    ("return good / seconds", "return good"),
-)
