@@ -78,17 +78,6 @@ def count_passes(model: MiniGPT) -> Iterator[list[int]]:
         yield lookups.passes
 
 
-def as_array(value: Any) -> np.ndarray | str:
-    """Turn a tensor into an array of its own; describe anything else in words."""
-    if not isinstance(value, Tensor):
-        return f"a {type(value).__name__}"
-    return value.detach().clone().numpy()
-
-
-ARRAY_OR_WORDS = (np.ndarray, str)
-"""The form of what `as_array` returns."""
-
-
 def largest_difference(result: np.ndarray | str, expected: np.ndarray) -> tuple[int, float]:
     """Find the row of (B, V) logits that differs most, and by how much: infinitely where numbers are
     not finite, or not (B, V)."""

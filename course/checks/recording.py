@@ -38,6 +38,25 @@ def record(value: Any) -> dict[str, Any]:
     return {"kind": "", "type": type_name(tensor), "numbers": numbers.numpy().copy()}
 
 
+TENSOR = (np.ndarray, str)
+"""The form of what `as_array` returns."""
+
+
+def as_array(value: Any) -> Array | str:
+    """Turn a tensor into an array; of anything else, say what it is. NumPy has no bfloat16: such
+    numbers become float32."""
+    if not isinstance(value, Tensor):
+        return in_words(value)
+    value = value.detach()
+    return (value.float() if value.dtype == torch.bfloat16 else value).clone().numpy()
+
+
+def first_place(wrong: Array) -> Place | None:
+    """Find the place of the first True; None where there is none."""
+    places = np.argwhere(wrong)
+    return tuple(places[0].tolist()) if len(places) else None
+
+
 def type_name(tensor: Tensor) -> str:
     """Write "float32" for a tensor of torch.float32."""
     return str(tensor.dtype).removeprefix("torch.")

@@ -16,8 +16,9 @@ from course.checks import prefill_and_decode as visible
 from course.checks.calls import Case, drawn
 from course.checks.check import Challenge, Each, Evidence, Verdict, by_name, failed
 from course.checks.comparing import Truth
-from course.checks.passes import ARRAY_OR_WORDS, largest_difference
+from course.checks.passes import largest_difference
 from course.checks.prefill_and_decode import chunks, latency, streaming
+from course.checks.recording import TENSOR
 from course.checks.tolerance import TOLERANCE
 from course.measure.latency import Latency
 
@@ -46,7 +47,7 @@ def draw_chunks(seed: int) -> Challenge:
 
 
 def chunks_form(challenge: Challenge) -> Evidence:
-    exchanged = [ARRAY_OR_WORDS] * len(challenge["exchanged"])
+    exchanged = [TENSOR] * len(challenge["exchanged"])
     return {**chunks.sizes_form(challenge), "exchanged": exchanged}
 
 

@@ -8,11 +8,16 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
-from course.checks.cache_bytes import bytes_form, weigh, wrong_bytes
 from course.checks.caches import DTYPES, feed
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.counts import plain
+from course.checks.counts import NUMBER_OR_WORDS, plain
+from course.checks.weighing import WEIGHT, weigh, wrong_bytes, wrong_weight
 from course.model.config import GPTConfig
+
+QUESTIONS = {
+    "formula": "Which of the sizes is missing, or one too many?",
+    "by_default": "Which batch and which bytes_per_element does the signature name?",
+}
 
 
 def draw_sizes(seed: int) -> Challenge:
@@ -52,12 +57,26 @@ def probe_bytes(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {"formula": formula, "by_default": by_default, "weighed": weighed}
 
 
+def bytes_form(challenge: Challenge) -> Evidence:
+    n = len(challenge["cases"])
+    numbers = [NUMBER_OR_WORDS] * (n + len(challenge["formula"]))
+    return {"formula": numbers, "by_default": numbers, "weighed": [WEIGHT] * n}
+
+
 @check("kv_cache_bytes", "KVCache", draw=draw_sizes, probe=probe_bytes, evidence=bytes_form)
 def bytes_match_the_storage(
     challenge: Challenge, evidence: Evidence, truth: Callable[[Challenge], int]
 ) -> Verdict:
-    if wrong := wrong_bytes("kv_cache_bytes", challenge, evidence, truth, describe):
-        return failed(wrong)
+    cases = [*challenge["cases"], *challenge["formula"]]
+    for which, question in QUESTIONS.items():
+        for case, result in zip(cases, evidence[which], strict=True):
+            counted = case if which == "formula" else {**case, "batch": 1, "dtype": "float16"}
+            if wrong := wrong_bytes(result, truth(counted), question):
+                by_default = " by default" * (which == "by_default")
+                return failed(f"{describe(case)}: kv_cache_bytes{by_default} {wrong}")
+    for case, weight in zip(challenge["cases"], evidence["weighed"], strict=True):
+        if wrong := wrong_weight(weight, truth(case)):
+            return failed(f"{describe(case)}: {wrong}")
     return passed("Formula, nbytes() and the tensors really stored agree, byte for byte.")
 
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, first_difference, question_about
 from course.checks.drawing import draw_split, draw_state, draw_tokens
-from course.checks.evidence import TENSOR, as_array
 from course.checks.recorder import given
+from course.checks.recording import TENSOR, as_array
 from course.given.latent import LatentAttention, LatentGPT, forward_latent
 from course.measure.allocations import watch_new_tensors
 from course.model.config import GPTConfig

@@ -11,8 +11,7 @@ import numpy as np
 from course.checks.calls import Case, Words, call, check_calls
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.counts import NUMBER_OR_WORDS, plain
-from course.checks.evidence import one_each
-from course.checks.recording import Place
+from course.checks.recording import Place, one_each
 from course.checks.weighing import run_with_config
 from course.model.config import GPTConfig
 

@@ -12,13 +12,12 @@ from course.checks.check import Challenge, Each, Evidence, Verdict, check, faile
 from course.checks.comparing import Truth, outcome, uncached
 from course.checks.drawing import build_model, draw_model, draw_tokens
 from course.checks.passes import (
-    ARRAY_OR_WORDS,
-    as_array,
     count_passes,
     largest_difference,
     new_cache,
 )
 from course.checks.recorder import given
+from course.checks.recording import TENSOR, as_array
 from course.minigpt.kv_cache import KVCache
 
 B = 3
@@ -91,7 +90,7 @@ def _prefill(student: SimpleNamespace, case: Challenge) -> list[Evidence]:
 
 
 def sizes_form(challenge: Challenge) -> Evidence:
-    run = {"logits": ARRAY_OR_WORDS, "passes": Each(int), "held": int}
+    run = {"logits": TENSOR, "passes": Each(int), "held": int}
     return {"runs": [[run] * len(case["sizes"]) for case in challenge["cases"]]}
 
 
@@ -241,7 +240,7 @@ def probe_no_room(student: SimpleNamespace, challenge: Challenge) -> Evidence:
 def no_room_form(challenge: Challenge) -> Evidence:
     fed = {"outcome": str, "passes": Each(int), "held": int}
     calls = dict.fromkeys(("alone", "before", "refused", "exact"), fed)
-    return {**calls, "rest": ARRAY_OR_WORDS, "arguments": [fed] * 3}
+    return {**calls, "rest": TENSOR, "arguments": [fed] * 3}
 
 
 def _told(call: Evidence) -> str:

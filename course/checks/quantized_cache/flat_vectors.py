@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.evidence import first_place, one_each
 from course.checks.quantized_cache.rounding import (
     BACK,
     PARTS,
@@ -22,6 +21,7 @@ from course.checks.quantized_cache.rounding import (
     widest_step,
     wrong_back,
 )
+from course.checks.recording import first_place, one_each
 
 
 def draw_flat(seed: int) -> Challenge:

@@ -11,7 +11,6 @@ import torch
 from course.checks.caches import feed
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import outcome
-from course.checks.evidence import first_place, one_each
 from course.checks.quantized_cache.reading import (
     FED,
     LAYERS,
@@ -27,6 +26,7 @@ from course.checks.quantized_cache.reading import (
     wrong_read,
 )
 from course.checks.quantized_cache.rounding import rounding_of, widest_step
+from course.checks.recording import first_place, one_each
 
 
 def draw_groups(seed: int) -> Challenge:

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.evidence import Array, first_place
 from course.checks.quantized_cache.rounding import (
     ARRAYS,
     BACK,
@@ -27,6 +26,7 @@ from course.checks.quantized_cache.rounding import (
     wrong_back,
 )
 from course.checks.recorder import given
+from course.checks.recording import Array, first_place
 from course.fast.quantized import Quantized
 
 

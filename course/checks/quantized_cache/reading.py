@@ -11,7 +11,7 @@ import torch
 
 from course.checks.caches import feed
 from course.checks.check import Challenge, Each, Evidence
-from course.checks.evidence import first_place
+from course.checks.recording import first_place
 from course.model.cache import CacheFull
 from course.model.config import GPTConfig
 

@@ -11,8 +11,8 @@ import torch
 
 from course.checks.check import Challenge, Evidence
 from course.checks.counts import in_words
-from course.checks.evidence import TENSOR, Array, as_array, dtype_of
 from course.checks.recorder import given
+from course.checks.recording import TENSOR, Array, as_array
 from course.fast.quantized import BITS, Quantized
 
 ROUNDING = 4
@@ -28,6 +28,11 @@ PARTS = {
 """The form of what quantize returned, see `parts`."""
 BACK = {"back": TENSOR, "back dtype": str}
 """The form of what dequantize returned, see `back_of`."""
+
+
+def dtype_of(value: Any) -> str:
+    """Name the dtype of a tensor, "float32" for torch.float32; "" of anything else."""
+    return str(getattr(value, "dtype", "")).removeprefix("torch.")
 
 
 def case_of(x: Any, bits: int, dim: int, dtype: str = "float32") -> Challenge:

@@ -10,7 +10,6 @@ import torch
 from course.checks.caches import feed
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.drawing import draw_split
-from course.checks.evidence import first_place
 from course.checks.quantized_cache.reading import (
     FED,
     SAME,
@@ -24,6 +23,7 @@ from course.checks.quantized_cache.reading import (
     wrong_feeding,
     wrong_read,
 )
+from course.checks.recording import first_place
 from course.measure.allocations import watch_new_tensors
 
 FEW, MANY = 2, 24

@@ -13,8 +13,7 @@ import torch
 from course.checks.caches import DTYPES, feed
 from course.checks.calls import Case, Words, call, check_calls
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.evidence import one_each
-from course.checks.recording import Place
+from course.checks.recording import Place, one_each
 from course.checks.weighing import WEIGHT, dtype_name, run_formula, weigh, wrong_weight
 from course.model.config import GPTConfig
 

@@ -15,8 +15,9 @@ from torch import Tensor
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, first_wrong_choice, outcome, uncached
 from course.checks.drawing import build_model, draw_model, draw_tokens, with_end_next
-from course.checks.passes import ARRAY_OR_WORDS, as_array, count_passes, new_cache
+from course.checks.passes import count_passes, new_cache
 from course.checks.recorder import given
+from course.checks.recording import TENSOR, as_array
 from course.minigpt.kv_cache import KVCache, forward_cached
 from course.model import MiniGPT
 
@@ -70,11 +71,11 @@ class Guesser:
 
 Case = dict[str, Any]
 FORMS = {
-    "text": ARRAY_OR_WORDS,
+    "text": TENSOR,
     "outcome": str,
     "passes": Each(int),
     "held": int,
-    "next": ARRAY_OR_WORDS,
+    "next": TENSOR,
     "own_memory": bool,
 }
 """What may be recorded of a text: the text, or in words what is none; "returned" or the name of the
