@@ -23,7 +23,7 @@ from autograder.judge import grade_one
 from autograder.lessons.assembly import answer_cells
 from autograder.result import Answer, Outcome, Result
 from autograder.sandbox import submission_view
-from autograder.sources import EVERYTHING, Definition, digest_of, read_module
+from autograder.sources import EVERYTHING, Definition, digest_of, forget, read_module
 from course.files.writing import write_whole
 
 INSIDE = ("autograder.student", "autograder.wire")
@@ -134,6 +134,7 @@ def digest_of_grader(released: Path, secret: bytes) -> str:
 def digest_of_judging(lesson: str) -> str:
     """Digest the code on which the points of a lesson rest: its hidden checks and probes with all that
     these stand on, the judge, the sandbox, and the reference answers, which follow-through puts in."""
+    forget()
     probes = f"autograder.lessons.{lesson}.probes"
     whole = [*INSIDE, *(f"autograder.sandbox.{name}" for name in BARRIERS)]
     if read_module(probes):

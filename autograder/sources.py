@@ -75,6 +75,12 @@ def digest_of(
     return hashed([*parts, *(_digest_of_text(text, tuple(without)) for text in texts)])
 
 
+def forget() -> None:
+    """Read all files again: they may have changed while this process lives."""
+    for function in (read_module, _digest_of_text, _digest_behind, _data_beside):
+        function.cache_clear()
+
+
 def hashed(parts: Iterable[str]) -> str:
     """Digest pieces of text, in their order."""
     return hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()

@@ -7,14 +7,6 @@ import pytest
 from autograder import run_record, sources
 from lessons import ROOT
 
-CACHES = (
-    sources.read_module,
-    sources._digest_of_text,
-    sources._digest_behind,
-    sources._data_beside,
-    run_record.digest_of_questions,
-)
-
 
 @pytest.fixture
 def change(monkeypatch):
@@ -37,5 +29,5 @@ def change(monkeypatch):
 
 
 def forget() -> None:
-    for function in CACHES:
-        function.cache_clear()
+    sources.forget()
+    run_record.digest_of_questions.cache_clear()

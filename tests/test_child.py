@@ -442,7 +442,7 @@ def test_evidence_that_is_no_plain_data_is_an_error_of_the_student(child):
     request = {"probe": "bytes_follow_the_element_size", "needs": ["matmul_bytes"]}
     error = child.ask({**request, "challenge": challenge}, 30)["error"]
     assert error["kind"] == "WireError"
-    assert "values[0] is a numpy.float32" in error["words"]
+    assert "results[0].value is a numpy.float32" in error["words"]
 
 
 def test_a_challenge_arrives_as_it_was_sent(child):

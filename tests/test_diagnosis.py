@@ -252,10 +252,11 @@ def test_a_part_of_the_evidence_is_not_the_evidence(record):
         if bug.check == f"kv_cache.{SPLITS}"
     )
     bug, reply = next((bug, reply) for bug, reply in replies if "evidence" in reply)
-    chunks = [[array.copy() for array in run] for run in reply["evidence"]["logits"]]
-    chunks[-1][-1].flat[-1] += 0.1
-    for logits in (chunks, reply["evidence"]["logits"][:-1], chunks[:1] * len(chunks)):
-        changed = {"evidence": {**reply["evidence"], "logits": logits}}
+    splits = reply["evidence"]["splits"]
+    chunks = [{**split, "logits": [array.copy() for array in split["logits"]]} for split in splits]
+    chunks[-1]["logits"][-1].flat[-1] += 0.1
+    for other in (chunks, splits[:-1], chunks[:1] * len(chunks)):
+        changed = {"evidence": {**reply["evidence"], "splits": other}}
         assert not same_reply(reply, changed), bug.name
     assert same_reply(reply, reply)
 

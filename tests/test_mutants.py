@@ -179,7 +179,7 @@ def test_unexplained_survivors_and_stale_entries_are_told():
     assert open_ends(["b"], {"b"}) == []
 
 
-@pytest.mark.parametrize(("after", "code"), [("return m * k * n", 1), (None, 0)])
+@pytest.mark.parametrize(("after", "code"), [("return 3 * m * k * n", 1), (None, 0)])
 def test_the_command_fails_for_a_survivor_without_an_entry(monkeypatch, tmp_path, after, code):
     alive = [mutant for mutant in mutants.mutants_of_lesson("start") if mutant.after == after]
     monkeypatch.setattr(mutants, "survivors", lambda *_: alive)

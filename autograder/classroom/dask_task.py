@@ -153,7 +153,7 @@ class _Open:
 
 _desks: dict[str, _Open] = {}
 _lock = threading.Lock()
-_code: list[str] = []  # the digest of the judge's files when this process first loaded them
+_code: dict[str, str] = {}  # by lesson, the digest of what judges it when this process loaded that
 
 
 @contextmanager
@@ -222,7 +222,7 @@ def _desk(task: Task, released: Path) -> Desk:
 def _require_same_grader(task: Task, released: Path) -> None:
     """Raise `Refused` if this worker's code or libraries differ from the grader's."""
     try:
-        from autograder.kept_results import digest_of_grader
+        from autograder.kept_results import digest_of_grader, digest_of_judging
     except ImportError as error:
         raise Refused(f"the course is not installed there as for grading: {error}") from error
     here = versions()
@@ -234,7 +234,6 @@ def _require_same_grader(task: Task, released: Path) -> None:
     if others or digest_of_grader(released, task.secret) != task.grader:
         why = ", ".join(others) or "its files of the course or the judge are others"
         raise Refused(f"another grader runs there: {why}. Install the same as here.")
-    code = digest_of_grader(Path(os.devnull), b"")
-    if _code and _code[0] != code:
+    code = digest_of_judging(released.stem)
+    if _code.setdefault(released.stem, code) != code:
         raise Refused("the grader's files have changed since it began. Restart the workers.")
-    _code[:] = [code]
