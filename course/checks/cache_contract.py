@@ -116,7 +116,7 @@ def _wrong_outcome(
         )
     if outcome == expected or (expected == REFUSED and outcome != "returned"):
         return None
-    error = f" ({record['error']})" if record["error"] else ""
+    error = f" ({record['words']})" if record["words"] else ""
     return (
         f"{outcome}{error}, wanted is {expected}; {n_held} tokens were held before. "
         f"{question() or _ask_about_outcome(name, outcome, expected)}"

@@ -44,7 +44,7 @@ REFUSED = "an exception"
 """The expected outcome of an operation that may be refused by any exception."""
 RECORD = {
     "outcome": str,
-    "error": str,
+    "words": str,
     "lengths": Each(int),
     "returned": Each((np.ndarray, str)),
     "moved": bool,
@@ -169,7 +169,7 @@ def run(operations: list[Operation], handling: Handling) -> list[Evidence]:
         records.append(
             {
                 "outcome": outcome,
-                "error": error,
+                "words": error,
                 "lengths": [len(cache) for cache in caches],
                 "returned": [] if operation[0] == "start" else returned,
                 "moved": not all(map(np.array_equal, now, before)),

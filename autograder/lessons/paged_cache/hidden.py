@@ -65,7 +65,7 @@ def follow(
                 texts[number].pending = []
         tables = [text.table() for text in texts]
         used = len({page for table in tables for page in table})
-        said.append({"came": came, "tables": tables, "used": used})
+        said.append({"outcome": came, "tables": tables, "used": used})
     return said
 
 

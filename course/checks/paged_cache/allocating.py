@@ -104,7 +104,7 @@ def run(allocator: Any, n_blocks: int, operations: list[Operation]) -> list[Evid
         came = outcome(lambda name=name, argument=argument: operate(name, argument))
         records.append(
             {
-                "came": came,
+                "outcome": came,
                 "returned": handed[before:],
                 "list_kept": argument == copy,
                 "free": len(allocator),
@@ -129,7 +129,7 @@ def probe_refused(student: SimpleNamespace, challenge: Challenge) -> Evidence:
 
 
 def runs_form(challenge: Challenge) -> Evidence:
-    record = {"came": str, "returned": Each(int), "list_kept": bool, "free": int}
+    record = {"outcome": str, "returned": Each(int), "list_kept": bool, "free": int}
     records = Each({**record, "owners": [int] * challenge["n_blocks"]})
     return {"runs": [records] * len(challenge["runs"])}
 
@@ -173,8 +173,8 @@ def a_refusal_is_whole(challenge: Challenge, evidence: Evidence) -> Verdict:
         calls = ", ".join(call_text(*operation, handed) for operation in operations[:-1])
         case = f"{challenge['n_blocks']} blocks, of which allocate(4) gave {handed}; {calls}"
         right = "CacheFull" if name == "allocate" else "ValueError"
-        if after["came"] != right:
-            return failed(f"{case}: {after['came']}, expected is {right}. {_ask(name)}")
+        if after["outcome"] != right:
+            return failed(f"{case}: {after['outcome']}, expected is {right}. {_ask(name)}")
         for counted in ("owners", "free"):
             if after[counted] != before[counted]:
                 return failed(
@@ -184,10 +184,10 @@ def a_refusal_is_whole(challenge: Challenge, evidence: Evidence) -> Verdict:
         if not after["list_kept"]:
             return failed(f"{case}: the caller's list was changed. Whose list is it?")
         got, used = {*rest["returned"]}, {*np.flatnonzero(before["owners"])}
-        if rest["came"] != "returned" or len(got) != before["free"] or got & used:
+        if rest["outcome"] != "returned" or len(got) != before["free"] or got & used:
             return failed(
                 f"{case}: it was refused; then allocate({before['free']}), all that is free: "
-                f"{rest['came']}, {rest['returned']}. Which blocks were lost on the way?"
+                f"{rest['outcome']}, {rest['returned']}. Which blocks were lost on the way?"
             )
     return passed("What is refused leaves no trace: no count moved, and no block was lost.")
 
@@ -215,9 +215,9 @@ def wrong_operation(n: int, operations: list[Operation], records: list[Evidence]
         case += ", ".join(call_text(*operation, handed) for operation in shown) + ":"
         before, got = owners, seen["returned"]
         owned = sorted(block for block, count in before.items() if count)
-        if seen["came"] != "returned":
+        if seen["outcome"] != "returned":
             return (
-                f"{case} {seen['came']}, but {n - len(owned)} blocks are free, and counts allow it. "
+                f"{case} {seen['outcome']}, but {n - len(owned)} blocks are free, and counts allow it. "
                 f"Which blocks does your allocator take for used?"
             )
         if name == "allocate":

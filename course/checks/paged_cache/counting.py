@@ -25,7 +25,7 @@ from course.checks.paged_cache.reading import wrong_rows
 from course.checks.recorded import Recorded
 
 Owned = dict[str, Any]
-"""After an operation: what it `came` to; `tables`, for each cache a name for each of its blocks, which no
+"""After an operation: its `outcome`; `tables`, for each cache a name for each of its blocks, which no
 other block ever has; and how many are `used`."""
 Truth = Callable[[int, int, list[Operation]], list[Owned]]
 """Follow operations on n_blocks blocks of a size."""
@@ -84,7 +84,7 @@ def check_steps(
                 if wrong := first_wrong(case, records, expected, wrong_step):
                     return failed(wrong)
                 if "returned" in kept and (
-                    wrong := wrong_rows(case, records, [record["came"] for record in records])
+                    wrong := wrong_rows(case, records, [record["outcome"] for record in records])
                 ):
                     return failed(wrong)
             return passed(praise)
@@ -103,8 +103,8 @@ def first_wrong(
     """Say what is wrong with the first operation that came out otherwise than it must, if one did."""
     before, was = {"free": case["n_blocks"]}, {"tables": []}
     for step, (now, right) in enumerate(zip(records, expected, strict=True)):
-        if wrong := stopped(case, step, now, right["came"]):
-            if now["came"] == "CacheFull":
+        if wrong := stopped(case, step, now, right["outcome"]):
+            if now["outcome"] == "CacheFull":
                 wrong += f" {before['free']} were free, beside places in the last block of a text."
             return wrong
         if wrong := wrong_step(case, (before, was), now, right):
@@ -224,7 +224,7 @@ def full_changes_nothing(
     case: Challenge, past: tuple[Evidence, Owned], now: Evidence, right: Owned
 ) -> str | None:
     """What does not fit is refused and leaves tables, counts and tokens as they were; all else fits."""
-    if right["came"] != "CacheFull":
+    if right["outcome"] != "CacheFull":
         return None
     for what in ("lengths", "tables", "free", "nbytes"):
         if now[what] != past[0][what]:

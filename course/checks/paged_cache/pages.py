@@ -75,7 +75,9 @@ def run(student: SimpleNamespace, challenge: Challenge, kept: Sequence[str]) -> 
             "free": len(pool.allocator),
         }
         before = tables
-        records.append({"came": came, "error": error, **{name: all_of_it[name] for name in kept}})
+        records.append(
+            {"outcome": came, "words": error, **{name: all_of_it[name] for name in kept}}
+        )
     return records
 
 
@@ -98,7 +100,7 @@ def records_form(challenge: Challenge, kept: Sequence[str]) -> list[Evidence]:
             "limits": [int] * n,
             "free": int,
         }
-        forms.append({"came": str, "error": str, **{name: all_of_it[name] for name in kept}})
+        forms.append({"outcome": str, "words": str, **{name: all_of_it[name] for name in kept}})
     return forms
 
 
@@ -146,14 +148,14 @@ def in_words(challenge: Challenge, step: int) -> str:
 
 def stopped(challenge: Challenge, step: int, seen: Evidence, wanted: str) -> str | None:
     """Say that an operation came out otherwise than it must, or give None."""
-    if seen["came"] == wanted:
+    if seen["outcome"] == wanted:
         return None
-    error = f" ({seen['error']})" if seen["error"] else ""
+    error = f" ({seen['words']})" if seen["words"] else ""
     if wanted == "CacheFull":
         question = "How many blocks are needed, how many are free, and where does max_len end?"
-    elif seen["came"] == "CacheFull":
+    elif seen["outcome"] == "CacheFull":
         question = "Which blocks should be free here, and how many are missing?"
     else:
         question = "Which of your lines is this?"
-    came = "nothing was refused" if seen["came"] == "returned" else seen["came"]
+    came = "nothing was refused" if seen["outcome"] == "returned" else seen["outcome"]
     return f"{in_words(challenge, step)}: {came}{error}, wanted is {wanted}. {question}"
