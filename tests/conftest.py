@@ -39,7 +39,6 @@ def pytest_configure(config):
     config.seconds, config.failed = Counter(), set()  # by part
 
 
-@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
     items[:], others = config.selection.choose(items)
     config.hook.pytest_deselected(items=others)
