@@ -32,7 +32,7 @@ lab: $(VENV)/installed-lab
 	  --LabApp.default_url=/lab/tree/lessons/00-start/start.ipynb $(ARGS)
 
 # One process per core, each with one thread: the tests are many and small. The longest part comes first.
-PYTEST := OMP_NUM_THREADS=1 python -m pytest --numprocesses auto --dist loadgroup --no-loadscope-reorder
+PYTEST := OMP_NUM_THREADS=1 python -m pytest --numprocesses auto --dist loadscope --no-loadscope-reorder
 
 test: lint
 	$(PYTEST) $(ARGS)

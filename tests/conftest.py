@@ -9,7 +9,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from selection import Selection, begin_night, part_of, run_record
+from selection import Selection, begin_night, part_of, run_record, unit_of
+from xdist.scheduler import LoadScopeScheduling
 
 import autograder.lessons
 import course.checks
@@ -36,7 +37,8 @@ def pytest_configure(config):
     share, of = map(int, options.shard.split("/"))
     whole = not (options.file_or_dir or options.keyword or options.markexpr)
     config.selection = Selection(options.mode, (share, of), whole)
-    config.seconds, config.failed = Counter(), set()  # by part
+    config.ran, config.failed = set(), set()  # parts
+    config.seconds = Counter()  # by unit
 
 
 def pytest_collection_modifyitems(config, items):
@@ -48,24 +50,36 @@ def pytest_collection_modifyitems(config, items):
         config.workeroutput["left_out"] = config.selection.left_out
 
 
+class Units(LoadScopeScheduling):
+    """Gives each process one unit after the other, in the order in which tests were collected."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(nodeid)
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return Units(config, log)
+
+
 def pytest_testnodedown(node):
     node.config.selection.left_out.update(getattr(node, "workeroutput", {}).get("left_out", {}))
 
 
 def pytest_report_from_serializable(config, data):
     """Where other processes run the tests, note here what they report."""
-    count(config, data["user_properties"], data["duration"], data["outcome"])
+    count(config, data["nodeid"], data["user_properties"], data["duration"], data["outcome"])
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item):
     result = (yield).get_result()
-    count(item.config, item.user_properties, result.duration, result.outcome)
+    count(item.config, item.nodeid, item.user_properties, result.duration, result.outcome)
 
 
-def count(config, properties, seconds, outcome):
+def count(config, nodeid, properties, seconds, outcome):
     part = dict(properties)["part"]
-    config.seconds[part] += seconds
+    config.ran.add(part)
+    config.seconds[unit_of(nodeid)] += seconds
     if outcome == "failed":
         config.failed.add(part)
 
@@ -73,7 +87,7 @@ def count(config, properties, seconds, outcome):
 def pytest_sessionfinish(session, exitstatus):
     config = session.config
     if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and not is_worker(config):
-        config.selection.remember(set(config.seconds) - config.failed, config.seconds)
+        config.selection.remember(config.ran - config.failed, config.seconds)
 
 
 def is_worker(config) -> bool:

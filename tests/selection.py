@@ -26,8 +26,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from autograder.lessons import lesson_folders
 from autograder.lessons.assembly import answer_cells
 from autograder.run_record import FOLDER, RunRecord, decide, run
@@ -51,6 +49,9 @@ SAMPLE = "kv_cache"
 """The lesson of which by day everything that is marked `sampled` runs."""
 MOST_CHANGED = 3
 """Lessons that are tried at full strength by day. Where more changed, a shared part did: by night."""
+BY_LESSON = {"test_museum", "test_margins", "test_exhibits", "test_hollow_evidence", "test_mutants"}
+BY_LESSON |= {"test_notebooks", "test_nbgrader", "test_no_truth"}
+"""Files whose tests of different lessons may run in different processes."""
 PICTURES = ("course/plots", "course/widgets")
 """A change here voids only what names them: a picture decides about no result."""
 LEFT_OUT = {".git", ".venv", "build", "grading", "recorded", "__pycache__", ".ruff_cache"}
@@ -100,9 +101,7 @@ class Selection:
             chosen += wanted
             others += [item for item in by_part[part] if id(item) not in kept]
         seconds = _read(PROVEN).get("seconds", {})
-        chosen.sort(key=lambda item: -seconds.get(part_of(item), 0))
-        for item in chosen:
-            item.add_marker(pytest.mark.xdist_group(part_of(item)))
+        chosen.sort(key=lambda item: -seconds.get(unit_of(item.nodeid), 0))
         return chosen, others
 
     def _is_wanted(self, item: Any, part: str) -> bool:
@@ -126,7 +125,7 @@ class Selection:
         return hashed([digest_of_tree(), digest_of_pictures(part)])[:16]
 
     def remember(self, green: Collection[str], seconds: Mapping[str, float]) -> None:
-        """Write which parts were green, and at night how many seconds each took."""
+        """Write which parts were green, and at night how many seconds each unit took."""
         if not self.whole or not green:
             return
         if self.mode == "day":
@@ -140,7 +139,7 @@ class Selection:
             elif self.mode != "day":
                 proven[part] = digest_of_file(part)
         if self.mode == "night":
-            rounded = {part: round(s) for part, s in sorted(seconds.items()) if s >= 1}
+            rounded = {unit: round(s) for unit, s in sorted(seconds.items()) if s >= 1}
             proven["seconds"] = {**proven.get("seconds", {}), **rounded}
         if proven != self.proven:
             write_whole(PROVEN, (json.dumps(proven, indent=1, sort_keys=True) + "\n").encode())
@@ -201,6 +200,16 @@ def part_of(item: Any) -> str:
         if isinstance(value, str) and value.partition(".")[0] in lesson_folders():
             return value.partition(".")[0]
     return item.path.stem
+
+
+def unit_of(nodeid: str) -> str:
+    """Name the unit that one process runs: a file of tests, which share fixtures, or a lesson."""
+    file, _, rest = nodeid.partition("::")
+    stem, case = Path(file).stem, rest.partition("[")[2].rstrip("]")
+    for module, folder in lesson_folders().items() if stem in BY_LESSON else ():
+        if case == module or case.startswith((folder, f"{module}.")):
+            return module
+    return stem
 
 
 @cache
