@@ -49,6 +49,8 @@ SAMPLE = "kv_cache"
 """The lesson of which by day everything that is marked `sampled` runs."""
 MOST_CHANGED = 3
 """Lessons that are tried at full strength by day. Where more changed, a shared part did: by night."""
+ALWAYS = {"test_imports", "test_sync"}
+"""What looks at the project as a whole, and takes seconds: it is never left out."""
 BY_LESSON = {"test_museum", "test_margins", "test_exhibits", "test_hollow_evidence", "test_mutants"}
 BY_LESSON |= {"test_notebooks", "test_nbgrader", "test_no_truth"}
 """Files whose tests of different lessons may run in different processes."""
@@ -116,7 +118,9 @@ class Selection:
         return is_slow(item) and self.proven.get(part) != digest_of_file(part)
 
     def _was_green(self, part: str) -> bool:
-        return part in self.green and self.green[part] == self._digest_by_day(part)
+        if part in ALWAYS or part not in self.green:
+            return False
+        return self.green[part] == self._digest_by_day(part)
 
     def _digest_by_day(self, part: str) -> str:
         """Digest what a part's tests, as they are chosen by day, rest on."""
