@@ -56,8 +56,8 @@ BY_LESSON |= {"test_notebooks", "test_nbgrader", "test_no_truth"}
 """Files whose tests of different lessons may run in different processes."""
 PICTURES = ("course/plots", "course/widgets")
 """A change here voids only what names them: a picture decides about no result."""
-LEFT_OUT = {".git", ".venv", "build", "grading", "recorded", "__pycache__", ".ruff_cache"}
-LEFT_OUT |= {".pytest_cache", ".hypothesis", ".import_linter_cache", "second_token.egg-info"}
+LEFT_OUT = {"build", "grading", "recorded", "__pycache__", "second_token.egg-info"}
+"""Folders of what is built or measured. Hidden folders are tools' caches, and left out, too."""
 
 
 class Selection:
@@ -260,7 +260,7 @@ def digest_of_tree() -> str:
     """Digest every file of the project but pictures, and the versions of what it runs on."""
     digest = hashlib.sha256()
     for folder, names, files in os.walk(ROOT):
-        names[:] = sorted(set(names) - LEFT_OUT)
+        names[:] = sorted(n for n in names if n not in LEFT_OUT and n[0] != ".")
         inside = os.path.relpath(folder, ROOT)
         if inside.startswith(PICTURES):
             continue
