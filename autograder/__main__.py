@@ -12,6 +12,10 @@ COMMANDS = {
         "autograder.authoring.build",
         "build notebooks and modules whose lesson text changed",
     ),
+    "cheapest": (
+        "autograder.authoring.cheapest",
+        "judge the cheapest wrong function for each check",
+    ),
     "collect": (
         "autograder.classroom.collecting.collect",
         "collect what was handed in, from archives of platforms",

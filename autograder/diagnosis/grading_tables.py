@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -20,13 +21,20 @@ LESSONS = lesson_folders()
 def with_tables(page: str) -> str:
     """Bring the tables of docs/grading.md up to date: each stands between two comments."""
     for name, table in (("costs", costs_table()), ("kinds", kinds_table())):
-        begin, end = f"<!-- {name}: written by `autograder museum` -->", f"<!-- end of {name} -->"
-        before, _, rest = page.partition(begin)
-        _, found, after = rest.partition(end)
-        if not found:
-            raise ValueError(f"{FILE}: no table between {begin!r} and {end!r}")
-        page = f"{before}{begin}\n{table}\n{end}{after}"
+        page = replace_table(page, name, table)
     return page
+
+
+def replace_table(page: str, name: str, table: str) -> str:
+    """Replace a table, which stands between two comments with its name.
+
+    Raises:
+        ValueError: these comments are not there.
+    """
+    parts = re.split(rf"(<!-- {name}: .*? -->\n|<!-- end of {name} -->)", page)
+    if len(parts) != 5:
+        raise ValueError(f"{FILE}: no table between two comments about {name!r}")
+    return "".join([*parts[:2], table, "\n", *parts[3:]])
 
 
 def costs_table() -> str:
