@@ -13,7 +13,7 @@ COMMANDS = {
         "build notebooks and modules whose lesson text changed",
     ),
     "cheapest": (
-        "autograder.authoring.cheapest",
+        "autograder.cheapest",
         "judge the cheapest wrong function for each check",
     ),
     "collect": (

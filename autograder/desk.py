@@ -6,21 +6,26 @@ import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from functools import cache, cached_property
+from dataclasses import replace
+from functools import cached_property
 from logging import Logger
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autograder.assignment import read_assignment
 from autograder.diagnosis.known_replies import KnownReplies
-from autograder.judge import grade_one
+from autograder.judge import grade_one, without_score
 from autograder.kept_results import Kept, KeptResults, digest_of_grader, digest_of_submission
 from autograder.lessons import hidden_checks
+from autograder.result import Outcome, Result
 from autograder.secret import read_secret
 from autograder.session import Deadlines
 
 if TYPE_CHECKING:
     from autograder.sandbox.launch import Launcher
+
+REPLACED = 3
+"""How often a submission is judged that is replaced while it is."""
 
 
 class Desk:
@@ -53,7 +58,7 @@ class Desk:
         self.assignment = read_assignment(released)
         self.secret = read_secret(grading / "secret")
         self.grader = digest_of_grader(released, self.secret)
-        self.digest = cache(digest_of_submission)
+        self._digests: dict[Path, str] = {}
         self.known = KnownReplies(self.assignment.module, grading / "known-replies")
         self._judge_again, self._log = judge_again, log
         results = grading / "results" / self.assignment.module
@@ -93,23 +98,37 @@ class Desk:
         """Return the key under which the result of a file is kept."""
         return self.results.key(self.digest(notebook))
 
+    def digest(self, notebook: Path, anew: bool = False) -> str:
+        """Return `digest_of_submission`, which looks at a file once, unless it is asked to look anew."""
+        if anew or notebook not in self._digests:
+            self._digests[notebook] = digest_of_submission(notebook)
+        return self._digests[notebook]
+
     def judge(self, notebook: Path) -> Kept:
-        """Run a file's code, ask, and keep the result, unless the file was replaced meanwhile."""
-        notebook, launcher = notebook.absolute(), self.open()
+        """Run a file's code, ask, and keep the result. What was replaced meanwhile is judged again:
+        points belong to the very files that ran."""
+        launcher = self.open()
+        for _ in range(REPLACED):
+            before = self.digest(notebook, anew=True)
+            kept = Kept(self._run(launcher, notebook.absolute()), launcher.level)
+            if self.digest(notebook, anew=True) == before:
+                self._keep(notebook, kept)
+                return kept
+            self._log.warning("%s was handed in anew while it was judged", notebook.parent)
+        reason = "it was handed in anew while it was judged, again and again"
+        return replace(kept, result=without_score(self.assignment, Outcome.INFRA_ERROR, reason))
+
+    def _run(self, launcher: Launcher, notebook: Path) -> Result:
         parts = ("cell", "question", "submission")
         seconds = Deadlines(*(self.settings[f"{part}_seconds"] for part in parts))
         again = self.settings["follow_through"]
         with launcher.start_for(notebook.parent) as start:
             how = (start, self.secret, seconds, again, self.known)
-            result = grade_one(notebook, self.assignment, *how)
-        kept = Kept(result, launcher.level)
-        # Asked without its cache, which looks only once.
-        if self.digest(notebook) != digest_of_submission(notebook):
-            self._log.error("%s was handed in anew while it was judged", notebook.parent)
-            return kept
+            return grade_one(notebook, self.assignment, *how)
+
+    def _keep(self, notebook: Path, kept: Kept) -> None:
         try:
             self.results.keep(self.digest(notebook), kept)
         except OSError as error:
             where = notebook.parent
             self._log.error("%s: graded, but the result cannot be kept: %s", where, error)
-        return kept

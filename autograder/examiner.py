@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,8 +27,8 @@ from autograder.lasting_state import may_keep_state
 from autograder.lessons import find
 from autograder.needed_cells import may_change, needed_cells, reach
 from autograder.result import Answer, Outcome
-from autograder.sandbox.child import Child, ChildFault
-from autograder.session import MESSAGE, GaveUp, Session, Start, fields_of
+from autograder.sandbox.child import Child, ChildFault, MachineBusy
+from autograder.session import MESSAGE, Budget, GaveUp, Session, Start, fields_of
 from course.checks.check import Challenge, Check, Verdict, failed
 
 MISSING_NAME = ("NameError", "AttributeError")
@@ -185,7 +184,7 @@ class Examiner:
     ) -> dict[str, Attempt]:
         """Ask lost questions again with other cells put right, and credit what passes. This gets time
         of its own: code that is credited here may hang in the student's own notebook."""
-        end = max(session.end, time.monotonic() + session.deadlines.submission / 2)
+        budget = Budget(max(session.budget.seconds, session.deadlines.submission / 2))
         lost = [q for q in self.assignment.questions if not attempts[q.check].is_full]
         sessions: dict[frozenset[str], Session] = {}
         credited = dict(attempts)
@@ -196,7 +195,7 @@ class Examiner:
                     continue
                 if names not in sessions:
                     cells = replace_cells(self.assignment, session.cells, names, session.seconds)
-                    sessions[names] = Session(start, cells, session.deadlines, end)
+                    sessions[names] = Session(start, cells, session.deadlines, budget)
                 answer = attempts[question.check].answer
                 better = self._credit(sessions[names], question, names, answer)
                 if better is not answer:
@@ -254,18 +253,16 @@ class Examiner:
         name = self._name(question)
         check, numbers = find(name), self._challenges.numbers(name)
         score, message = 1.0, ""
-        end = time.monotonic() + session.deadlines.question
         for number in numbers:
             try:
                 child = session.child(n_cells)
-                if number == numbers[0]:  # running the cells is not this question's fault
-                    end = time.monotonic() + session.deadlines.question
                 challenge = self._challenges.draw(name, number)
                 request = {"probe": check.name, "needs": list(check.needs), "challenge": challenge}
                 more = partial(self._challenges.draw_ahead, name, number + 1)
-                reply = child.ask(
+                reply = session.ask(
+                    child,
                     request,
-                    min(end, session.end) - time.monotonic(),
+                    session.deadlines.question,
                     meanwhile=more if number < numbers[-1] else prepare,
                 )
             except ChildFault as fault:
@@ -273,21 +270,19 @@ class Examiner:
             verdict = _reach_verdict(check, challenge, reply, session)
             if verdict.score < score:
                 lost = Attempt(_answer(question, verdict), challenge, reply)
-                end = min(end, session.end)
-                return self._with_specimen(child, check, lost, end) if recognize else lost
+                return self._with_specimen(child, check, lost) if recognize else lost
             message = verdict.message
         return Attempt(_answer(question, Verdict(score, message)))
 
-    def _with_specimen(self, child: Child, check: Check, lost: Attempt, end: float) -> Attempt:
+    def _with_specimen(self, child: Child, check: Check, lost: Attempt) -> Attempt:
         """Add the reply to the challenge that is the same for everyone, where there is a mistake to
         recognise."""
         if kind_of_error(lost.reply) in NOT_BEGUN:
             return lost
         challenge = self.known.challenge(check.name)
         request = {"probe": check.name, "needs": list(check.needs), "challenge": challenge}
-        with suppress(ChildFault):
-            reply = child.ask(request, min(RECOGNITION_SECONDS, end - time.monotonic()))
-            return replace(lost, specimen=reply)
+        with suppress(ChildFault, MachineBusy):
+            return replace(lost, specimen=child.ask(request, RECOGNITION_SECONDS))
         return lost
 
     def _fault(self, question: Question, why: str) -> Attempt:

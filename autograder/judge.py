@@ -53,7 +53,7 @@ def grade_one(
         with _timed(seconds, "cells and questions"), closing(session):
             attempts = examiner.ask_all(session)
         if examiner.may_gain_from_all_cells(session, attempts):
-            whole = Session(start, cells, session.deadlines, session.end)
+            whole = Session(start, cells, session.deadlines, session.budget)
             with _timed(seconds, "again, with all cells"), closing(whole):
                 session, attempts = whole, examiner.ask_lost(whole, attempts)
         if follow_through:
@@ -66,14 +66,14 @@ def grade_one(
         untouched = _is_untouched(cells, assignment)
         return replace(result, skipped=skipped, untouched=untouched, seconds=seconds)
     except BadSubmission as error:
-        return _without_score(assignment, Outcome.STUDENT_FAULT, str(error), digest)
+        return without_score(assignment, Outcome.STUDENT_FAULT, str(error), digest)
     except GaveUp as error:  # before anything could be asked
-        return _without_score(assignment, Outcome.STUDENT_FAULT, str(error), digest, session)
+        return without_score(assignment, Outcome.STUDENT_FAULT, str(error), digest, session)
     except InfraError as error:
-        return _without_score(assignment, Outcome.INFRA_ERROR, str(error), digest)
+        return without_score(assignment, Outcome.INFRA_ERROR, str(error), digest)
     except Exception:  # whatever it is, it is ours, and no student may get a zero for it
         reason = f"the judge itself failed:\n{traceback.format_exc(limit=-5)}"
-        return _without_score(assignment, Outcome.INFRA_ERROR, reason, digest)
+        return without_score(assignment, Outcome.INFRA_ERROR, reason, digest)
 
 
 def _is_untouched(cells: tuple[CodeCell, ...], assignment: Assignment) -> bool:
@@ -88,21 +88,25 @@ def _timed(seconds: dict[str, float], part: str) -> Iterator[None]:
     seconds[part] = round(time.perf_counter() - begun, 3)
 
 
-def _without_score(
+def without_score(
     assignment: Assignment,
     outcome: Outcome,
     reason: str,
-    digest: str,
+    digest: str = "",
     session: Session | None = None,
 ) -> Result:
+    """Return the result of a submission that could not be judged."""
     reason = reason[:MESSAGE]
     answers = (Answer(q.check, outcome, 0.0, q.points, reason) for q in assignment.questions)
     return _result(assignment, outcome, reason, digest, answers, session)
 
 
 def _result(assignment, outcome, reason, digest, answers, session) -> Result:
-    cells, output = (session.reports(), session.output()) if session else ((), "")
-    return Result(assignment.module, outcome, reason, digest, tuple(answers), cells, output)
+    module, answers = assignment.module, tuple(answers)
+    if session is None:
+        return Result(module, outcome, reason, digest, answers)
+    cells, output, timed_out = session.reports(), session.output(), session.budget.used_up
+    return Result(module, outcome, reason, digest, answers, cells, output, timed_out=timed_out)
 
 
 @cache

@@ -65,16 +65,23 @@ class Settings(Configurable):
         help="Run the students' code on this account, with no barrier around it. What it does then, "
         "it does as you. Every report says so.",
     ).tag(config=True)
-    cell_seconds = Float(120, min=0, help="What one cell of a student may take.").tag(config=True)
+    cell_seconds = Float(
+        120,
+        min=0,
+        help="The seconds that one cell of a student may compute. Time in which other programs have the "
+        "processor counts in none of these.",
+    ).tag(config=True)
     question_seconds = Float(
-        60, min=0, help="What a student's functions may take for one graded question."
+        60, min=0, help="What a student's functions may compute for each challenge of a question."
     ).tag(config=True)
     follow_through = Bool(
         True,
         help="Ask what is lost for another cell's mistake again, with that cell put right, and credit "
         "what then passes. Otherwise one mistake can cost the points of all that stands on it.",
     ).tag(config=True)
-    submission_seconds = Float(600, min=0, help="What a whole notebook may take.").tag(config=True)
+    submission_seconds = Float(600, min=0, help="What a whole notebook may compute.").tag(
+        config=True
+    )
 
     def plain(self) -> dict[str, bool | float]:
         """Return all settings by name."""
@@ -214,10 +221,12 @@ class Judge(Settings, NotebookExporter):
         from autograder.result import Outcome
 
         desk = self.desks[names["notebook"]]
+        desk.digest(path, anew=True)  # it may have been replaced since this command began
         kept = desk.find(path)
         if not kept:
             self._start_sandbox(desk)
             kept = desk.judge(path)
+        digest, cells = _cells_of(path)
         result = kept.result
         # Partly the student's words: nothing in them may steer a terminal.
         why = "".join(filter(str.isprintable, " ".join(result.reason.split())))
@@ -226,20 +235,29 @@ class Judge(Settings, NotebookExporter):
             self.log.error(line)
             _forget_if_new(names)
             raise NoGrade(line)
+        if result.submission != digest:
+            raise NoGrade(f"{names['student']}: handed in anew just now, no grade; grade again.")
         log = self.log.info if result.outcome == Outcome.SCORE else self.log.warning
         log(f"{names['student']}: {result.outcome}, {result.points:g} points. {why}".strip())
-        return _lay_out_feedback(desk, path, kept)
+        return _lay_out_feedback(desk, path, cells, kept)
 
 
-def _lay_out_feedback(desk: Desk, path: Path, kept: Kept) -> nbformat.NotebookNode:
-    """Lay out the notebook that formgrader and feedback show, with a mark of its file."""
+def _cells_of(path: Path) -> tuple[str, list[Any]]:
+    """Return the SHA-256 and the cells of a file, "" and none of one that is no notebook."""
     from autograder.assignment import BadSubmission, read_cells
-    from autograder.report.feedback import feedback_notebook
 
     try:
-        _, cells = read_cells(path.absolute())
+        return read_cells(path.absolute())
     except BadSubmission:
-        cells = []
+        return "", []
+
+
+def _lay_out_feedback(
+    desk: Desk, path: Path, cells: list[Any], kept: Kept
+) -> nbformat.NotebookNode:
+    """Lay out the notebook that formgrader and feedback show, with a mark of its file."""
+    from autograder.report.feedback import feedback_notebook
+
     released = nbformat.read(desk.released, as_version=4)
     notebook = feedback_notebook(cells, released, kept.result, kept.level)
     notebook.metadata[UNSAVED] = desk.key(path)

@@ -54,6 +54,7 @@ class Result:
         output: the output of the student's process, truncated.
         skipped: how many of the lesson's own cells did not run, since no answer needs them.
         untouched: whether every code cell is as it was released.
+        timed_out: whether a cell, a question or the whole notebook used up its time.
         seconds: the time of each part.
     """
 
@@ -66,6 +67,7 @@ class Result:
     output: str = ""
     skipped: int = 0
     untouched: bool = False
+    timed_out: bool = False
     seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @property

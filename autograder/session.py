@@ -5,12 +5,14 @@ A process that ends or hangs is replaced: the cells run again, without the one t
 
 from __future__ import annotations
 
+import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from autograder.assignment import CodeCell, names_defined_in
-from autograder.sandbox.child import Child, ChildFault, InfraError
+from autograder.sandbox.child import Child, ChildFault, DeadlinePassed, InfraError
 
 Start = Callable[[], Child]
 """Starts a fresh student process for this submission."""
@@ -20,17 +22,36 @@ PAUSES = (1, 5)
 the machine is blamed."""
 DEAD_CELLS = 3
 """How many cells of a notebook may end or hang the process; each costs a new start."""
+PYTHON = ".".join(platform.python_version_tuple()[:2])
+"""The version of Python that grades."""
 MESSAGE, OUTPUT = 2_000, 64 * 2**10
 """The most characters of one message and of all output."""
 
 
 @dataclass(frozen=True)
 class Deadlines:
-    """The seconds of wall-clock time that a cell, a question and a whole submission may take."""
+    """The seconds that a cell, a challenge of a question and a whole submission may use.
+
+    They are not those of a clock: time in which other programs have the processor does not count, see
+    `sandbox/processor_time.py`.
+    """
 
     cell: float = 120
     question: float = 60
     submission: float = 600
+
+
+@dataclass
+class Budget:
+    """What is left for several sessions together.
+
+    Attributes:
+        seconds: that are left.
+        used_up: whether a deadline has passed, that of a cell, a question or the submission.
+    """
+
+    seconds: float
+    used_up: bool = False
 
 
 class GaveUp(Exception):
@@ -44,11 +65,10 @@ class Session:
         start: starts a process.
         cells: the cells to run in each process, in this order.
         deadlines: the most seconds for a cell, a question and the submission.
-        end: the time by `time.monotonic` at which the session ends; by default `deadlines.submission`
-            seconds from now.
+        budget: what is left for it; by default `deadlines.submission`.
 
     Attributes:
-        seconds: the seconds of each cell at its last run, by its number.
+        seconds: that each cell has used at its last run, by its number.
     """
 
     def __init__(
@@ -56,10 +76,10 @@ class Session:
         start: Start,
         cells: Sequence[CodeCell],
         deadlines: Deadlines,
-        end: float | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self.cells, self.deadlines = cells, deadlines
-        self.end = time.monotonic() + deadlines.submission if end is None else end
+        self.budget = budget or Budget(deadlines.submission)
         self.seconds: dict[int, float] = {}
         self._start_process = start
         self._reports: dict[int, str] = {}  # errors, by cell
@@ -79,12 +99,13 @@ class Session:
         if self._gave_up:
             raise self._gave_up
         while True:
+            if self.budget.seconds <= 0:
+                self.budget.used_up = True
+                self._give_up(
+                    f"The {self.deadlines.submission:g} seconds for this notebook were used up."
+                )
             if self._current is None or not self._current.alive or self._ran > n_cells:
                 self.close()
-                if time.monotonic() > self.end:
-                    self._give_up(
-                        f"The {self.deadlines.submission:g} seconds for this notebook were used up."
-                    )
                 self._current, self._ran = self._start(), 0
             if self._run_until(self._current, n_cells):
                 return self._current
@@ -101,22 +122,32 @@ class Session:
         """Run the next cells; tell whether the process has survived them."""
         for cell in self.cells[self._ran : n_cells]:
             if cell.source and cell.number not in self._dead:
-                start = time.monotonic()
                 try:
                     self._run(child, cell)
                 except ChildFault as fault:
                     self._leave_out(cell, fault)
                     return False
-                self.seconds[cell.number] = time.monotonic() - start
+                self.seconds[cell.number] = child.used
             self._ran += 1
         return True
 
+    def ask(self, child: Child, request: Mapping[str, Any], seconds: float, **options: Any) -> dict:
+        """Ask a process of this session within what is left of the budget; raises as `Child.ask`."""
+        try:
+            return child.ask(request, min(seconds, self.budget.seconds), **options)
+        except DeadlinePassed:
+            self.budget.used_up = True
+            raise
+        finally:
+            self.budget.seconds -= child.used
+
     def _run(self, child: Child, cell: CodeCell) -> None:
-        seconds = min(self.deadlines.cell, self.end - time.monotonic())
-        error = child.ask({"cell": cell.source}, seconds).get("error")
+        error = self.ask(child, {"cell": cell.source}, self.deadlines.cell).get("error")
         if error is not None:
             kind, words, _ = fields_of(error)
             line = f"Cell {cell.number} stopped with {kind}{': ' if words else ''}{words}"
+            if kind == "SyntaxError":  # a newer Python may take it
+                line += f" (Python {PYTHON} reads it here)"
             self._reports.setdefault(cell.number, line)
 
     def _leave_out(self, cell: CodeCell, fault: ChildFault) -> None:

@@ -52,7 +52,9 @@ def main(requests: int, replies: int, lesson: str) -> None:
     probes = probes_of(lesson)
     os.chdir(working_copy(Path.cwd(), Path.home() / WORK))
     sys.stdout, sys.stderr = tolerant_output(1), tolerant_output(2)
-    import_module("torch").compile = uncompiled
+    torch = import_module("torch")
+    torch.compile = uncompiled
+    see_one_core(torch)
     shell = new_shell()
     # A student's own module of that name should be found, and not ours.
     for name in [name for name in sys.modules if name.split(".")[0] == "judge"]:
@@ -87,6 +89,15 @@ def uncompiled(model: Any = None, **_: Any) -> Any:
     """Return the model unchanged, in place of `torch.compile`: there is no compiler. PyTorch's own
     function would refuse a full graph, and takes seconds to import."""
     return (lambda decorated: decorated) if model is None else model
+
+
+def see_one_core(torch: Any) -> None:
+    """Say that there is one core, and let nobody ask for more threads: how many cores the grader has may
+    change nothing, and the threads of a large machine would be more than a process may have here."""
+    core = min(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+    os.cpu_count = os.process_cpu_count = lambda: 1
+    os.sched_getaffinity = lambda pid=0: {core}
+    torch.set_num_threads = torch.set_num_interop_threads = lambda number: None
 
 
 def working_copy(source: Path, place: Path) -> Path:

@@ -188,6 +188,11 @@ def _words(table: Sequence[Standing], problems: Mapping[str, str], penalties: Se
         names = ", ".join(map(one_line, old))
         lines.append(f"not judged again, and stands as before ({len(old)}): {names}")
         lines += [f"  {one_line(student)}: {one_line(problems[student])}" for student in old]
+    if slow := [s.student.id for s in table if s.result and s.result.timed_out]:
+        lines.append(f"ran out of time ({len(slow)}): {', '.join(map(one_line, slow))}")
+        lines.append(
+            "  a cell, a question or a whole notebook used up its seconds, see docs/grading.md"
+        )
     if penalties:
         names = ", ".join(map(one_line, penalties))
         lines.append(f"penalty for being late changed ({len(penalties)}): {names}")
@@ -209,6 +214,7 @@ def _plain(
             "points": standing.points,
             "penalty": standing.penalty,
             "reason": standing.reason,
+            "timed_out": bool(standing.result and standing.result.timed_out),
         }
         for standing in table
     ]

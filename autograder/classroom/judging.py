@@ -11,6 +11,7 @@ from queue import Empty, SimpleQueue
 from autograder.classroom.submissions import Submission
 from autograder.desk import Desk
 from autograder.result import Outcome
+from autograder.sandbox.child import TOO_BUSY
 
 PATIENCE = 15.0
 """Seconds after which a submission no longer keeps others from starting: it may hang."""
@@ -24,7 +25,7 @@ NOT_KEPT = "its result could not be kept: is the disk full, or was it handed in 
 def judge_here(
     desk: Desk, submissions: Sequence[Submission], jobs: int
 ) -> Iterator[tuple[Submission, str]]:
-    """Judge submissions and keep their results.
+    """Judge submissions and keep their results; those for whom the machine was too busy again, alone.
 
     Args:
         desk: the lesson's desk.
@@ -34,6 +35,20 @@ def judge_here(
     Yields:
         Each submission when it is done, with the reason why no result is kept, or "".
     """
+    again = []
+    for submission, problem in _judge_all(desk, submissions, jobs):
+        if TOO_BUSY in problem:
+            again.append(submission)
+        else:
+            yield submission, problem
+    for submission in again:
+        yield submission, judge_one(desk, submission)
+
+
+def _judge_all(
+    desk: Desk, submissions: Sequence[Submission], jobs: int
+) -> Iterator[tuple[Submission, str]]:
+    """Judge submissions, each once; see `judge_here`."""
     waiting, done = deque(submissions), SimpleQueue()
     running: dict[str, float] = {}  # since when, by student
     while waiting or running:

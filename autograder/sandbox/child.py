@@ -2,7 +2,7 @@
 
 Nothing that a child does can block this side or make it grow: requests are written and replies read
 against a deadline, replies have a largest size, and output is drained by a thread that keeps its
-first part and counts the rest.
+first part and counts the rest. The deadline is in time that its processes use, see `processor_time.py`.
 """
 
 from __future__ import annotations
@@ -15,19 +15,28 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from autograder import wire
+from autograder.sandbox.processor_time import BACKSTOP, TICK, Stopwatch, account_of
 
 StartProgram = Callable[[Sequence[str], Sequence[int]], subprocess.Popen]
 """Starts `student.py` with arguments, passing on open files; the process may say `ended_for`, see
 `memory.py`."""
 OUTPUT = 256 * 2**10
 """Bytes of a child's output that are kept."""
+TOO_BUSY = "the machine was too busy"
+NO_THREAD = b"Thread creation failed"
+"""What OpenMP writes before it ends a process."""
 
 
 class InfraError(Exception):
-    """The process failed before any of the student's code ran: the student has no part in it."""
+    """The machine failed: the student has no part in it."""
+
+
+class MachineBusy(InfraError):
+    """The process got too little of the machine's time to answer, or to start."""
 
 
 class ChildFault(Exception):
@@ -46,6 +55,40 @@ class TooMuch(ChildFault):
     """The reply is larger than a reply may be."""
 
 
+@dataclass(frozen=True)
+class Deadline:
+    """How long a process may take.
+
+    Attributes:
+        seconds: that it may use.
+        stopwatch: counts what it uses.
+    """
+
+    seconds: float
+    stopwatch: Stopwatch
+
+    @property
+    def tick(self) -> float:
+        return max(0.0, min(TICK, self.seconds))
+
+    def check(self) -> None:
+        """Look how long it has taken, when nothing has come for a tick.
+
+        Raises:
+            DeadlinePassed: the time was used up.
+            MachineBusy: it was not, for others used the machine.
+        """
+        watch = self.stopwatch
+        watch.look(waited=self.tick)
+        if watch.used >= self.seconds:
+            raise DeadlinePassed(f"no answer in the time there was, {self.seconds:.3g} seconds")
+        if watch.wall >= BACKSTOP * self.seconds:
+            raise MachineBusy(
+                f"{TOO_BUSY}: in {watch.wall:.0f} seconds the process could use only "
+                f"{watch.used:.1f} of the {self.seconds:.3g} that it may"
+            )
+
+
 class Child:
     """A process that runs `student.py`, until it is closed or breaks a rule; then it is killed.
 
@@ -53,7 +96,10 @@ class Child:
         start: starts the program with these arguments, and passes on these two open files; its output
             is in one pipe, and its process leads a group of its own. See `launch.py`.
         lesson: module name, such as "kv_cache".
-        seconds: until it must be ready.
+        seconds: that it may use until it is ready.
+
+    Attributes:
+        used: seconds that it has used for the last request.
 
     Raises:
         InfraError: it could not be started, or was not ready in time.
@@ -71,7 +117,10 @@ class Child:
         finally:
             os.close(requests)
             os.close(replies)
-        self._number, self.alive = 0, True
+        self._number, self.alive, self.used = 0, True, 0.0
+        self._account = getattr(self._process, "account", None)
+        if self._account is None:
+            self._account = account_of("/proc", session=self._process.pid)
         self._output, self._output_cut = bytearray(), 0
         self._drain = threading.Thread(target=self._keep_output, daemon=True)
         self._drain.start()
@@ -80,7 +129,7 @@ class Child:
 
     def _wait_until_ready(self, seconds: float) -> None:
         try:
-            first = self._receive(time.monotonic() + seconds, 2**10)
+            first = self._receive(self._deadline(seconds), 2**10)
         except ChildFault as fault:
             raise InfraError(f"{fault}; it said: {self.output[-2000:].strip()}") from fault
         if first != {"ready": True}:
@@ -98,20 +147,25 @@ class Child:
 
         Args:
             request: see `student.py`, without its number.
-            seconds: until the whole reply must be here.
+            seconds: that its processes may use until the whole reply is here.
             max_bytes: of the reply's frame.
             meanwhile: called once the process works on the request.
 
         Raises:
             ChildDied, DeadlinePassed, TooMuch: see there.
+            MachineBusy: the clock ran BACKSTOP times as long, and it had used less.
         """
         if not self.alive:
             raise ChildDied("the process has ended before")
-        deadline = time.monotonic() + seconds
+        deadline = self._deadline(seconds)
         self._number += 1
-        self._send(wire.encode({"number": self._number, **request}), deadline)
-        meanwhile()
-        reply = self._receive(deadline, max_bytes)
+        try:
+            self._send(wire.encode({"number": self._number, **request}), deadline)
+            meanwhile()
+            reply = self._receive(deadline, max_bytes)
+        finally:
+            deadline.stopwatch.look()
+            self.used = deadline.stopwatch.used
         if type(reply) is not dict or reply.get("number") != self._number:
             self.close()
             raise ChildDied("the process wrote something of its own where its replies go")
@@ -143,7 +197,10 @@ class Child:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _send(self, frame: bytes, deadline: float) -> None:
+    def _deadline(self, seconds: float) -> Deadline:
+        return Deadline(seconds, Stopwatch(self._account))
+
+    def _send(self, frame: bytes, deadline: Deadline) -> None:
         left = memoryview(frame)
         while left:
             self._wait(self._requests, select.POLLOUT, deadline)
@@ -154,7 +211,7 @@ class Child:
             except BrokenPipeError:
                 raise self._died() from None
 
-    def _receive(self, deadline: float, max_bytes: int) -> Any:
+    def _receive(self, deadline: Deadline, max_bytes: int) -> Any:
         frame = self._read(wire.LENGTH.size, deadline)
         length = wire.frame_length(frame)
         if length > max_bytes:
@@ -167,7 +224,7 @@ class Child:
             self.close()
             raise ChildDied(f"the process sent no proper reply: {error}") from error
 
-    def _read(self, n: int, deadline: float) -> bytes:
+    def _read(self, n: int, deadline: Deadline) -> bytes:
         parts, left = [], n
         while left:
             self._wait(self._replies, select.POLLIN, deadline)
@@ -178,13 +235,15 @@ class Child:
             left -= len(part)
         return b"".join(parts)
 
-    def _wait(self, fd: int, event: int, deadline: float) -> None:
+    def _wait(self, fd: int, event: int, deadline: Deadline) -> None:
         poll = select.poll()
         poll.register(fd, event)
-        seconds = max(0.0, deadline - time.monotonic())
-        if not poll.poll(1000 * seconds):
-            self.close()
-            raise DeadlinePassed("no answer in the time there was")
+        while not poll.poll(1000 * deadline.tick):
+            try:
+                deadline.check()
+            except (DeadlinePassed, MachineBusy):
+                self.close()
+                raise
 
     def _died(self) -> ChildDied:
         """Return the reason of death as an exception. A process that only closed its pipe is killed."""
@@ -194,7 +253,10 @@ class Child:
         self.close()
         if why := getattr(self._process, "ended_for", ""):
             return ChildDied(f"the process was ended: {why}")
-        return ChildDied(reason_of_death(self._process.returncode if ended else None))
+        reason = reason_of_death(self._process.returncode if ended else None)
+        if NO_THREAD in self._output[-2000:]:
+            reason += ", since it started more threads than it may"
+        return ChildDied(reason)
 
     def _has_ended(self) -> bool:
         """Tell whether it ended by itself. It is not waited for: that would free the group's number."""

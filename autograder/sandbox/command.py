@@ -79,8 +79,8 @@ class Limits:
     """
 
     memory: int = 3072 * MIB
-    cpu_seconds: int = 300
-    processes: int = 32
+    cpu_seconds: int = 900
+    processes: int = 64
     file_size: int = 64 * MIB
     open_files: int = 256
     tmp: int = 128 * MIB

@@ -16,6 +16,8 @@ import subprocess
 import threading
 from collections.abc import Iterator
 
+from autograder.sandbox.processor_time import account_of
+
 INTERVAL = 0.05
 """Seconds between two measurements."""
 FOLDERS = ("tmp", "dev/shm")
@@ -36,6 +38,12 @@ class Confined(subprocess.Popen):
 
     first: int | None = None
     ended_for = ""
+
+    def account(self) -> tuple[float, bool]:
+        """Say what its processes have used of the machine's time, see `processor_time.Account`."""
+        with contextlib.suppress(OSError):  # it has ended
+            return account_of(_own_proc(self.first))()
+        return 0.0, False
 
     def watch(self, limit: int) -> None:
         """Have a thread end the sandbox once it holds more than `limit` bytes of memory."""
@@ -65,6 +73,18 @@ def _watch(sandbox: Confined, limit: int) -> None:
                     return
 
 
+def _own_proc(first: int | None) -> str:
+    """Return the path of a sandbox's own /proc.
+
+    Raises:
+        OSError: it is not there yet, or no longer.
+    """
+    place = f"/proc/{first}/root/proc"
+    if os.stat(place).st_dev == os.stat("/proc").st_dev:
+        raise FileNotFoundError("the sandbox still sees the /proc of this machine")
+    return place
+
+
 def _open_places(first: int) -> list[int]:
     """Open a sandbox's /proc and its folders in memory.
 
@@ -73,11 +93,10 @@ def _open_places(first: int) -> list[int]:
     """
     with contextlib.ExitStack() as opened:
         places = []
-        for name in ("proc", *FOLDERS):
-            places.append(os.open(f"/proc/{first}/root/{name}", os.O_RDONLY | os.O_DIRECTORY))
+        folders = [f"/proc/{first}/root/{name}" for name in FOLDERS]
+        for name in (_own_proc(first), *folders):
+            places.append(os.open(name, os.O_RDONLY | os.O_DIRECTORY))
             opened.callback(os.close, places[-1])
-        if os.fstat(places[0]).st_dev == os.stat("/proc").st_dev:
-            raise FileNotFoundError("the sandbox still sees the /proc of this machine")
         opened.pop_all()
     return places
 
