@@ -11,8 +11,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Collection
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -26,6 +26,14 @@ from autograder.follow_through import cells_to_replace, replace_cells, sentence
 from autograder.lasting_state import may_keep_state
 from autograder.lessons import find
 from autograder.needed_cells import may_change, needed_cells, reach
+from autograder.one_definition import (
+    Definition,
+    Definitions,
+    Try,
+    choose,
+    conflicts,
+    worth_comparing,
+)
 from autograder.result import Answer, Outcome
 from autograder.sandbox.child import Child, ChildFault, MachineBusy
 from autograder.session import MESSAGE, Budget, GaveUp, Session, Start, fields_of
@@ -47,12 +55,14 @@ class Attempt:
         answer: the outcome and the points.
         challenge, reply: the challenge that lost it, and the reply to that.
         specimen: the reply to the challenge that is the same for every submission.
+        n_cells: how many cells had run when the question was asked.
     """
 
     answer: Answer
     challenge: Challenge | None = None
     reply: dict | None = None
     specimen: dict | None = None
+    n_cells: int = 0
 
     @property
     def is_full(self) -> bool:
@@ -88,6 +98,8 @@ class Examiner:
         student = [cell.source for cell in cells if cell.source.strip() not in assignment.given]
         lesson = [cell.source for cell in self.needed if cell.source not in student]
         self._keeps_state = may_keep_state(student, lesson, called)
+        self._definitions = Definitions(cells, assignment.given)
+        self._counting: dict[str, Definition] = {}
         self._challenges = Challenges(digest, secret)
 
     def _name(self, question: Question) -> str:
@@ -154,6 +166,7 @@ class Examiner:
                 if not best:
                     raise
                 new = self._fault(question, str(error))
+            new = replace(new, n_cells=n_cells)
             if name not in best or new.answer.score > best[name].answer.score:
                 best[name] = new  # of two with the same points the earlier one counts
 
@@ -178,6 +191,66 @@ class Examiner:
         settled = {question.check for n, question in at_tests if n >= last}
         rest = [question for name, question in questions.items() if name not in settled]
         return at_tests + [(len(cells), question) for question in rest]
+
+    def decide_by_one_definition(
+        self, session: Session, start: Start, attempts: dict[str, Attempt]
+    ) -> dict[str, Attempt]:
+        """Let one definition of each function count, see `one_definition.py`. Where questions that passed
+        have met several, all that call the function are asked with each of them."""
+        questions = {question.check: question for question in self.assignment.questions}
+        tried = {(name, attempt.n_cells): attempt for name, attempt in attempts.items()}
+
+        def tries() -> list[Try]:
+            return [
+                Try(name, one.answer.points, self._met(questions[name], session, n_cells), n_cells)
+                for (name, n_cells), one in tried.items()
+            ]
+
+        several = conflicts(tries())
+        points = sum(attempt.answer.points for attempt in attempts.values())
+        again = Session(start, session.cells, session.deadlines, session.budget)
+        with closing(again), suppress(GaveUp):
+            for n_cells in sorted(worth_comparing(tries(), several), reverse=True):
+                if choose(tries())[1] == points:
+                    break
+                for question in questions.values():
+                    met = self._met(question, session, n_cells)
+                    known = any(t.question == question.check and t.met == met for t in tries())
+                    if several & set(met) and not known:
+                        attempt = self._ask(again, n_cells, question)
+                        tried[question.check, n_cells] = replace(attempt, n_cells=n_cells)
+        self._counting, _ = choose(tries())
+        best = dict(attempts)
+        for name, old in attempts.items():
+            agreeing = [t for t in tries() if t.question == name and t.agrees_with(self._counting)]
+            counts = max(agreeing, key=lambda one: one.points, default=None)
+            if old.answer.points > (counts.points if counts else 0):
+                new = tried[name, counts.n_cells] if counts else self._fault(questions[name], "")
+                best[name] = self._explain_choice(questions[name], new, several)
+            elif counts and counts.points > 0:
+                best[name] = tried[name, counts.n_cells]
+        return best
+
+    def _explain_choice(
+        self, question: Question, attempt: Attempt, several: Collection[str]
+    ) -> Attempt:
+        """Say why another definition than the one at a question's test cell has decided it."""
+        names = sorted(several & set(self._needs(question)))
+        cells = sorted({self._counting[name].cell for name in names})
+        words = (
+            f"There are several definitions of {' and '.join(names)}. All questions about a function are "
+            "decided by the same one, that with the most points, which is here that of cell "
+            f"{' and '.join(map(str, cells))}. {attempt.answer.message}"
+        )
+        return replace(attempt, answer=replace(attempt.answer, message=words[:MESSAGE]))
+
+    def _met(self, question: Question, session: Session, n_cells: int) -> dict[str, Definition]:
+        """Return which definitions a question meets that is asked after so many cells of a session."""
+        number = session.cells[n_cells - 1].number if n_cells else 0
+        return self._definitions.met(self._needs(question), number)
+
+    def _needs(self, question: Question) -> tuple[str, ...]:
+        return find(self._name(question)).needs
 
     def follow_through(
         self, session: Session, start: Start, attempts: dict[str, Attempt]
@@ -218,11 +291,15 @@ class Examiner:
                 session.cells, question, places[0], n_cells
             ):
                 break
+            met = self._met(question, session, n_cells)
+            if any(self._counting.get(name, one) != one for name, one in met.items()):
+                continue  # another definition counts
             try:
                 new = self._ask(session, n_cells, question, recognize=False).answer
             except GaveUp:
                 return answer
             if new.score > answer.score:
+                self._counting.update(met)
                 words = f"{sentence(names)} As it stands: {answer.message}"
                 return replace(new, message=words[:MESSAGE], credited=True)
         return answer

@@ -72,7 +72,7 @@ def replace_cells(
             replaced.append(CodeCell(cell.number, cell.source))
         if cell.asks or names_defined_in(cell.source) & defined:
             replaced.append(CodeCell(cell.number, right, cell.asks))
-    replaced.append(CodeCell(len(cells) + 1, right))
+    replaced.append(CodeCell(1 + max((cell.number for cell in cells), default=0), right))
     return tuple(replaced)
 
 

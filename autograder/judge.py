@@ -56,6 +56,8 @@ def grade_one(
             whole = Session(start, cells, session.deadlines, session.budget)
             with _timed(seconds, "again, with all cells"), closing(whole):
                 session, attempts = whole, examiner.ask_lost(whole, attempts)
+        with _timed(seconds, "one definition"):
+            attempts = examiner.decide_by_one_definition(session, start, attempts)
         if follow_through:
             with _timed(seconds, "follow-through"):
                 attempts = examiner.follow_through(session, start, attempts)

@@ -154,6 +154,27 @@ def await_output(page, selector: str) -> None:
     )
 
 
+def await_error(page, name: str) -> None:
+    """Wait until a cell has stopped with this error, and scroll to it: the page holds only cells that
+    are near to what is in sight."""
+    found = page.wait_for_function(
+        """name => {
+            const cells = window.jupyterapp.shell.currentWidget.content.model.cells;
+            for (let number = 0; number < cells.length; number++) {
+                const outputs = cells.get(number).sharedModel.outputs ?? [];
+                if (outputs.some(output => output.ename === name)) return [number];
+            }
+        }""",
+        arg=name,
+        timeout=1000 * PATIENCE,
+    )
+    page.evaluate(
+        "([number]) => window.jupyterapp.shell.currentWidget.content.scrollToItem(number, 'center')",
+        found.json_value(),
+    )
+    await_output(page, f".jp-OutputArea-output:has-text('{name}')")
+
+
 def move(page, cell) -> None:
     """Move the first control of a widget: a slider by a key, a list by another choice."""
     handle = cell.locator(".noUi-handle").first
@@ -208,14 +229,14 @@ def playground_of(cells: list) -> tuple[int, list[int]]:
 def test_make_lab_opens_lesson_00_and_the_first_unfinished_function_stops_it(page):
     run_all(page, "lessons/00-start/start.ipynb")
     await_output(page, ".jp-RenderedImage img")  # the machine's card
-    await_output(page, ".jp-OutputArea-output:has-text('NotImplementedError')")
+    await_error(page, "NotImplementedError")
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_a_student_answers_the_first_question_and_plays(page, folder):
     cells = cells_of(folder)
     run_all(page, f"lessons/{folder}/{module_of(folder)}.ipynb")
-    await_output(page, ".jp-OutputArea-output:has-text('NotImplementedError')")
+    await_error(page, "NotImplementedError")
     answer, test = first_question(folder, cells)
     type_into_cell(page, answer, cells[answer].source)
     run_cell(page, test)
