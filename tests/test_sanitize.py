@@ -178,3 +178,19 @@ def test_long_things_are_cut_and_deep_ones_survive():
 
 def test_half_a_character_becomes_one_that_can_be_written():
     assert sanitize.plain("a\ud83d").encode() == b"a?"
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        new_markdown_cell(sanitize.markdown("[" * 20_000)),
+        new_markdown_cell(sanitize.markdown("![" * 15_000)),
+        new_code_cell(sanitize.code("." * 30_000)),
+    ],
+    ids=["brackets", "pictures", "dots"],
+)
+def test_a_long_run_is_shown_in_seconds(cell):
+    """Without care these take half a minute each, and formgrader serves nobody meanwhile."""
+    begun = time.process_time()
+    HTMLExporter().from_notebook_node(new_notebook(cells=[cell]))
+    assert time.process_time() - begun < 5

@@ -94,7 +94,7 @@ def _shown(cell: Cell, original: NotebookNode | None, texts: set[str]) -> Notebo
         written_here = source in texts  # the lesson's own text is harmless
         pasted = cell.get("attachments")
         return new_markdown_cell(source if written_here else sanitize.markdown(source, pasted))
-    text = sanitize.plain(source, sanitize.LONGEST_SOURCE)
+    text = sanitize.code(source)
     if kind != "code":
         return new_raw_cell(text)
     count = cell.get("execution_count")

@@ -23,6 +23,8 @@ from autograder.assignment import text_of
 
 LONGEST_SOURCE = 100_000
 """Characters of one cell that are shown."""
+LONGEST_LINE = 1_000
+"""Characters of one line of code: colouring takes time quadratic in them."""
 LONGEST_MARKDOWN = 20_000
 """Characters of markdown that are rendered; a longer cell is shown as plain text."""
 LONGEST_TEXT = 64_000
@@ -56,6 +58,17 @@ def plain(text: str, longest: int = LONGEST_TEXT) -> str:
     return text if len(text) <= longest else f"{text[:longest]}\n… {len(text) - longest:,} more"
 
 
+def code(source: str) -> str:
+    """Cut a long cell, and its long lines."""
+    lines = plain(source, LONGEST_SOURCE).split("\n")
+    return "\n".join(
+        line
+        if len(line) <= LONGEST_LINE
+        else f"{line[:LONGEST_LINE]} … {len(line) - LONGEST_LINE:,} more"
+        for line in lines
+    )
+
+
 def visible(text: str) -> str:
     """Leave out of a text what cannot be seen: control characters but for line ends and tabs, and
     those that turn the direction of what stands around them."""
@@ -85,8 +98,9 @@ def _attribute(_tag: str, name: str, value: str) -> str | None:
 
 def block(clean: str) -> str:
     """Put cleaned HTML into a markdown cell. On one line, it is one HTML block, in which a renderer of
-    markdown changes nothing."""
-    return f"<div>{clean}</div>".replace("\r", "").replace("\n", "&#10;")
+    markdown changes nothing. nbconvert looks behind each bracket for a link, through all that follows."""
+    written = {"\r": "", "\n": "&#10;", "[": "&#91;"}
+    return f"<div>{clean.translate(str.maketrans(written))}</div>"
 
 
 def verbatim(text: str) -> str:

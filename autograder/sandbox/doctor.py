@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import secrets
 import signal
 import socket
@@ -147,6 +148,7 @@ def main(arguments: list[str]) -> int:
     from autograder.sandbox.fork_server import ForkServer
 
     argparse.ArgumentParser(prog="autograder doctor", description=__doc__).parse_args(arguments)
+    print(f"Python {platform.python_version()} grades: it refuses what only a newer one can read.")
     print("Cold start: every process imports what it needs.")
     findings = doctor()
     print(report(findings))
