@@ -1,6 +1,7 @@
 """What students write is cleaned, and what they may write stays."""
 
 import base64
+import time
 
 import pytest
 from hostile import html as hostile_html
@@ -8,7 +9,9 @@ from hostile import markdown as hostile_markdown
 from hostile import outputs as hostile_outputs
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from nbconvert import HTMLExporter
 from nbconvert.filters.markdown_mistune import markdown2html_mistune
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from autograder.report import sanitize
 

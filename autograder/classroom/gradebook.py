@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -25,6 +27,7 @@ from autograder.desk import Desk
 from autograder.nbgrader_steps import read_mark
 from autograder.one_writer import become_the_writer
 
+NO_ROOM = (os.strerror(errno.ENOSPC), "disk is full")
 NAMES = ("first_name", "last_name", "email", "lms_user_id")
 
 
@@ -76,11 +79,12 @@ def write_gradebook(lesson: Lesson, desk: Desk, force: bool = False) -> None:
 def _run(autograde: _Writing, lesson: Lesson, total: int) -> None:
     """Run nbgrader's steps with a progress bar; raises as `write_gradebook`."""
     course = lesson.course
+    full: list[str] = []
     with (
         tqdm(desc="gradebook", total=total, unit="submission", file=sys.stderr) as progress,
         warnings.catch_warnings(),
         _one_engine(),
-        _without_hints(course.log),
+        _without_hints(course.log, full),
         course.reaching_gradebook(),
     ):
         warnings.simplefilter("ignore", SAWarning)  # nbgrader's own way with its database
@@ -94,6 +98,8 @@ def _run(autograde: _Writing, lesson: Lesson, total: int) -> None:
         finally:
             if autograde.exporter:
                 autograde.exporter.close()
+    if full:
+        raise NoGradebook(course.directory.db_url, OSError("the disk is full; make room first"))
 
 
 @contextmanager
@@ -109,14 +115,20 @@ def _one_engine() -> Iterator[None]:
 
 
 @contextmanager
-def _without_hints(log: logging.Logger) -> Iterator[None]:
-    """Suppress nbgrader's log of an unreachable database, which it takes for that of an older nbgrader:
-    `NoGradebook` reports it."""
+def _without_hints(log: logging.Logger, full: list[str]) -> Iterator[None]:
+    """Suppress nbgrader's log of a full disk and of an unreachable database, which it takes for that of
+    an older nbgrader: `NoGradebook` reports both.
+
+    Args:
+        full: gets what was logged of a full disk.
+    """
     hints = ["nbgrader db upgrade", *(f"sqlalchemy.exc.{kind.__name__}:" for kind in OUT_OF_REACH)]
 
     def is_other(record: logging.LogRecord) -> bool:
         message = record.getMessage()
-        return not any(hint in message for hint in hints)
+        if any(words in message for words in NO_ROOM):
+            full.append(message)
+        return not full and not any(hint in message for hint in hints)
 
     log.addFilter(is_other)
     try:
