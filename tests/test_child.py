@@ -11,7 +11,15 @@ import pytest
 from patience import PATIENCE
 from submissions import Desk
 
-from autograder.sandbox.child import OUTPUT, Child, ChildDied, DeadlinePassed, InfraError, TooMuch
+from autograder.sandbox.child import (
+    OUTPUT,
+    Child,
+    ChildDied,
+    DeadlinePassed,
+    InfraError,
+    MachineBusy,
+    TooMuch,
+)
 from autograder.wire import LENGTH, encode
 from course.checks.calls import call
 
@@ -178,6 +186,53 @@ def assert_gone(pid: int) -> None:
             return
         time.sleep(0.02)
     raise AssertionError(f"process {pid} still lives")
+
+
+@pytest.fixture
+def crowded(child):
+    """A process that shares one core with six others, which work without end."""
+    core = {min(os.sched_getaffinity(0))}
+    for thread in os.listdir(f"/proc/{child._process.pid}/task"):
+        os.sched_setaffinity(int(thread), core)
+    endless = [sys.executable, "-c", "while True: pass"]
+    others = [subprocess.Popen(endless) for _ in range(6)]
+    for other in others:
+        os.sched_setaffinity(other.pid, core)
+    yield child
+    for other in others:
+        other.kill()
+        other.wait()
+
+
+def test_time_in_which_others_compute_does_not_count(crowded):
+    begun = time.monotonic()
+    assert run(crowded, "import time\nbegun = time.process_time()") is None
+    assert run(crowded, "while time.process_time() < begun + 1: pass", seconds=2) is None
+    assert time.monotonic() - begun > 2, "the others left it alone"
+    assert 0.9 < crowded.used < 2
+
+
+def test_on_a_busy_machine_an_endless_loop_ends_at_its_deadline_all_the_same(crowded):
+    with pytest.raises(DeadlinePassed):
+        run(crowded, "while True: pass", seconds=0.5)
+
+
+def test_where_the_machine_is_too_busy_it_is_the_machine_that_failed(crowded, monkeypatch):
+    monkeypatch.setattr("autograder.sandbox.child.BACKSTOP", 2)
+    with pytest.raises(MachineBusy, match=r"in . seconds the process could use only .* of the 2"):
+        run(crowded, "while True: pass", seconds=2)
+
+
+def test_the_processor_time_of_its_own_children_counts(child):
+    endless = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'while True: pass'])"
+    with pytest.raises(DeadlinePassed):
+        run(child, endless, seconds=1)
+
+
+def test_a_death_for_too_many_threads_is_told(child):
+    words = "b'libgomp: Thread creation failed: Resource temporarily unavailable'"
+    with pytest.raises(ChildDied, match="status 1, since it started more threads than it may"):
+        run(child, f"import os\nos.write(2, {words})\nos._exit(1)")
 
 
 def test_its_own_children_die_with_it(desk):

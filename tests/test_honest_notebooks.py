@@ -1,7 +1,7 @@
 """What students do in honest notebooks costs no point: all of these pass every test at home."""
 
 import pytest
-from submissions import Desk, answers, opening
+from submissions import Desk, answers, opening, short
 
 from autograder.authoring.source import POINTS
 from autograder.result import Outcome
@@ -49,6 +49,8 @@ CELLS = {
     "names of Python's": "list = [1]\nlen = 3\nstr = 'x'\nprint = None",
     "a seed": "import random, torch\nrandom.seed(1)\ntorch.manual_seed(1)",
     "one thread": "import torch\ntorch.set_num_threads(1)",
+    "threads of a server": "import torch\ntorch.set_num_threads(64)\ntorch.set_num_interop_threads(16)",
+    "as many threads as cores": "import os, torch\ntorch.set_num_threads(os.cpu_count())",
     "a class of the same name": "class Recorder: ...",
     "logging": "import logging\nlogging.basicConfig(level=logging.DEBUG)",
 }
@@ -71,6 +73,11 @@ def test_everything_at_once_costs_no_point(desk):
     """Cell after cell in one notebook, as a curious student leaves it."""
     harmless = [source for name, source in CELLS.items() if "Python's" not in name]
     assert desk.judge(opening(desk.lesson, *harmless)).points == POINTS
+
+
+@pytest.mark.slow
+def test_everything_behind_the_last_test_costs_no_point(desk):
+    assert desk.judge(short(desk.lesson, *CELLS.values())).points == POINTS
 
 
 def test_files_beside_the_notebook_are_found_as_at_home(desk):
