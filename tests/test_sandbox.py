@@ -8,6 +8,7 @@ import signal
 import site
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from select import select
@@ -19,6 +20,7 @@ from patience import PATIENCE
 from autograder.__main__ import main
 from autograder.sandbox import command, doctor, host_view, library_view, seccomp, submission_view
 from autograder.sandbox.memory import Confined
+from autograder.sandbox.processor_time import Stopwatch
 from lessons import ROOT
 
 NAMES = [barrier.name for barrier in doctor.BARRIERS]
@@ -266,6 +268,28 @@ def test_a_submission_s_memory_as_a_whole_is_bounded_and_the_reason_told(place, 
     assert finish(process)[0] == 137
     told = r"its memory, [\d,]+ MB in all processes together, was more than the 734 MB allowed"
     assert re.fullmatch(told, process.ended_for)
+
+
+COMPUTE_THEN_SLEEP = """
+import subprocess, sys, time
+child = "import time\\nwhile time.process_time() < 1: pass"
+subprocess.run([sys.executable, "-c", child], check=True)
+print("computed", flush=True)
+time.sleep(600)
+"""
+
+
+@needs_bubblewrap
+def test_the_processor_time_inside_is_counted_and_not_the_clock_s(place, start):
+    process = place.popen(start, COMPUTE_THEN_SLEEP)
+    stopwatch = Stopwatch(process.account)  # it may be that nothing is there to be counted yet
+    assert process.stdout.readline() == b"computed\n"
+    for _ in range(10):
+        time.sleep(0.1)
+        stopwatch.look()
+    os.killpg(process.pid, signal.SIGKILL)
+    finish(process)
+    assert 0.9 < stopwatch.used < stopwatch.wall - 0.5
 
 
 @needs_bubblewrap

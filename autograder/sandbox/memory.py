@@ -41,9 +41,9 @@ class Confined(subprocess.Popen):
 
     def account(self) -> tuple[float, bool]:
         """Say what its processes have used of the machine's time, see `processor_time.Account`."""
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError):  # it is being made, or has ended
             return account_of(_own_proc(self.first))()
-        return 0.0, False
+        return 0.0, True
 
     def watch(self, limit: int) -> None:
         """Have a thread end the sandbox once it holds more than `limit` bytes of memory."""
