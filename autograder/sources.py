@@ -147,7 +147,7 @@ def read_module(name: str) -> Module | None:
         if isinstance(statement, ast.Import | ast.ImportFrom):
             for place, alias in _imported_names(statement):
                 module.imports[alias] = place
-        else:
+        elif not _runs_only_as_program(statement):
             for defined in _names_defined_by(statement) or [EVERYTHING]:
                 module.statements.setdefault(defined, []).append(statement)
     return module
@@ -317,6 +317,11 @@ def _names_defined_by(statement: ast.stmt) -> list[str]:
     }.get(type(statement), lambda s: [])(statement)
     nodes = (node for target in targets for node in ast.walk(target))
     return [node.id for node in nodes if isinstance(node, ast.Name)]
+
+
+def _runs_only_as_program(statement: ast.stmt) -> bool:
+    """Tell whether a statement is `if __name__ == "__main__":`, which no import runs."""
+    return isinstance(statement, ast.If) and ast.unparse(statement.test) == "__name__ == '__main__'"
 
 
 def _first_line(statement: ast.stmt) -> int:

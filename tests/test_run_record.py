@@ -70,8 +70,16 @@ def keys(lesson: str) -> dict[str, str]:
         ("course/checks/quantized_cache/packing.py", "Which of the two comes first", set()),
         ("course/plots/style.py", "def ", set()),
         ("course/checks/kv_cache/forward.py", "def ", set()),
+        ("autograder/student.py", "def see_one_core(", set()),
     ],
-    ids=["one check", "what holds the house rules", "a verdict", "a plot", "another lesson"],
+    ids=[
+        "one check",
+        "what holds the house rules",
+        "a verdict",
+        "a plot",
+        "another lesson",
+        "the student's process",
+    ],
 )
 def test_a_changed_line_asks_again_exactly_what_rests_on_it(change, file, old, again):
     before = keys("quantized_cache")
