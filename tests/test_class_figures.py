@@ -4,6 +4,7 @@ import json
 from datetime import datetime
 from pathlib import Path
 
+import nbformat
 import pytest
 from class_results import (
     ASSIGNMENT,
@@ -18,8 +19,10 @@ from class_results import (
     made,
     result,
 )
+from nbformat.v4 import new_code_cell, new_notebook
 from submissions import Desk, short
 
+from autograder.assignment import read_assignment
 from autograder.classroom.reporting.class_figures import (
     Spread,
     handed_in_by_day,
@@ -31,12 +34,15 @@ from autograder.classroom.reporting.class_figures import (
 from autograder.classroom.reporting.class_mistakes import Work, class_mistakes, lost_without_mistake
 from autograder.classroom.reporting.equal_answers import ANSWERS, CODE, FILES, equal_answers
 from autograder.classroom.reporting.report_page import duration
+from autograder.classroom.reporting.worth_a_look import odd_in
 from autograder.classroom.reporting.written_answers import (
     without_comments,
     without_names,
     written_answers,
 )
 from autograder.classroom.roster import Student
+from autograder.lessons.assembly import by_grade_id
+from lessons import ROOT
 
 
 def mistakes(*works: Work):
@@ -173,12 +179,34 @@ def test_equal_answers_are_found_whatever_their_comments_and_layout():
     spaced = '# mine\ndef matmul_flops(m, k, n):\n\n    """Mine."""\n    return 2*m*k*n'
     works = [work("a", RIGHT, "1"), work("b", RIGHT, "2"), work("c", WRONG, "3")]
     (found,) = equal_answers(works)
-    assert ([id for _, id in found.students], found.how, found.lines) == (["a", "b"], ANSWERS, 2)
+    assert ([id for _, id, _ in found.students], found.how, found.lines) == (["a", "b"], ANSWERS, 2)
     (found,) = equal_answers([*works, work("d", spaced, "4")])
     assert (len(found.students), found.how) == (3, CODE)
     (found,) = equal_answers([work("a", "%magic  1", "1"), work("b", "%magic  1", "1")])
     assert found.how == FILES
     assert equal_answers([Work(Student("a"), {}), Work(Student("b"), {})]) == []
+
+
+def test_what_is_odd_in_a_notebook_is_named_and_what_is_usual_is_not(tmp_path):
+    def odd(*sources: str) -> list[str]:
+        notebook = tmp_path / "start.ipynb"
+        cells = [new_code_cell(source) for source in sources]
+        notebook.write_text(nbformat.writes(new_notebook(cells=cells)))
+        return list(odd_in(notebook, ASSIGNMENT))
+
+    stub = ASSIGNMENT.stubs["matmul_flops"]
+    assert odd(stub, RIGHT, RIGHT, "x = 1", "x = 2") == []
+    assert odd(stub, WRONG, RIGHT) == ["defined several times: matmul_flops"]
+    looks = "import sys\nprint(sys._getframe(1).f_locals)"
+    assert odd(looks) == ["looks at what called it: _getframe, f_locals"]
+
+
+def test_a_published_answer_is_named_whatever_its_comments(tmp_path):
+    assignment = read_assignment(ROOT / "lessons" / "03-kv-cache" / "kv_cache.ipynb")
+    answer = f"# My own work.\n{by_grade_id('kv_cache', {})['KVCache']}"
+    notebook = tmp_path / "kv_cache.ipynb"
+    notebook.write_text(nbformat.writes(new_notebook(cells=[new_code_cell(answer)])))
+    assert list(odd_in(notebook, assignment)) == ["the published answer, but for comments: KVCache"]
 
 
 def test_time_is_counted_by_day_and_by_part():

@@ -28,11 +28,15 @@ class Work:
         student: whose it is.
         written: the answers, by the cell's name; see `written_answers`.
         result: what the judge found; None where that is not known.
+        notebook: the address of the file; "" where that is not known.
+        odd: what is worth a look, see `odd_in`.
     """
 
     student: Student
     written: Mapping[str, str]
     result: Result | None = None
+    notebook: str = ""
+    odd: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,12 @@ class EqualAnswers:
     """Students with equal answers.
 
     Attributes:
-        students: their names and ids, at least two.
+        students: their names, ids and notebooks, at least two.
         how: FILES, ANSWERS or CODE, whichever holds for all of them.
         lines: of code that are equal; a few can be equal by chance.
     """
 
-    students: tuple[tuple[str, str], ...]
+    students: tuple[tuple[str, str, str], ...]
     how: str
     lines: int
 
@@ -43,7 +43,7 @@ def equal_answers(works: Iterable[Work]) -> list[EqualAnswers]:
             groups[code].append(work)
     equal = [
         EqualAnswers(
-            tuple((work.student.name, work.student.id) for work in those),
+            tuple((work.student.name, work.student.id, work.notebook) for work in those),
             _how(those),
             sum(len(text.splitlines()) for _, text in code),
         )

@@ -20,6 +20,7 @@ from pathlib import Path
 from autograder.classroom.course import CannotStart, open_course
 from autograder.classroom.reporting.class_mistakes import Work
 from autograder.classroom.reporting.report_page import count_states, page
+from autograder.classroom.reporting.worth_a_look import odd_in
 from autograder.classroom.reporting.written_answers import written_answers
 from autograder.classroom.roster import BadRoster
 from autograder.classroom.standing import Standing, State, standings
@@ -64,9 +65,15 @@ def _parser() -> argparse.ArgumentParser:
 def _works(table: list[Standing], desk: Desk) -> list[Work]:
     """Read the answers of those who handed in a notebook."""
     return [
-        Work(s.student, written_answers(s.submission.notebook, desk.assignment), s.result)
+        Work(
+            s.student,
+            written_answers(file, desk.assignment),
+            s.result,
+            file.absolute().as_uri(),
+            tuple(odd_in(file, desk.assignment)),
+        )
         for s in table
-        if s.submission and s.submission.notebook
+        if s.submission and (file := s.submission.notebook)
     ]
 
 

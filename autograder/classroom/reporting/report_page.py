@@ -78,6 +78,7 @@ def page(
         "late": late,
         "judging": seconds_by_part(results),
         "equal": equal_answers(works),
+        "odd": [work for work in works if work.odd],
     }
     return (
         _environment()
@@ -130,7 +131,7 @@ def _contents(parts: dict[str, Any]) -> list[tuple[str, str]]:
         "mistakes": "Mistakes",
         "sections": "By section",
         "time": "Time",
-        "equal": "Equal answers",
+        "look": "Worth a look",
     }
     return [(id, title) for id, title in titles.items() if id != "sections" or parts["sections"]]
 
