@@ -4,7 +4,7 @@ import pytest
 
 from autograder.lessons.roofline import hidden
 from course.checks.roofline import questions
-from course.checks.roofline.misread import Asked, question_about
+from course.checks.roofline.misread import Result, question_about
 from course.checks.roofline.passes import cases, draw_passes
 
 ASKED_BY_THE_STUDENTS_OWN = {name for name in questions.MATRICES if "attention" in name}
@@ -45,7 +45,7 @@ def test_every_misreading_of_a_roof_has_a_question():
 
 def test_a_question_is_asked_where_all_numbers_are_those_of_its_misreading():
     texts = {"half": "Half?", "twice": "Twice?", "": "What?"}
-    first = Asked("first", 2, 4, {"half": 2, "twice": 8})
-    assert question_about([first, Asked("second", 6, 3, {"half": 6})], texts) == "Half?"
-    assert question_about([first, Asked("second", 6, 3, {"half": 5})], texts) == ""
-    assert question_about([first, Asked("second", 6, 3, {})], texts) == "Half?"
+    first = Result("first", 2, 4, {"half": 2, "twice": 8})
+    assert question_about([first, Result("second", 6, 3, {"half": 6})], texts) == "Half?"
+    assert question_about([first, Result("second", 6, 3, {"half": 5})], texts) == ""
+    assert question_about([first, Result("second", 6, 3, {})], texts) == "Half?"

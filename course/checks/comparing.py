@@ -53,7 +53,7 @@ class Difference(str):
 
 def first_difference(
     chunks: list[np.ndarray],
-    wanted: np.ndarray,
+    expected: np.ndarray,
     split: list[int],
     tolerance: float = TOLERANCE,
 ) -> Difference | None:
@@ -61,13 +61,13 @@ def first_difference(
 
     Args:
         chunks: outputs (B, T_i, ·), one for each call.
-        wanted: (B, T, ·), of all tokens at once.
+        expected: (B, T, ·), of all tokens at once.
         split: the T_i.
         tolerance: largest difference of two numbers that count as equal.
     """
     done = 0
     for call, (got, n) in enumerate(zip(chunks, split, strict=True)):
-        want = wanted[:, done : done + n]
+        want = expected[:, done : done + n]
         where = f"Chunks of {split}: "
         if got.shape != want.shape:
             text = f"{where}chunk {call + 1} gave shape {got.shape}, wanted is {want.shape}."

@@ -123,9 +123,11 @@ def wrong_kind(
         if got["type"] != dtype:
             return f"gave {got['type']}; expected is {dtype}. {TYPE_QUESTION}"
         if value.shape != expected.shape:
-            asked = shape_question
-            asked = asked if isinstance(asked, str) else asked(value.shape, expected.shape)
-            return f"gave shape {value.shape}; expected is {expected.shape}. {asked}"
+            question = shape_question
+            question = (
+                question if isinstance(question, str) else question(value.shape, expected.shape)
+            )
+            return f"gave shape {value.shape}; expected is {expected.shape}. {question}"
     elif isinstance(expected, list | tuple):
         if not isinstance(value, list) or len(value) != len(expected):
             return f"gave {text}; expected are {len(expected)} values. What do you return?"

@@ -19,7 +19,7 @@ def attention(case: Challenge) -> np.ndarray:
 def mean_of_heads(case: Challenge, name: str) -> np.ndarray:
     """Pool a weight, (G · D, C), float64."""
     head_dim = GPTConfig(**case["config"]).head_dim
-    return oracle.pooled_heads(case["state"][name], head_dim, case["wanted"])
+    return oracle.pooled_heads(case["state"][name], head_dim, case["n_pooled"])
 
 
 def copies_of_heads(x: np.ndarray, n_rep: int) -> np.ndarray:

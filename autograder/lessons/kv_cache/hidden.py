@@ -50,8 +50,8 @@ def judge_poison(
     poison = challenge["poison"]
     shuffled = poison[..., challenge["order"], :]
     for name, past in (("poisoned", poison), ("other", -poison), ("shuffled", shuffled)):
-        wanted = truth(challenge, challenge["tokens"], past)
-        wrong = first_difference(evidence[name], wanted, [2, 1], tolerance)
+        expected = truth(challenge, challenge["tokens"], past)
+        wrong = first_difference(evidence[name], expected, [2, 1], tolerance)
         if wrong and name != "shuffled":  # whose message is below
             return failed(
                 f"A cache of 5 rows of random keys and values, then 3 tokens. {wrong} "

@@ -66,8 +66,8 @@ def probabilities(logits: list[float], settings: dict[str, Any]) -> dict[str, Ar
         scores[order[:n]] = row[order[:n]]
         return scores
 
-    least = np.full(V, -np.inf)
-    least[order[V - top_k :]] = row[order[V - top_k :]]
+    lowest = np.full(V, -np.inf)
+    lowest[order[V - top_k :]] = row[order[V - top_k :]]
     right = softmax_of(kept(top_k) / temperature)
     mistakes = {
         "temperature unused": softmax_of(kept(top_k)),
@@ -76,7 +76,7 @@ def probabilities(logits: list[float], settings: dict[str, Any]) -> dict[str, Ar
         "top_k unused": softmax_of(row / temperature),
         "one more": softmax_of(kept(min(top_k + 1, V)) / temperature),
         "one less": softmax_of(kept(max(top_k - 1, 1)) / temperature),
-        "the least likely": softmax_of(least / temperature),
+        "the least likely": softmax_of(lowest / temperature),
         "zero for the others": softmax_of(kept(top_k, dropped=0.0) / temperature),
     }
     if temperature > 0.1:  # below, what bounds the temperature gives nearly the same

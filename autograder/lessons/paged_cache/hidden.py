@@ -45,9 +45,9 @@ def follow(
 ) -> list[dict[str, Any]]:
     """Tell after each operation what it came to, each cache's pages, and how many are in use."""
     texts: list[Text] = []
-    names, said = count(), []
+    names, outcomes = count(), []
     for name, number, what in operations:
-        came = "returned"
+        outcome = "returned"
         if name == "new":
             texts.append(Text(NO_LIMIT if what is None else what))
         elif name == "fork":
@@ -59,14 +59,14 @@ def follow(
         elif name == "reset":
             texts[number].held, texts[number].pending = [], []
         else:
-            came = _grow(texts, texts[number], len(what), n_blocks, size, names)
-            if name == "feed" and came == "returned":
+            outcome = _grow(texts, texts[number], len(what), n_blocks, size, names)
+            if name == "feed" and outcome == "returned":
                 texts[number].held += texts[number].pending
                 texts[number].pending = []
         tables = [text.table() for text in texts]
         used = len({page for table in tables for page in table})
-        said.append({"outcome": came, "tables": tables, "used": used})
-    return said
+        outcomes.append({"outcome": outcome, "tables": tables, "used": used})
+    return outcomes
 
 
 def _grow(texts: list[Text], text: Text, n: int, n_blocks: int, size: int, names: Any) -> str:

@@ -83,9 +83,9 @@ def draw_turns(seed: int) -> Challenge:
     """Draw the visible challenge, and three tables of words for each token that is asked for, and for
     one more: (n_new + 1, 3, V)."""
     challenge = streaming.draw_turns(seed)
-    turns, V = challenge["n_new"] + 1, challenge["config"]["vocab_size"]
-    tables = draw_tables(np.random.default_rng([seed, 1]), 3 * turns, V)
-    return {**challenge, "turns": tables.reshape(turns, 3, V)}
+    rounds, V = challenge["n_new"] + 1, challenge["config"]["vocab_size"]
+    tables = draw_tables(np.random.default_rng([seed, 1]), 3 * rounds, V)
+    return {**challenge, "turns": tables.reshape(rounds, 3, V)}
 
 
 def turns_form(challenge: Challenge) -> Evidence:
@@ -101,7 +101,7 @@ def judge_turns(
     verdict = visible.no_step_before_it_is_asked_for.verdict(challenge, evidence)
     if verdict.score < 1:
         return verdict
-    prompt, turns, exchanged = challenge["prompt"], challenge["turns"], evidence["exchanged"]
+    prompt, rounds, exchanged = challenge["prompt"], challenge["turns"], evidence["exchanged"]
     (B, P), V, n_new = prompt.shape, challenge["config"]["vocab_size"], challenge["n_new"]
     case = "A stream whose words mean something else after each token that it gave out"
     if evidence["outcome"] != "returned" or len(exchanged) != 2:
@@ -112,8 +112,8 @@ def judge_turns(
         if wrong := streaming.wrong_tokens(case, streamed, B, n, V):
             return wrong
     tokens = np.hstack([streamed["tokens"] for streamed in exchanged])
-    fed = [turns[step + 1, 0][tokens[:, step]] for step in range(n_new)]
-    meant = np.concatenate([turns[0, 0][prompt], np.stack(fed, axis=1)], axis=1)
+    fed = [rounds[step + 1, 0][tokens[:, step]] for step in range(n_new)]
+    meant = np.concatenate([rounds[0, 0][prompt], np.stack(fed, axis=1)], axis=1)
     after = truth(challenge, meant)[:, P - 1 :]  # (B, n_new + 1, V)
     for step in range(n_new + 1):
         chosen = after[np.arange(B), step, tokens[:, step]]

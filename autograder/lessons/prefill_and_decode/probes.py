@@ -61,15 +61,15 @@ def no_step_before_it_is_asked_for(student: SimpleNamespace, challenge: Challeng
     gave out, and in each pass in between. A second stream continues it from its own last token."""
     evidence = probe_laziness(student, challenge)
     model, prompt = build_model(challenge), given(challenge["prompt"])
-    (P, n_new), turns = (prompt.shape[1], challenge["n_new"]), challenge["turns"]
+    (P, n_new), rounds = (prompt.shape[1], challenge["n_new"]), challenge["turns"]
     cache = new_cache(challenge, len(prompt), P + n_new + 2)
     with Meanings(model) as meanings:
-        meanings.begin(turns[-1])  # for what is computed before a token is asked for
+        meanings.begin(rounds[-1])  # for what is computed before a token is asked for
         tokens = start(student, model, prompt, n_new, cache, chunk_size=P)
-        meanings.begin(turns[0])
+        meanings.begin(rounds[0])
         first = Reader(islice(tokens, n_new + 1))
         for _ in first:
-            meanings.begin(turns[min(len(first.kinds), n_new)])
+            meanings.begin(rounds[min(len(first.kinds), n_new)])
         exchanged = [first.read()]
         ended = "nothing to go on from"
         if (ids := exchanged[0]["tokens"]).size:

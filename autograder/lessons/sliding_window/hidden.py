@@ -13,9 +13,9 @@ from course.checks.check import Challenge, by_name
 from course.checks.sliding_window.masks import of_sinks
 
 
-def sees(own: int, token: int, window: int, n_sinks: int) -> bool:
-    """Tell whether token `own` looks at another: by counting back from itself, or at a sink."""
-    return token in range(own, own - window, -1) or token in range(min(n_sinks, own + 1))
+def sees(query: int, token: int, window: int, n_sinks: int) -> bool:
+    """Tell whether token `query` looks at another: by counting back from itself, or at a sink."""
+    return token in range(query, query - window, -1) or token in range(min(n_sinks, query + 1))
 
 
 def mask(new: Iterable[int], rows: Iterable[int], window: int, n_sinks: int = 0) -> np.ndarray:
@@ -44,25 +44,25 @@ def logits(challenge: Challenge, tokens: np.ndarray, window: int, n_sinks: int) 
 
 def outcomes(case: Challenge) -> list[str]:
     """Follow the operations with the set of rows that are there; say what each must come to."""
-    there: set[int] = set()
-    length, came = 0, []
+    present: set[int] = set()
+    length, results = 0, []
     for name, size in case["operations"]:
         if name == "feed":
             fits = length + size <= case["max_len"]
-            came.append("returned" if fits else "CacheFull")
+            results.append("returned" if fits else "CacheFull")
             if fits:
                 length += size
-                there |= set(range(length - size, length))
+                present |= set(range(length - size, length))
                 ring = range(length - case["window"], length)
-                there = {t for t in there if t < case["n_sinks"] or t in ring}
+                present = {t for t in present if t < case["n_sinks"] or t in ring}
             continue
         n = size if name == "truncate" else 0
         needed = {t for t in range(max(n, 0)) if sees(n, t, case["window"], case["n_sinks"])}
-        possible = 0 <= n <= length and needed <= there
-        came.append("returned" if possible else "ValueError")
+        possible = 0 <= n <= length and needed <= present
+        results.append("returned" if possible else "ValueError")
         if possible:
-            length, there = n, {t for t in there if t < n}
-    return came
+            length, present = n, {t for t in present if t < n}
+    return results
 
 
 def cache_bytes(config: dict[str, int], tokens: int, window: int, *others: int) -> int:

@@ -85,15 +85,15 @@ def probe_attention(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {"out": [record(student.grouped_attention(*tensors)) for tensors in calls]}
 
 
-def wrong_queries(got: np.ndarray, wanted: np.ndarray, tolerance: float) -> tuple[Any, Any]:
+def wrong_queries(got: np.ndarray, expected: np.ndarray, tolerance: float) -> tuple[Any, Any]:
     """Find queries whose output differs, (row, head, query) each; and by how much, (B, H, T)."""
-    delta = np.abs(got.astype(np.float64) - wanted).max(axis=3)
+    delta = np.abs(got.astype(np.float64) - expected).max(axis=3)
     delta[~np.isfinite(delta)] = np.inf
     return np.argwhere(delta > tolerance), delta
 
 
 def first_difference(
-    case: Challenge, got: dict[str, Any], wanted: np.ndarray, tolerance: float, question: str
+    case: Challenge, got: dict[str, Any], expected: np.ndarray, tolerance: float, question: str
 ) -> str | None:
     """Tell the first row, head and query that differ, and by how much; None where all agree.
 
@@ -102,13 +102,13 @@ def first_difference(
     """
     if wrong := wrong_form(got, case["q"].shape, case["dtype"]):
         return f"{sizes_text(case)}: grouped_attention {wrong}"
-    bad, delta = wrong_queries(got["numbers"], wanted, tolerance)
+    bad, delta = wrong_queries(got["numbers"], expected, tolerance)
     if not len(bad):
         return None
     row, head, query = bad[0].tolist()
     heads = sorted(set(bad[:, 1].tolist()))
     listed = ", ".join(map(str, heads[:8])) + " …" * (len(heads) > 8)
-    instead = whose_output(got["numbers"][row, head, query], wanted[row], tolerance)
+    instead = whose_output(got["numbers"][row, head, query], expected[row], tolerance)
     if instead:
         question = (
             f"{instead} Which KV head does it read, and in which order do your reshapes put heads "
@@ -124,9 +124,9 @@ def first_difference(
     )
 
 
-def whose_output(got: np.ndarray, wanted: np.ndarray, tolerance: float) -> str:
+def whose_output(got: np.ndarray, expected: np.ndarray, tolerance: float) -> str:
     """Say whose output (D,) this is among those of a row (H, T, D); "" where it is nobody's."""
-    same = np.argwhere(np.abs(wanted - got).max(axis=2) <= tolerance)
+    same = np.argwhere(np.abs(expected - got).max(axis=2) <= tolerance)
     if not len(same):
         return ""
     return f"It has the output of query {same[0][1]} of head {same[0][0]}."

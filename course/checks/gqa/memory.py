@@ -157,11 +157,11 @@ def ask_about_room(case: Challenge, got: float, fits: int, one: int) -> str:
         return "Is the last of them there whole, with all of its tokens?"
     if got == fits - 1:
         return "Does one more, with its tokens and no others, not fill the rest to the last byte?"
-    asked = [
+    candidates = [
         g.question for g in guesses(case, one) if got * g.bytes <= g.room < (got + 1) * g.bytes
     ]
-    if got > 0 and len(asked) == 1:
-        return asked[0]
+    if got > 0 and len(candidates) == 1:
+        return candidates[0]
     return "What does one sequence keep, in which unit, and what is in the memory beside it?"
 
 

@@ -27,7 +27,7 @@ def draw_pooling(seed: int) -> Challenge:
     heads that are shared already, more layers, as many heads as there are, and two models of the same
     sizes; the last one's weights lie in memory in another order."""
     rng = np.random.default_rng(seed)
-    asked = [
+    sizes_drawn = [
         ((1, 4, 4), 2, "float32"),
         ((1, 12, 12), int(rng.choice([3, 4])), "float32"),
         ((1, 12, 12), 1, "float64"),
@@ -37,7 +37,7 @@ def draw_pooling(seed: int) -> Challenge:
         ((1, 4, 4), 2, "float32"),
         ((1, 4, 4), 2, "float32"),
     ]
-    return {"cases": with_turned_last([draw_case(rng, *case) for case in asked])}
+    return {"cases": with_turned_last([draw_case(rng, *case) for case in sizes_drawn])}
 
 
 def with_turned_last(cases: list[Challenge]) -> list[Challenge]:
@@ -50,7 +50,7 @@ def draw_types(seed: int) -> Challenge:
     """Draw models of every type, of one layer and of two, one in which no head is pooled, and one
     whose weights lie in memory in another order."""
     rng = np.random.default_rng([seed, 1])
-    asked = [
+    sizes_drawn = [
         ((1, 4, 4), 2, "float32"),
         ((2, 8, 4), 1, "float64"),
         ((1, 8, 8), 4, "float16"),
@@ -58,16 +58,17 @@ def draw_types(seed: int) -> Challenge:
         ((1, 4, 4), 4, "float32"),
         ((1, 4, 4), 2, "float32"),
     ]
-    return {"cases": with_turned_last([draw_case(rng, *case) for case in asked])}
+    return {"cases": with_turned_last([draw_case(rng, *case) for case in sizes_drawn])}
 
 
 def draw_case(
-    rng: np.random.Generator, sizes: tuple[int, int, int], wanted: int, dtype: str
+    rng: np.random.Generator, sizes: tuple[int, int, int], n_pooled: int, dtype: str
 ) -> Challenge:
     """Draw a model with heads 2 wide; in a type of 16 bits it has whole numbers, whose means are exact.
 
     Args:
         sizes: layers, query heads, KV heads.
+        n_pooled: KV heads that must remain.
     """
     n_layers, n_heads, had = sizes
     config = GPTConfig(20, n_layers, 2 * n_heads, n_heads, had, d_ff=30)
@@ -77,7 +78,7 @@ def draw_case(
             state[name] = rng.integers(-60, 61, shape).astype(np.float32)
         else:
             state[name] = rng.normal(0, 0.3, shape).astype(np.float32)
-    return {"config": config.to_dict(), "state": state, "wanted": wanted, "dtype": dtype}
+    return {"config": config.to_dict(), "state": state, "n_pooled": n_pooled, "dtype": dtype}
 
 
 def shapes_of(config: GPTConfig) -> dict[str, tuple[int, ...]]:
@@ -107,7 +108,7 @@ def pool(student: SimpleNamespace, case: Challenge) -> tuple[Any, dict[str, Tens
     """Pool the student's way; return what came back, and the weights that were handed in."""
     dtype, laid_out = getattr(torch, case["dtype"]), given if case["turned"] else torch.tensor
     state = {name: laid_out(array, dtype=dtype) for name, array in case["state"].items()}
-    return student.mean_pool_kv_heads(state, GPTConfig(**case["config"]), case["wanted"]), state
+    return student.mean_pool_kv_heads(state, GPTConfig(**case["config"]), case["n_pooled"]), state
 
 
 def kind_of(result: Any) -> str:
@@ -180,17 +181,17 @@ def form_of_rest(challenge: Challenge) -> Any:
 def case_text(case: Challenge) -> str:
     """Write "12 KV heads of 2, pooled to 3", and the type where it is not float32."""
     in_type = "" if case["dtype"] == "float32" else f", in {case['dtype']}"
-    return f"{case['config']['n_kv_heads']} KV heads of 2, pooled to {case['wanted']}{in_type}"
+    return f"{case['config']['n_kv_heads']} KV heads of 2, pooled to {case['n_pooled']}{in_type}"
 
 
 def wrong_kind(case: Challenge, kind: str) -> str:
     return f"{case_text(case)}: you return {kind}; wanted is a dict of tensors by name."
 
 
-def wrong_names(case: Challenge, found: set[str], wanted: set[str]) -> str | None:
+def wrong_names(case: Challenge, found: set[str], expected: set[str]) -> str | None:
     """Tell the first name that is missing or new; None where none is."""
-    for name in sorted(wanted ^ found):
-        there = "is a weight of the model and is not there" if name in wanted else "is a new name"
+    for name in sorted(expected ^ found):
+        there = "is a weight of the model and is not there" if name in expected else "is a new name"
         return (
             f"{case_text(case)}: in what you return, {name} {there}. What becomes of the weights "
             f"that you do not pool?"
@@ -210,8 +211,8 @@ def pooled_heads_are_means(
         if wrong := wrong_names(case, set(weights), set(pooled_names(case))):
             return failed(wrong)
         for name, weight in weights.items():
-            wanted = truth(case, name)
-            if wrong := first_difference(case, name, weight, wanted, tolerance):
+            expected = truth(case, name)
+            if wrong := first_difference(case, name, weight, expected, tolerance):
                 if any(np.array_equal(weight, known) for known in earlier):
                     wrong = f"{case_text(case)}: {name} is that of another model. {REMEMBERED}"
                 return failed(wrong)
@@ -220,15 +221,15 @@ def pooled_heads_are_means(
 
 
 def first_difference(
-    case: Challenge, name: str, got: np.ndarray, wanted: np.ndarray, tolerance: float
+    case: Challenge, name: str, got: np.ndarray, expected: np.ndarray, tolerance: float
 ) -> str | None:
     """Tell the first row of a weight that differs; None where all agree."""
-    if got.shape != wanted.shape:
+    if got.shape != expected.shape:
         return (
             f"{case_text(case)}: {name} has shape {got.shape}, wanted is (G · D, C) = "
-            f"{wanted.shape}. {ask_about_shape(case, name, got)}"
+            f"{expected.shape}. {ask_about_shape(case, name, got)}"
         )
-    delta = np.abs(got.astype(np.float64) - wanted).max(axis=1)  # (G · D,)
+    delta = np.abs(got.astype(np.float64) - expected).max(axis=1)  # (G · D,)
     delta[~np.isfinite(delta)] = np.inf
     bad = np.flatnonzero(delta > tolerance)
     if not len(bad):
@@ -237,7 +238,7 @@ def first_difference(
     return (
         f"{case_text(case)}: in {name}, row {row} of new head {head} differs (max |Δ| "
         f"{delta[bad[0]]:.2g}, tolerance {tolerance:g}). "
-        f"{ask_about_row(case, name, head, got[bad[0]], wanted[bad[0]])}"
+        f"{ask_about_row(case, name, head, got[bad[0]], expected[bad[0]])}"
     )
 
 
@@ -250,7 +251,7 @@ def ask_about_shape(case: Challenge, name: str, got: np.ndarray) -> str:
 
 
 def ask_about_row(
-    case: Challenge, name: str, head: int, got: np.ndarray, wanted: np.ndarray
+    case: Challenge, name: str, head: int, got: np.ndarray, expected: np.ndarray
 ) -> str:
     """Choose the question about a wrong row (C,): whether it is one old row, or the right one times a
     number."""
@@ -259,10 +260,10 @@ def ask_about_row(
     if len(alone):
         of, row = divmod(int(alone[0]), 2)
         return f"It is row {row} of old head {of}, alone. What becomes of the other heads?"
-    times = float(got @ wanted / (wanted @ wanted))
-    if np.abs(got - times * wanted).max() < TOLERANCE:
+    times = float(got @ expected / (expected @ expected))
+    if np.abs(got - times * expected).max() < TOLERANCE:
         return f"It is {times:.3g} times what it should be. By how many is the sum divided?"
-    per_group = case["config"]["n_kv_heads"] // case["wanted"]
+    per_group = case["config"]["n_kv_heads"] // case["n_pooled"]
     first = head * per_group
     return (
         f"Query heads that read old KV heads {first} … {first + per_group - 1} will read it. What "

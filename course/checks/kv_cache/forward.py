@@ -120,7 +120,7 @@ def every_split_equals_uncached(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Compare the logits of every chunk of every split with the uncached ones."""
-    wanted, splits = truth(challenge, challenge["tokens"]), challenge["splits"]
+    expected, splits = truth(challenge, challenge["tokens"]), challenge["splits"]
     agree = []
     for split, seen in zip(splits, evidence["splits"], strict=False):
         chunks, length = seen["logits"], seen["length"]
@@ -136,7 +136,7 @@ def every_split_equals_uncached(
             )
         if len(chunks) != len(split):
             return failed(f"Chunks of {split}: logits of {len(chunks)} came back.")
-        wrong = first_difference(chunks, wanted, split, tolerance)
+        wrong = first_difference(chunks, expected, split, tolerance)
         if wrong:
             so_far = f" Chunks of {agree[-1]} agree." if agree else ""
             return failed(f"{wrong}{so_far} {_ask_about_chunk(split, wrong)}")
@@ -146,11 +146,11 @@ def every_split_equals_uncached(
     [more] = evidence["more"]
     wrong = (
         _wrong_at_the_end(challenge, more, truth, tolerance)
-        or _wrong_dtype(more["float64"], wanted, tolerance)
+        or _wrong_dtype(more["float64"], expected, tolerance)
         or _wrong_passes(challenge, more["passes"])
     )
     chunks = [np.concatenate(seen["logits"], axis=1) for seen in evidence["splits"]]
-    apart = max(np.abs(logits - wanted).max() for logits in chunks)
+    apart = max(np.abs(logits - expected).max() for logits in chunks)
     praise = f"for chunks of {agree} (max |Δ| {apart:.0e}, tolerance {tolerance:g})."
     return failed(wrong) if wrong else passed(f"Every logit equals the uncached one, {praise}")
 
@@ -184,16 +184,16 @@ def _wrong_at_the_end(
         )
     if len(end["logits"]) != 2:
         return f"A text of {n} tokens was not read to its end."
-    wanted = truth(challenge, challenge["long"])
-    wrong = first_difference(end["logits"], wanted, [n - 2, 2], tolerance)
+    expected = truth(challenge, challenge["long"])
+    wrong = first_difference(end["logits"], expected, [n - 2, 2], tolerance)
     return wrong and f"{wrong} Short texts agree. How far back does your layer look?"
 
 
-def _wrong_dtype(chunks: list[np.ndarray], wanted: np.ndarray, tolerance: float) -> str | None:
+def _wrong_dtype(chunks: list[np.ndarray], expected: np.ndarray, tolerance: float) -> str | None:
     """Judge the logits of a float64 model with a float64 cache."""
     if len(chunks) != len(DOUBLED):
         return f"A model and a cache of float64: logits of {len(chunks)} chunks came back."
-    wrong = first_difference(chunks, wanted, DOUBLED, tolerance)
+    wrong = first_difference(chunks, expected, DOUBLED, tolerance)
     if wrong or any(chunk.dtype != np.float64 for chunk in chunks):
         return (
             f"A model and a cache of float64: {wrong or f'the logits are {chunks[0].dtype}.'} Which of "
@@ -205,11 +205,11 @@ def _wrong_dtype(chunks: list[np.ndarray], wanted: np.ndarray, tolerance: float)
 def _wrong_passes(challenge: Challenge, by_layer: list[list[int]]) -> str | None:
     """Judge whether each chunk went through every layer once. What NumPy computed was not seen."""
     B = len(challenge["tokens"])
-    wanted = [B * n for n in COUNTED]
+    expected = [B * n for n in COUNTED]
     for layer, calls in enumerate(by_layer if any(by_layer) else []):
-        if calls != wanted:
+        if calls != expected:
             return (
                 f"{B} texts, chunks of {COUNTED}: layer {layer} computed keys for {calls} rows in "
-                f"{len(calls)} passes, wanted are {wanted}. How many tokens can one pass take?"
+                f"{len(calls)} passes, wanted are {expected}. How many tokens can one pass take?"
             )
     return None

@@ -315,15 +315,15 @@ def _wrong_refusal(challenge: Challenge, refused: list[Evidence]) -> Verdict | N
         (f"P = {P}, n_new = {g} and a cache with 1 of {P + g - 1} places taken", "CacheFull", 1),
         (f"P = {n}, n_new = 4 and a model of {n + 3} positions", "ValueError", 0),
     )
-    for (case, wanted, held), seen in zip(cases, refused, strict=True):
-        if (seen["outcome"], seen["held"]) != (wanted, held):
+    for (case, expected, held), seen in zip(cases, refused, strict=True):
+        if (seen["outcome"], seen["held"]) != (expected, held):
             return failed(
                 f"{case}: {seen['outcome']}, and then the cache holds {seen['held']} tokens; wanted is "
-                f"{wanted}, and {held}. Which line of yours refuses this, and is it the first?"
+                f"{expected}, and {held}. Which line of yours refuses this, and is it the first?"
             )
         if seen["rows"]:
             return failed(
-                f"{case}: {wanted} came only after {seen['rows']} rows of keys had been computed. Can "
+                f"{case}: {expected} came only after {seen['rows']} rows of keys had been computed. Can "
                 f"you know before the first forward pass?"
             )
     return None
@@ -331,24 +331,24 @@ def _wrong_refusal(challenge: Challenge, refused: list[Evidence]) -> Verdict | N
 
 def _wrong_work(case: str, rows: list[list[int]], B: int, P: int, g: int) -> Verdict | None:
     """Judge how many rows went through each layer, pass by pass. What NumPy computed was not seen."""
-    wanted = [B * P] + [B] * (g - 1)
+    expected = [B * P] + [B] * (g - 1)
     for layer, calls in enumerate(rows if any(rows) else []):
-        if sum(calls) != sum(wanted):
+        if sum(calls) != sum(expected):
             return failed(
                 f"{case}: layer {layer} computed {sum(calls)} rows of keys ({B} texts; rows of each "
-                f"pass: {calls}), needed are {sum(wanted)}. {_ask_about_calls(calls, wanted)}"
+                f"pass: {calls}), needed are {sum(expected)}. {_ask_about_calls(calls, expected)}"
             )
-        if calls != wanted:
+        if calls != expected:
             return failed(
                 f"{case}: layer {layer} computed keys for {calls} rows, pass by pass; wanted are "
-                f"{wanted}. How many passes does the prompt take?"
+                f"{expected}. How many passes does the prompt take?"
             )
     return None
 
 
-def _ask_about_calls(calls: list[int], wanted: list[int]) -> str:
-    if calls == [*wanted, wanted[-1]]:
+def _ask_about_calls(calls: list[int], expected: list[int]) -> str:
+    if calls == [*expected, expected[-1]]:
         return "The last pass is over the last new token. Who reads its logits?"
-    if sum(calls) < sum(wanted):
+    if sum(calls) < sum(expected):
         return "Does every layer see every token once?"
     return "Which of these were computed before, or are never read?"

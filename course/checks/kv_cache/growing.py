@@ -55,7 +55,7 @@ def copies_add_up(
     return passed("Each step copies the rows before it, keys and values, in every layer.")
 
 
-def _wrong_count(case: Challenge, batch: str, got: Any, wanted: int) -> Verdict | None:
+def _wrong_count(case: Challenge, batch: str, got: Any, expected: int) -> Verdict | None:
     c, n = GPTConfig(**case["config"]), case["tokens"]
     call = (
         f"L={c.n_layers}, H={c.n_heads}, G={c.n_kv_heads}, D={c.head_dim}: "
@@ -63,19 +63,19 @@ def _wrong_count(case: Challenge, batch: str, got: Any, wanted: int) -> Verdict 
     )
     if isinstance(got, str):
         return failed(f"{call} gave {got}; wanted is one number. What do you return?")
-    if got == wanted:
+    if got == expected:
         return None
     return failed(
-        f"{call} gave {got:,}, wanted is {wanted:,}. {_ask_about_count(c, n, got, wanted)}"
+        f"{call} gave {got:,}, wanted is {expected:,}. {_ask_about_count(c, n, got, expected)}"
     )
 
 
-def _ask_about_count(config: GPTConfig, n: int, got: float, wanted: int) -> str:
+def _ask_about_count(config: GPTConfig, n: int, got: float, expected: int) -> str:
     if n == 0:
         return "How many steps are there?"
     if n == 1:
         return "What is there to copy when the first token comes?"
-    ratio = got / wanted
+    ratio = got / expected
     if ratio == 1 / 2:
         return "That is half. Are keys copied, or keys and values?"
     if ratio == 2:

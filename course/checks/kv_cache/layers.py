@@ -155,17 +155,17 @@ def _wrong_run(
     return None
 
 
-def _first_wrong_key(keys: np.ndarray, wanted: np.ndarray, tolerance: float) -> str:
+def _first_wrong_key(keys: np.ndarray, expected: np.ndarray, tolerance: float) -> str:
     """Say which token's cached key is not the rotated one, the first of them; "" if all are.
 
     Args:
         keys: what came back, (B, G, T + 1, D).
-        wanted: (B, G, T, D).
+        expected: (B, G, T, D).
     """
-    B, G, T, D = wanted.shape
+    B, G, T, D = expected.shape
     if keys.shape != (B, G, T + 1, D):
         return f"With one token more, append gave other keys than {(B, G, T + 1, D)}."
-    delta = np.abs(keys[:, :, :T].astype(np.float64) - wanted).max(axis=(0, 1, 3))  # (T,)
+    delta = np.abs(keys[:, :, :T].astype(np.float64) - expected).max(axis=(0, 1, 3))  # (T,)
     for token in np.flatnonzero(~(delta <= tolerance))[:1]:
         return (
             f"The key of token {token} differs from the rotated one (max |Δ| {delta[token]:.2g}, "

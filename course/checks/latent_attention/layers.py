@@ -256,8 +256,8 @@ def probe_long(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     attn, rows, (B, S) = make_layer(challenge), challenge["rows"], challenge["rows"].shape[:2]
     kept, positions = DrawnRows(torch.tensor(rows), 1), torch.tensor([S - 1])
     x = given(challenge["x"])
-    there = [kept.rows, x, positions, *attn.parameters(), *attn.buffers()]
-    with watch_new_tensors(*there) as made:
+    present = [kept.rows, x, positions, *attn.parameters(), *attn.buffers()]
+    with watch_new_tensors(*present) as made:
         out = student.latent_attention_layer(attn, x, positions, kept, challenge["layer"])
     other, _ = call(student, attn, challenge, -rows)
     both = isinstance(out, Tensor) and isinstance(other, Tensor) and out.shape == other.shape

@@ -75,11 +75,11 @@ def rows_apart(array: Array) -> Tensor:
 )
 def heads_split_and_merge(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
     """Judge every split, and then every merge, number by number."""
-    wanted = [truth(case) for case in challenge["cases"]]
-    for case, want, out in zip(challenge["cases"], wanted, evidence["split"], strict=True):
+    expected = [truth(case) for case in challenge["cases"]]
+    for case, want, out in zip(challenge["cases"], expected, evidence["split"], strict=True):
         if wrong := wrong_split(case, want["split"], out):
             return failed(wrong)
-    for case, want, out in zip(challenge["cases"], wanted, evidence["merge"], strict=True):
+    for case, want, out in zip(challenge["cases"], expected, evidence["merge"], strict=True):
         if wrong := wrong_merge(case, want["merge"], out):
             return failed(wrong)
     return passed("Each head holds its own slice of every token, and merging puts it back.")

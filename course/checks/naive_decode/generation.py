@@ -100,14 +100,14 @@ def _judge_shape(
     return None
 
 
-def _ask_about_shape(shape: tuple[int, ...], wanted: tuple[int, int], n_new: int) -> str:
+def _ask_about_shape(shape: tuple[int, ...], expected: tuple[int, int], n_new: int) -> str:
     if len(shape) != 2:
         return "What became of the batch's axis?"
-    if shape[0] != wanted[0]:
+    if shape[0] != expected[0]:
         return "Does every row get tokens of its own, and along which axis are they put behind it?"
     if shape[1] == n_new:
         return "What is in the result besides the new tokens?"
-    if shape[1] < wanted[1]:
+    if shape[1] < expected[1]:
         return "When does your loop end? A text goes on after `<end>`, in every row."
     return "How often does your loop turn, and how many tokens does each turn add?"
 
@@ -266,23 +266,23 @@ def each_step_reads_everything(
     """
     B, P = challenge["prompt"].shape
     for n_new, by_layer in zip((0, 1, challenge["n_new"]), evidence["counts"], strict=True):
-        wanted = truth(B, P, n_new)
+        expected = truth(B, P, n_new)
         for layer, calls in enumerate(by_layer):
-            if sum(calls) != sum(wanted):
+            if sum(calls) != sum(expected):
                 return failed(
                     f"{B} rows, a prompt of {P} tokens, n_new={n_new}: layer {layer} computed keys "
                     f"for {sum(calls)} rows in {len(calls)} forward passes; one pass over everything "
-                    f"so far for each new token makes {sum(wanted)} in {len(wanted)}. "
-                    f"{_ask_about_work(calls, wanted)}"
+                    f"so far for each new token makes {sum(expected)} in {len(expected)}. "
+                    f"{_ask_about_work(calls, expected)}"
                 )
     return passed("One forward pass over everything so far for each new token, and no other.")
 
 
-def _ask_about_work(calls: list[int], wanted: list[int]) -> str:
+def _ask_about_work(calls: list[int], expected: list[int]) -> str:
     if not calls:
         return "Where do the tokens come from, if not from a forward pass of this call?"
-    if len(calls) > len(wanted):
+    if len(calls) > len(expected):
         return "Which of your forward passes chooses no token?"
-    if sum(calls) > sum(wanted):
+    if sum(calls) > sum(expected):
         return "Which tokens are fed in that the model has not even written yet?"
     return "Does every pass see the whole text so far?"

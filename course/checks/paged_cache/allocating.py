@@ -101,10 +101,10 @@ def run(allocator: Any, n_blocks: int, operations: list[Operation]) -> list[Evid
         argument = what if name == "allocate" else [handed[place] for place in what]
         argument = len(allocator) if argument is None else argument
         copy, before = argument if name == "allocate" else [*argument], len(handed)
-        came = outcome(lambda name=name, argument=argument: operate(name, argument))
+        ending = outcome(lambda name=name, argument=argument: operate(name, argument))
         records.append(
             {
-                "outcome": came,
+                "outcome": ending,
                 "returned": handed[before:],
                 "list_kept": argument == copy,
                 "free": len(allocator),

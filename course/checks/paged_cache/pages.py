@@ -59,10 +59,10 @@ def run(student: SimpleNamespace, challenge: Challenge, kept: Sequence[str]) -> 
     before: list[list[int]] = []
     reached = True
     for n_caches, operation in zip(_caches(challenge), challenge["operations"], strict=True):
-        came, error, layers = "returned", "", []
+        outcome, error, layers = "returned", "", []
         if reached:
-            came, error, layers = attempt(operation, caches, handling)
-            reached = came in ("returned", "CacheFull")
+            outcome, error, layers = attempt(operation, caches, handling)
+            reached = outcome in ("returned", "CacheFull")
         tables = [list(map(int, cache.table)) for cache in caches]
         rest = [0] * (n_caches - len(caches))  # where an operation failed that begins a cache
         all_of_it = {
@@ -76,7 +76,7 @@ def run(student: SimpleNamespace, challenge: Challenge, kept: Sequence[str]) -> 
         }
         before = tables
         records.append(
-            {"outcome": came, "words": error, **{name: all_of_it[name] for name in kept}}
+            {"outcome": outcome, "words": error, **{name: all_of_it[name] for name in kept}}
         )
     return records
 
@@ -141,21 +141,21 @@ WORDS = {
 def in_words(challenge: Challenge, step: int) -> str:
     """Say what was done up to an operation, that included."""
     done = challenge["operations"][: step + 1]
-    said = [f"{NAMES[number]} {WORDS[name](what)}" for name, number, what in done]
-    shown = said if len(said) <= 9 else [*said[:3], "...", *said[-5:]]
-    return f"A pool of {challenge['n_blocks']} blocks of {challenge['size']} tokens: {', '.join(shown)}"
+    lines = [f"{NAMES[number]} {WORDS[name](what)}" for name, number, what in done]
+    excerpt = lines if len(lines) <= 9 else [*lines[:3], "...", *lines[-5:]]
+    return f"A pool of {challenge['n_blocks']} blocks of {challenge['size']} tokens: {', '.join(excerpt)}"
 
 
-def stopped(challenge: Challenge, step: int, seen: Evidence, wanted: str) -> str | None:
+def stopped(challenge: Challenge, step: int, seen: Evidence, expected: str) -> str | None:
     """Say that an operation came out otherwise than it must, or give None."""
-    if seen["outcome"] == wanted:
+    if seen["outcome"] == expected:
         return None
     error = f" ({seen['words']})" if seen["words"] else ""
-    if wanted == "CacheFull":
+    if expected == "CacheFull":
         question = "How many blocks are needed, how many are free, and where does max_len end?"
     elif seen["outcome"] == "CacheFull":
         question = "Which blocks should be free here, and how many are missing?"
     else:
         question = "Which of your lines is this?"
-    came = "nothing was refused" if seen["outcome"] == "returned" else seen["outcome"]
-    return f"{in_words(challenge, step)}: {came}{error}, wanted is {wanted}. {question}"
+    outcome = "nothing was refused" if seen["outcome"] == "returned" else seen["outcome"]
+    return f"{in_words(challenge, step)}: {outcome}{error}, wanted is {expected}. {question}"

@@ -102,11 +102,13 @@ def every_split_through_any_table(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Compare every logit of both texts with the uncached ones."""
-    wanted = truth(challenge, challenge["texts"])
+    expected = truth(challenge, challenge["texts"])
     agree = []
     for case, seen in zip(challenge["cases"], evidence["runs"], strict=True):
         for number, logits in enumerate(seen["logits"]):
-            wrong = first_difference(logits, wanted[number : number + 1], case["split"], tolerance)
+            wrong = first_difference(
+                logits, expected[number : number + 1], case["split"], tolerance
+            )
             if wrong:
                 so_far = f" Blocks of {agree} agree." if agree else ""
                 return failed(
@@ -249,16 +251,16 @@ def forks_stay_apart(challenge: Challenge, evidence: Evidence) -> Verdict:
 
 
 def wrong_rows(
-    case: Challenge, records: list[Evidence], came: list[str] | None = None
+    case: Challenge, records: list[Evidence], outcomes: list[str] | None = None
 ) -> str | None:
     """Say where keys or values came back that were not those of the text, or give None.
 
     Args:
-        came: what each operation must come to; left out, nothing may be refused.
+        outcomes: what each operation must come to; left out, nothing may be refused.
     """
     operations = case["operations"]
-    came = came or ["returned"] * len(operations)
-    followed = follow(operations, came, case["size"])
+    outcomes = outcomes or ["returned"] * len(operations)
+    followed = follow(operations, outcomes, case["size"])
     for step, (seen, (wanted_came, held, tokens)) in enumerate(zip(records, followed, strict=True)):
         name, number, what = operations[step]
         if wrong := stopped(case, step, seen, wanted_came):
@@ -270,33 +272,33 @@ def wrong_rows(
                 f"{lengths}. What does a new cache take over?"
             )
         if name == "feed" and wanted_came == "returned":
-            wanted = case["rows"][..., tokens, :]
-            if wrong := _wrong_layers(case, step, number, seen["returned"], wanted, len(what)):
+            expected = case["rows"][..., tokens, :]
+            if wrong := _wrong_layers(case, step, number, seen["returned"], expected, len(what)):
                 return wrong
     return None
 
 
 def _wrong_layers(
-    case: Challenge, step: int, number: int, got: np.ndarray, wanted: np.ndarray, new: int
+    case: Challenge, step: int, number: int, got: np.ndarray, expected: np.ndarray, new: int
 ) -> str | None:
     """Say which token of what came back, (2, L, 1, G, S, D), is not the one that was stored."""
-    said = in_words(case, step)
+    words = in_words(case, step)
     if got.ndim != 6:
-        return f"{said}: the layers gave back different shapes. How many tokens does each hold?"
-    if got.shape != wanted.shape:
+        return f"{words}: the layers gave back different shapes. How many tokens does each hold?"
+    if got.shape != expected.shape:
         return (
-            f"{said}: each layer returned shape {got.shape[2:]}, wanted is (1, G, S, D) = "
-            f"{wanted.shape[2:]}. Where does what you return end?"
+            f"{words}: each layer returned shape {got.shape[2:]}, wanted is (1, G, S, D) = "
+            f"{expected.shape[2:]}. Where does what you return end?"
         )
-    bad = (got != wanted).any(axis=(2, 3, 5))  # (2, L, S)
+    bad = (got != expected).any(axis=(2, 3, 5))  # (2, L, S)
     if not bad.any():
         return None
     layer = int(np.flatnonzero(bad.any(axis=(0, 2)))[0])
     kind, token = np.argwhere(bad[:, layer])[0].tolist()
     question = "Into which block is it written, and from which is it read?"
-    if token < wanted.shape[4] - new:  # an older one
+    if token < expected.shape[4] - new:  # an older one
         question = "Who else writes into its block, and what did the copy take along?"
     return (
-        f"{said}. Then layer {layer} of {'ABCDE'[number]} gives other {('keys', 'values')[kind]} of "
+        f"{words}. Then layer {layer} of {'ABCDE'[number]} gives other {('keys', 'values')[kind]} of "
         f"token {token} than were stored. {question}"
     )

@@ -122,8 +122,8 @@ def _wrong_run(
 ) -> Verdict | None:
     rows, P = case["prompt"].shape
     chunks, logits = chunks_of(P, size), run["logits"]
-    said = "no chunk_size given" if size is None else f"chunk_size {size}"
-    where = f"{rows} prompt{'s' * (rows > 1)} of {P} tokens, {said}"
+    setting = "no chunk_size given" if size is None else f"chunk_size {size}"
+    where = f"{rows} prompt{'s' * (rows > 1)} of {P} tokens, {setting}"
     if isinstance(logits, str) or logits.shape != expected.shape:
         kind = logits if isinstance(logits, str) else f"shape {logits.shape}"
         question = "Which token's logits choose the first new one?"

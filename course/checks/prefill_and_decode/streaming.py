@@ -182,11 +182,11 @@ def probe_text(student: SimpleNamespace, challenge: Challenge) -> Evidence:
         return Reader(islice(start(student, model, given(prompt), n, cache), n + 1), rows)
 
     two = begin(model, challenge, challenge["prompt"], 2).read()
-    turns = [begin(model, challenge, challenge[name], n_new) for name in ("prompt", "other")]
-    for _ in zip_longest(*turns):
+    running = [begin(model, challenge, challenge[name], n_new) for name in ("prompt", "other")]
+    for _ in zip_longest(*running):
         pass
     last = begin(build_model(ending), ending, ending["prompt"], n_new)
-    return {"streams": [two, *(stream.read() for stream in [*turns, last])]}
+    return {"streams": [two, *(stream.read() for stream in [*running, last])]}
 
 
 @check(
@@ -201,12 +201,12 @@ def stream_writes_the_uncached_text(
 ) -> Verdict:
     prompt, ending, n_new = challenge["prompt"], challenge["ending"], challenge["n_new"]
     case = f"A prompt (B, P) = {prompt.shape} and n_new"
-    turns = f"{case} = {n_new}, in turns with another stream that has a cache of its own"
+    running = f"{case} = {n_new}, in turns with another stream that has a cache of its own"
     single = f"A single prompt, (B, P) = {ending['prompt'].shape}, n_new = {n_new}"
     cases = (
         (f"{case} = 2", challenge, prompt, 2),
-        (turns, challenge, prompt, n_new),
-        (f"{turns}; of the other", challenge, challenge["other"], n_new),
+        (running, challenge, prompt, n_new),
+        (f"{running}; of the other", challenge, challenge["other"], n_new),
         (single, ending, ending["prompt"], n_new),
     )
     for case, streamed in zip(cases, evidence["streams"], strict=True):

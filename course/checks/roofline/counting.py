@@ -12,7 +12,7 @@ from course.checks.comparing import outcome
 from course.checks.counts import NUMBER_OR_WORDS, in_words, plain
 from course.checks.recorded import Recorded
 from course.checks.roofline import questions
-from course.checks.roofline.misread import Asked, first_wrong, question_about
+from course.checks.roofline.misread import Result, first_wrong, question_about
 from course.checks.roofline.passes import (
     LONG,
     Case,
@@ -30,28 +30,28 @@ Bill = dict[str, Any]
 """What was read of a returned cost, or "kind", words for what came in its place."""
 
 
-def wrong_number(asked: list[Asked], texts: Mapping[str, str]) -> str | None:
+def wrong_number(results: list[Result], texts: Mapping[str, str]) -> str | None:
     """Tell the first wrong one of a student's numbers, and ask for what all of them look like."""
-    if (one := first_wrong(asked)) is None:
+    if (one := first_wrong(results)) is None:
         return None
     if isinstance(one.got, str):
         return f"{one.case} gave {one.got}; wanted is one number. What do you return?"
     return (
         f"{one.case} gave {one.got:,}; counted one by one it is {one.right:,}. "
-        f"{question_about_all(asked, one, texts)}"
+        f"{question_about_all(results, one, texts)}"
     )
 
 
-def question_about_all(asked: list[Asked], one: Asked, texts: Mapping[str, str]) -> str:
+def question_about_all(results: list[Result], one: Result, texts: Mapping[str, str]) -> str:
     """Choose a question: by what a function keeps, by a known misreading, by the case's own size."""
-    first, again = asked[0], asked[-1]
+    first, again = results[0], results[-1]
     if first.case == again.case and first.got != again.got:
         return f"The same call gave {again.got:,} later on. What do you keep between two calls?"
-    if known := question_about(asked, texts):
+    if known := question_about(results, texts):
         return known
-    if asked.index(one) >= LONG:
+    if results.index(one) >= LONG:
         return "Smaller ones are right. Is there a largest number in your count, or in its type?"
-    others = [other for other in asked if other.right == one.got]
+    others = [other for other in results if other.right == one.got]
     if others:
         return f"That is right for {others[0].case}. What is different here?"
     return texts[""]
@@ -80,14 +80,14 @@ def form_of_attention(challenge: Challenge) -> Any:
 
 @check("attention_flops", draw=draw_long_passes, probe=probe_attention, evidence=form_of_attention)
 def attention_is_causal(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
-    asked = [
-        Asked(call_text(case, "attention_flops"), got, **truth(*case)["attention_flops"])
+    results = [
+        Result(call_text(case, "attention_flops"), got, **truth(*case)["attention_flops"])
         for case, got in zip(cases(challenge), evidence["attention_flops"], strict=True)
     ]
     case, got = case_of_defaults(challenge), evidence["by_default"]
     text = call_text(case, "attention_flops", by_default=True)
-    by_default = Asked(text, got, **truth(*case)["attention_flops"])
-    if wrong := wrong_number(asked, questions.ATTENTION) or wrong_number(
+    by_default = Result(text, got, **truth(*case)["attention_flops"])
+    if wrong := wrong_number(results, questions.ATTENTION) or wrong_number(
         [by_default], {"": QUESTION_OF_DEFAULTS}
     ):
         return failed(wrong)
@@ -138,7 +138,7 @@ def wrong_field(
     """Tell the first bill in which a field is wrong; None where all are right."""
     return wrong_number(
         [
-            Asked(f"{call_text(case)}: {field}", bill[field], **truth(*case)[field])
+            Result(f"{call_text(case)}: {field}", bill[field], **truth(*case)[field])
             for case, bill in zip(cases(challenge), bills, strict=True)
         ],
         texts,
@@ -151,11 +151,11 @@ def wrong_field(
 def of_attention(case: Case) -> dict[str, tuple[int, int, int]]:
     """List what a bill may ask attention for: T, P and B, and by mistake other numbers."""
     T, P, B, _ = case.call
-    asked = {"as asked": (T, P, B)}
+    results = {"as asked": (T, P, B)}
     if case.telling:
-        asked |= {"of one row": (T, P, 1), "without the old": (T, 0, B)}
-        asked |= {"exchanged": (P, T, B) if P else (T, P, B)}
-    return asked
+        results |= {"of one row": (T, P, 1), "without the old": (T, 0, B)}
+        results |= {"exchanged": (P, T, B) if P else (T, P, B)}
+    return results
 
 
 def probe_matrices(student: SimpleNamespace, challenge: Challenge) -> Evidence:
@@ -188,7 +188,7 @@ def matrices_match_the_counter(challenge: Challenge, evidence: Evidence, truth: 
     bills, counts = evidence["bills"], evidence["attention"]
     if wrong := wrong_kind(challenge, bills):
         return failed(wrong)
-    asked = []
+    results = []
     for case, bill, attention in zip(cases(challenge), bills, counts, strict=True):
         text = f"{call_text(case)}: flops without attention"
         if words := next((count for count in attention.values() if isinstance(count, str)), ""):
@@ -202,8 +202,8 @@ def matrices_match_the_counter(challenge: Challenge, evidence: Evidence, truth: 
         }
         misread = {name: answer["right"] + more for name, more in misread.items()}
         misread |= answer["misread"]
-        asked.append(Asked(text, bill["flops"] - own, answer["right"], misread))
-    if wrong := wrong_number(asked, questions.MATRICES):
+        results.append(Result(text, bill["flops"] - own, answer["right"], misread))
+    if wrong := wrong_number(results, questions.MATRICES):
         return failed(wrong)
     return passed(
         "Every matrix product is counted, as PyTorch counts it: with logits of the last token alone."
@@ -274,8 +274,8 @@ def wrong_default(challenge: Challenge, bill: Bill, truth: Truth) -> str | None:
     text = call_text(case, by_default=True)
     if bill["kind"]:
         return f"{text} gave {bill['kind']}; wanted is a Cost. What do you return?"
-    asked = [Asked(f"{text}: {name}", bill[name], **truth(*case)[name]) for name in CACHE_FIELDS]
-    return wrong_number(asked, {"": QUESTION_OF_DEFAULTS})
+    results = [Result(f"{text}: {name}", bill[name], **truth(*case)[name]) for name in CACHE_FIELDS]
+    return wrong_number(results, {"": QUESTION_OF_DEFAULTS})
 
 
 def wrong_refusal(outcomes: list[str]) -> str | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 
-class Asked(NamedTuple):
+class Result(NamedTuple):
     """One case that was put to a student's function.
 
     Attributes:
@@ -31,14 +31,14 @@ Answer = dict[str, Any]
 
 
 def first_wrong(
-    asked: list[Asked], alike: Callable[[Any, Any], bool] = lambda a, b: a == b
-) -> Asked | None:
+    results: list[Result], alike: Callable[[Any, Any], bool] = lambda a, b: a == b
+) -> Result | None:
     """Return the first case whose answer is wrong; None where all are right."""
-    return next((one for one in asked if not alike(one.got, one.right)), None)
+    return next((one for one in results if not alike(one.got, one.right)), None)
 
 
 def question_about(
-    asked: list[Asked],
+    results: list[Result],
     questions: Mapping[str, str],
     alike: Callable[[Any, Any], bool] = lambda a, b: a == b,
 ) -> str:
@@ -47,7 +47,7 @@ def question_about(
     It is told by those cases in which it is known what it gives.
     """
     for name, question in questions.items():
-        known = [one for one in asked if name in one.misread]
+        known = [one for one in results if name in one.misread]
         if known and all(alike(one.got, one.misread[name]) for one in known):
             return question
     return ""

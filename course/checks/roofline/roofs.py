@@ -13,7 +13,7 @@ from course.checks.check import Challenge, Evidence, Verdict, check, failed, pas
 from course.checks.counts import NUMBER_OR_WORDS, in_words, plain
 from course.checks.recording import one_each
 from course.checks.roofline import questions
-from course.checks.roofline.misread import Answer, Asked, first_wrong, question_about
+from course.checks.roofline.misread import Answer, Result, first_wrong, question_about
 from course.measure.costs import Cost
 from course.measure.limits import Machine
 
@@ -83,10 +83,10 @@ def probe_attainable(student: SimpleNamespace, challenge: Challenge) -> Evidence
 def roof_has_two_parts(
     challenge: Challenge, evidence: Evidence, truth: Attainable, tolerance: float
 ) -> Verdict:
-    def close(got: Any, wanted: float) -> bool:
-        return not isinstance(got, str) and abs(got - wanted) <= tolerance * abs(wanted)
+    def close(got: Any, expected: float) -> bool:
+        return not isinstance(got, str) and abs(got - expected) <= tolerance * abs(expected)
 
-    asked = []
+    results = []
     for case, rates in zip(challenge["cases"], evidence["rates"], strict=True):
         machine = case["machine"]
         for intensity, got in zip(case["intensities"], rates, strict=True):
@@ -94,15 +94,15 @@ def roof_has_two_parts(
                 f"A machine of {machine['flops_per_second']:.4g} FLOP/s and "
                 f"{machine['bytes_per_second']:.4g} bytes/s, work of {intensity:.4g} FLOP/byte"
             )
-            asked.append(Asked(text, got, **truth(intensity, machine)))
-    if (one := first_wrong(asked, close)) is None:
+            results.append(Result(text, got, **truth(intensity, machine)))
+    if (one := first_wrong(results, close)) is None:
         return passed(
             "Under the slope where bytes are short, under the flat roof where they are not."
         )
     if isinstance(one.got, str):
         return failed(f"{one.case}: attainable gave {one.got}; wanted is one number. Which?")
-    question = question_about(asked, questions.ROOF, close) or questions.ROOF[""]
-    if any(close(one.got, other.right) for other in asked[: asked.index(one)]):
+    question = question_about(results, questions.ROOF, close) or questions.ROOF[""]
+    if any(close(one.got, other.right) for other in results[: results.index(one)]):
         question = "That was right for an earlier one. What do you keep between two calls?"
     return failed(f"{one.case}: {one.got:.4g}; it can reach {one.right:.4g}. {question}")
 
@@ -156,7 +156,7 @@ def probe_bound(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     evidence=one_each(answers=str),
 )
 def bound_is_the_lower_roof(challenge: Challenge, evidence: Evidence, truth: Bound) -> Verdict:
-    asked = []
+    results = []
     for case, said in zip(challenge["cases"], evidence["answers"], strict=True):
         cost, machine = Cost(**case["cost"]), case["machine"]
         parts = ", ".join(f"{n} {size:,}" for n, size in case["cost"].items() if n != "flops")
@@ -164,15 +164,15 @@ def bound_is_the_lower_roof(challenge: Challenge, evidence: Evidence, truth: Bou
             f"{cost.flops:,} FLOPs and {cost.bytes:,} bytes ({parts}), {cost.intensity:.4g} "
             f"FLOP/byte, on a machine of {balance_of(machine):.4g} FLOP/byte"
         )
-        asked.append(Asked(text, said.strip('"'), **truth(case["cost"], machine)))
+        results.append(Result(text, said.strip('"'), **truth(case["cost"], machine)))
         if said not in ('"memory"', '"compute"'):
             return failed(
                 f'{text}: bound_by gave {said}; wanted is "memory" or "compute". Which of the two '
                 f"words do you return?"
             )
-    if (one := first_wrong(asked)) is None:
+    if (one := first_wrong(results)) is None:
         return passed("What takes longer is what is waited for.")
     return failed(
         f'{one.case}: you say "{one.got}", but it waits for the other one. '
-        f"{question_about(asked, questions.BOUND) or questions.BOUND['']}"
+        f"{question_about(results, questions.BOUND) or questions.BOUND['']}"
     )

@@ -21,7 +21,7 @@ from course.checks.counts import NUMBER_OR_WORDS, plain
 from course.checks.recording import one_each
 from course.checks.roofline import questions
 from course.checks.roofline.fake_device import LAUNCH, READ, WAIT, FakeDevice, Pace
-from course.checks.roofline.misread import Asked, first_wrong, question_about
+from course.checks.roofline.misread import Result, first_wrong, question_about
 
 READING = 1e-5
 """Of the right number of seconds: how far a timer may be off. The clock is exact; the mildest
@@ -125,8 +125,8 @@ def probe_warm_up(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     refused = []
     for wrong in REFUSED:
         device = FakeDevice(Pace(seed=0))
-        came = outcome(lambda w=wrong, d=device: student.time_on_device(d.launch, d, **w))
-        refused.append({"outcome": came, "log": device.log})
+        ending = outcome(lambda w=wrong, d=device: student.time_on_device(d.launch, d, **w))
+        refused.append({"outcome": ending, "log": device.log})
     return {**probe_timer(student, challenge), "refused": refused}
 
 
@@ -153,13 +153,13 @@ class Seen(NamedTuple):
 
     Attributes:
         case: what it was told.
-        said: the seconds that it returned.
+        returned: the seconds that it returned.
         stops: its readings of the clock: before the first call, and after each.
         log: what it did, a letter each.
     """
 
     case: Case
-    said: float
+    returned: float
     stops: list[list[Stop]]
     log: str
 
@@ -217,30 +217,30 @@ def look(challenge: Challenge, evidence: Evidence) -> tuple[list[Seen], str | No
     another number of calls."""
     seen = []
     for case, reading in zip(challenge["cases"], evidence["readings"], strict=True):
-        said, log = reading["seconds"], reading["log"]
-        if isinstance(said, str):
-            return seen, f"{name_case(case)}: the timer gave {said}; wanted are seconds. Which?"
+        returned, log = reading["seconds"], reading["log"]
+        if isinstance(returned, str):
+            return seen, f"{name_case(case)}: the timer gave {returned}; wanted are seconds. Which?"
         if wrong := wrong_calls(case, log):
             return seen, wrong
         if not case.get("again"):
             device = FakeDevice(Pace(**case["pace"]))
-        seen.append(Seen(case, said, play(device, log), log))
+        seen.append(Seen(case, returned, play(device, log), log))
     return seen, None
 
 
 def wrong_calls(case: Case, log: str) -> str | None:
     """Tell whether fn was called another number of times than asked for."""
-    calls, wanted = log.count(LAUNCH), case["warmup"] + case["repeats"]
+    calls, expected = log.count(LAUNCH), case["warmup"] + case["repeats"]
     if len(log) > 4 * (calls + 1):
         return f"{name_case(case)}: what the device wrote down cannot have been. Who wrote it?"
-    if calls == wanted:
+    if calls == expected:
         return None
     question = "How often before the clock, and how often beside it?"
     if case.get("by_default"):
         question = "What does the signature say where nothing is given?"
     if case.get("again"):
         question = "Was fn run anew, and as often as the first time?"
-    return f"{name_case(case)}: fn was called {calls} times; wanted is {wanted}. {question}"
+    return f"{name_case(case)}: fn was called {calls} times; wanted is {expected}. {question}"
 
 
 def describe(seen: Seen) -> str:
@@ -256,7 +256,7 @@ def describe(seen: Seen) -> str:
         text += f". Somebody else queued {pace.queued_before:.3g} s of work before you came"
     if pace.start:
         text += f". The clock shows {pace.start:,.0f} s at first"
-    return f"{text}. It says {seen.said:.4g} s."
+    return f"{text}. It says {seen.returned:.4g} s."
 
 
 def steps(log: str) -> str:
@@ -266,8 +266,8 @@ def steps(log: str) -> str:
     return f"Your timer did: {words or 'nothing'}{', …' * (len(log) > 12)} (idle waits left out)."
 
 
-def is_near(got: float, wanted: float) -> bool:
-    return abs(got - wanted) <= READING * abs(wanted)
+def is_near(got: float, expected: float) -> bool:
+    return abs(got - expected) <= READING * abs(expected)
 
 
 WHOSE_CLOCK = "Whose clock did you read, and when?"
@@ -315,18 +315,18 @@ def wrong_start(seen: Seen) -> str:
 def wrong_number(timers: list[Seen]) -> str | None:
     """Tell the first case in which a timer returns another number than the median of its own repeats,
     and ask for what all its numbers look like."""
-    asked = []
+    results = []
     for seen in timers:
         if not seen.repeats():
             question = ALONE if READ in seen.log else WHOSE_CLOCK
             return f"{describe(seen)} {steps(seen.log)} {question}"
         own = [statistics.median(seen.repeats(end)) for end in (0, -1)]
-        right = own[0] if is_near(seen.said, own[0]) else own[1]
-        asked.append(Asked(describe(seen), seen.said, right, taken_for_the_median(seen)))
-    if (one := first_wrong(asked, is_near)) is None:
+        right = own[0] if is_near(seen.returned, own[0]) else own[1]
+        results.append(Result(describe(seen), seen.returned, right, taken_for_the_median(seen)))
+    if (one := first_wrong(results, is_near)) is None:
         return None
-    question = question_about(asked, questions.NUMBER, is_near) or question_by_digits(timers)
-    if any(is_near(one.got, other.right) for other in asked[: asked.index(one)]):
+    question = question_about(results, questions.NUMBER, is_near) or question_by_digits(timers)
+    if any(is_near(one.got, other.right) for other in results[: results.index(one)]):
         question = "It was right the time before. What do you keep from one timing to the next?"
     return f"{one.case} {question or questions.NUMBER['']}"
 
@@ -364,13 +364,15 @@ def taken_for_the_median(seen: Seen) -> dict[str, float]:
 def question_by_digits(timers: list[Seen]) -> str:
     """Ask about whole or rounded seconds, or about readings of which a clock that has run for months
     leaves only whole steps; "" where none of it is seen."""
-    if all(seen.said == int(statistics.median(seen.repeats())) for seen in timers):
+    if all(seen.returned == int(statistics.median(seen.repeats())) for seen in timers):
         return "Are whole seconds fine enough? Work may last millionths of one."
     late = [seen for seen in timers if seen.case["pace"].get("start")]
-    if late and all(seen.said % step_of_float32(seen) == 0 for seen in late):
+    if late and all(seen.returned % step_of_float32(seen) == 0 for seen in late):
         return "In which type do you keep a reading of this clock? What is left of its fractions?"
     for digits in range(7):
-        if all(seen.said == round(statistics.median(seen.repeats()), digits) for seen in timers):
+        if all(
+            seen.returned == round(statistics.median(seen.repeats()), digits) for seen in timers
+        ):
             return "Did somebody ask for rounded seconds? Work may last millionths of one."
     return ""
 
@@ -421,9 +423,9 @@ def wrong_refusal(refused: list[dict[str, str]]) -> str | None:
     for numbers, seen in zip(REFUSED, refused, strict=True):
         told = ", ".join(f"{name}={number}" for name, number in numbers.items())
         if seen["outcome"] != "ValueError":
-            came = "returned" if seen["outcome"] == "returned" else f"raised {seen['outcome']}"
+            ending = "returned" if seen["outcome"] == "returned" else f"raised {seen['outcome']}"
             return (
-                f"{told}: the timer {came}; wanted is a ValueError. Which bounds does the docstring "
+                f"{told}: the timer {ending}; wanted is a ValueError. Which bounds does the docstring "
                 f"name?"
             )
         if seen["log"]:

@@ -66,14 +66,14 @@ def wrong_case(
             return wrong
         if name == "feed":
             return wrong_read(case, returned, tokens, len(new))
-        wanted = case["rows"][..., new, :]
+        expected = case["rows"][..., new, :]
         last = [rows[..., -len(new) :, :] for rows in returned]
-        if not all(map(np.array_equal, last, wanted)):
+        if not all(map(np.array_equal, last, expected)):
             return "what was appended is not the last that came back. Where is it written?"
         return None
 
-    said = f"Window {case['window']}, {case['n_sinks']} sinks, max_len {operations[0][2]}"
-    return wrong_operation(said, operations, records, wrong_rows, **more)
+    words = f"Window {case['window']}, {case['n_sinks']} sinks, max_len {operations[0][2]}"
+    return wrong_operation(words, operations, records, wrong_rows, **more)
 
 
 def wrong_read(case: Challenge, seen: list[np.ndarray], held: list[int], T: int) -> str | None:
@@ -87,8 +87,8 @@ def wrong_read(case: Challenge, seen: list[np.ndarray], held: list[int], T: int)
     rows, n, (numbers, *returned) = case["rows"], len(held) - T, seen
     if wrong := _wrong_numbers(case, numbers, n, T):
         return wrong
-    wanted = rows[..., [held[i] for i in numbers], :]  # (L, 2, B, G, R, D)
-    for layer, (got, want) in enumerate(zip(returned, wanted, strict=True)):
+    expected = rows[..., [held[i] for i in numbers], :]  # (L, 2, B, G, R, D)
+    for layer, (got, want) in enumerate(zip(returned, expected, strict=True)):
         if got.shape != want.shape:
             return (
                 f"layer {layer} returned keys and values of shape {got.shape[1:]}, and places names "
@@ -110,21 +110,21 @@ def _wrong_numbers(case: Challenge, numbers: np.ndarray, n: int, T: int) -> str 
     if numbers.ndim != 1 or numbers.dtype != np.int64:
         return f"places({T}) is {numbers.dtype} of shape {numbers.shape}, wanted is int64 (R,)."
     new, old = numbers[len(numbers) - T :].tolist(), numbers[: len(numbers) - T].tolist()
-    said = f"places({T}) says {_in_words(numbers)}"
+    words = f"places({T}) says {_in_words(numbers)}"
     if new != list(range(n, n + T)):
         return (
-            f"{said}. The last must be the new ones, {n} … {n + T - 1}. Where do positions go on?"
+            f"{words}. The last must be the new ones, {n} … {n + T - 1}. Where do positions go on?"
         )
     if any(not 0 <= token < n for token in old):
-        return f"{said}, where tokens 0 … {n - 1} were fed. Which places has nobody written to?"
+        return f"{words}, where tokens 0 … {n - 1} were fed. Which places has nobody written to?"
     if len(set(old)) < len(old):
-        return f"{said}: a token stands there twice."
+        return f"{words}: a token stands there twice."
     needed = [t for t in range(n) if t < n_sinks or t > n - window]
     gone = [token for token in needed if token not in old]
     if gone:
         what = "a sink" if gone[0] < n_sinks else "in its window"
         return (
-            f"{said}. Token {gone[0]} is missing, and for token {n} it is {what}. "
+            f"{words}. Token {gone[0]} is missing, and for token {n} it is {what}. "
             f"Who overwrote it, or was it never stored?"
         )
     return None

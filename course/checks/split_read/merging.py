@@ -120,14 +120,16 @@ def any_cut_any_order(
     """Compare one part that is finished, what was merged, and that, finished."""
     seen = (evidence[name] for name in ("alone", "wholes", "finished"))
     for case, alone, whole, finished in zip(challenge["cases"], *seen, strict=True):
-        wanted, dtype = truth(case), case["dtype"]
+        expected, dtype = truth(case), case["dtype"]
         question = "Nothing was merged yet. What makes a mean of a weighted sum?"
-        if wrong := wrong_output(alone, wanted["alone"], dtype, tolerance, question):
+        if wrong := wrong_output(alone, expected["alone"], dtype, tolerance, question):
             return failed(f"One part alone: finish {wrong}")
-        if wrong := wrong_part(whole, wanted["whole"], dtype, tolerance, QUESTIONS[case["stage"]]):
+        if wrong := wrong_part(
+            whole, expected["whole"], dtype, tolerance, QUESTIONS[case["stage"]]
+        ):
             return failed(f"{case_text(case)}: merge {wrong}")
         question = "Merging agrees, and so does finishing one part. What does finish count on?"
-        if wrong := wrong_output(finished, wanted["finished"], dtype, tolerance, question):
+        if wrong := wrong_output(finished, expected["finished"], dtype, tolerance, question):
             return failed(f"{case_text(case)}: finish {wrong}")
     return passed("Two parts or nine, in any order: the same whole.")
 
@@ -227,7 +229,7 @@ def inputs_stay(
         if not changed(evidence["first"], given_part):
             return failed(f"merge(a, b) gave just {name}. What became of {other}?")
     question = "Only a right result is looked at: does any_cut_any_order pass?"
-    wanted = truth({"parts": [drawn[2]]})["alone"]
-    if wrong := wrong_output(evidence["alone"], wanted, "float32", tolerance, question):
+    expected = truth({"parts": [drawn[2]]})["alone"]
+    if wrong := wrong_output(evidence["alone"], expected, "float32", tolerance, question):
         return failed(f"One part alone: finish {wrong}")
     return passed("Parts stay what they were, and so does what is made of them.")

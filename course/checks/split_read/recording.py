@@ -44,38 +44,38 @@ def unwatched(function: Any) -> Any:
     return getattr(function, "__wrapped__", function)
 
 
-def differs(got: np.ndarray, wanted: np.ndarray, tolerance: float) -> np.ndarray:
+def differs(got: np.ndarray, expected: np.ndarray, tolerance: float) -> np.ndarray:
     """Tell where numbers differ, bool in their shape: by more than the tolerance, or by more than that
     part of a wanted number above 1. Infinity equals infinity."""
     with np.errstate(invalid="ignore"):
-        delta = np.abs(got.astype(np.float64) - wanted)
-    close = delta <= tolerance * np.maximum(1, np.abs(wanted))
-    infinite = np.isinf(wanted)
-    close[infinite] = got[infinite] == wanted[infinite]
+        delta = np.abs(got.astype(np.float64) - expected)
+    close = delta <= tolerance * np.maximum(1, np.abs(expected))
+    infinite = np.isinf(expected)
+    close[infinite] = got[infinite] == expected[infinite]
     return ~close
 
 
 def first_wrong(
-    got: Mapping[str, Any], wanted: np.ndarray, dtype: str, tolerance: float
+    got: Mapping[str, Any], expected: np.ndarray, dtype: str, tolerance: float
 ) -> tuple[str, tuple[int, ...] | None]:
     """Tell what is wrong about a recorded tensor, and where (row, head, query, feature): ("", None)
     where nothing is, and no place where its form is wrong."""
-    if wrong := wrong_form(got, wanted.shape, dtype):
+    if wrong := wrong_form(got, expected.shape, dtype):
         return wrong, None
-    bad = np.argwhere(differs(got["numbers"], wanted, tolerance))
+    bad = np.argwhere(differs(got["numbers"], expected, tolerance))
     if not len(bad):
         return "", None
     row, head, query, feature = at = tuple(bad[0].tolist())
     what = (
-        f"{plain(got['numbers'][at])} and not {plain(wanted[at])} (batch row {row}, head {head}, query "
-        f"{query}{f', feature {feature}' * (wanted.shape[3] > 1)}; tolerance {tolerance:g})"
+        f"{plain(got['numbers'][at])} and not {plain(expected[at])} (batch row {row}, head {head}, query "
+        f"{query}{f', feature {feature}' * (expected.shape[3] > 1)}; tolerance {tolerance:g})"
     )
     return what, at
 
 
 def wrong_part(
     got: Mapping[str, Any],
-    wanted: Numbers,
+    expected: Numbers,
     dtype: str,
     tolerance: float,
     questions: Mapping[str, str],
@@ -90,7 +90,7 @@ def wrong_part(
     if got["kind"]:
         return f"gave {got['kind']}; wanted is a Part. What do you return?"
     for name in FIELDS:
-        wrong, at = first_wrong(got[name], wanted[name], dtype, tolerance)
+        wrong, at = first_wrong(got[name], expected[name], dtype, tolerance)
         if at:
             question = questions[name]
             if later and any(at[:2]):
@@ -102,10 +102,10 @@ def wrong_part(
 
 
 def wrong_output(
-    got: Mapping[str, Any], wanted: np.ndarray, dtype: str, tolerance: float, question: str
+    got: Mapping[str, Any], expected: np.ndarray, dtype: str, tolerance: float, question: str
 ) -> str | None:
     """Tell what is wrong about an output (B, H, T, D), and ask about it; None where nothing is."""
-    wrong, at = first_wrong(got, wanted, dtype, tolerance)
+    wrong, at = first_wrong(got, expected, dtype, tolerance)
     return f"gave {wrong}. {question}" if at else wrong or None
 
 
