@@ -280,6 +280,7 @@ print(doubled(mine), "and mine, which I still need:", mine)
 # run all cells once more: what only works because of an old variable does not work for anyone else.
 #
 # Leave the locked cells as they are, and do not copy answer cells. Cells of your own are welcome.
+# If you define a function several times, the definition counts that gets the most points.
 # Points are given for each graded cell, so a half-finished lesson is worth handing in. Every later
 # lesson brings the answers of earlier ones along: you can never be stuck.
 
