@@ -1,10 +1,16 @@
 """What students do in honest notebooks costs no point: all of these pass every test at home."""
 
+import ast
+from collections.abc import Callable
+
 import pytest
+from nbformat.v4 import new_code_cell
 from submissions import Desk, answers, opening, short
 
 from autograder.authoring.source import POINTS
+from autograder.lessons import hidden_checks
 from autograder.result import Outcome
+from autograder.session import PYTHON
 
 CELLS = {
     "a running loop": "import asyncio\nassert asyncio.get_running_loop().is_running()",
@@ -56,6 +62,43 @@ CELLS = {
 }
 
 
+def bare(source: str) -> str:
+    """Without docstrings, comments and annotations."""
+    tree = ast.parse(source)
+    for function in filter(lambda node: isinstance(node, ast.FunctionDef), ast.walk(tree)):
+        function.returns = None
+        if ast.get_docstring(function):
+            del function.body[0]
+        for argument in function.args.args:
+            argument.annotation = None
+    return ast.unparse(tree)
+
+
+def decorated(decorator: str, imports: str) -> Callable[[str], str]:
+    return lambda source: f"{imports}\n\n{decorator}\n{source.strip()}"
+
+
+STYLES: dict[str, Callable[[str], str]] = {
+    "no docstrings and no annotations": bare,
+    "tabs": lambda source: bare(source).replace("    ", "\t"),
+    "lines of Windows": lambda source: source.replace("\n", "\r\n"),
+    "another alphabet": lambda source: f"# 注释 ä\n变量 = 1\n{source}\n结果 = 变量",
+    "a cache": decorated("@functools.cache", "import functools"),
+    "no gradients": decorated("@torch.inference_mode()", "import torch"),
+    "timed": lambda source: f"%%time\n{source}",
+    "run again and again": lambda source: f"{source}\n\n{source}\n\n{source}",
+    "with tests of one's own": lambda source: (
+        f"{source}\n\nimport unittest, doctest\ntry:\n    import pytest\n"
+        "except ImportError:\n    pytest = None\nassert doctest.testmod().failed == 0"
+    ),
+    "that ends when it is wrong": lambda source: f"{source}\nimport sys\nif 1 + 1 != 2: sys.exit()",
+    "that another library would help": lambda source: (
+        f"!pip install --quiet einops\ntry:\n    from einops import rearrange\n"
+        f"except ImportError:\n    print('no einops')\n{source}"
+    ),
+}
+
+
 @pytest.fixture
 def desk(desks) -> Desk:
     return desks("00-start")
@@ -98,3 +141,41 @@ def test_files_beside_the_notebook_are_found_as_at_home(desk):
     result = desk.judge(file)
     assert (result.points, result.cells) == (POINTS, ())
     assert (file.parent / "settings.json").read_text() == '{"two": 2}'
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("style", STYLES)
+def test_how_an_answer_is_written_costs_no_point(desk, style):
+    written = {name: STYLES[style](source) for name, source in answers(desk.lesson).items()}
+    result = desk.judge(short(desk.lesson, **written))
+    assert (result.outcome, result.points, result.cells) == (Outcome.SCORE, POINTS, ())
+
+
+@pytest.mark.slow
+def test_two_first_tries_one_of_which_is_no_python_cost_no_point(desk):
+    first = ("def matmul_flops(m, k, n)\n    return m * k * n", "def matmul_flops(m, k, n): pass")
+    result = desk.judge(opening(desk.lesson, *first))
+    assert result.points == POINTS
+    assert "SyntaxError" in result.cells[0]
+    assert f"Python {PYTHON} reads it here" in result.cells[0]
+
+
+@pytest.mark.slow
+def test_everything_in_one_cell_costs_no_point(desk):
+    whole = "\n\n".join(answers(desk.lesson).values())
+    notebook = short(desk.lesson)
+    names = set(answers(desk.lesson))
+    notebook.cells = [cell for cell in notebook.cells if cell.id not in names]
+    notebook.cells.insert(1, new_code_cell(whole))
+    assert desk.judge(notebook).points == POINTS
+
+
+@pytest.mark.slow
+def test_a_slow_answer_has_its_time_for_each_challenge(desk):
+    """Here one challenge takes a second, a question has three, and a challenge may take two."""
+    check = hidden_checks(desk.lesson.module)["flops_of_any_product"]
+    pause = f"import time; time.sleep({1 / len(check.challenge(0)['cases'])})"
+    slow = answers(desk.lesson)["matmul_flops"].replace("return", f"{pause}\n    return")
+    result = desk.judge(short(desk.lesson, matmul_flops=slow), question=2)
+    assert result.points == POINTS
+    assert result.seconds["cells and questions"] > 3
