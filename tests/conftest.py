@@ -39,6 +39,22 @@ def pytest_configure(config):
     config.selection = Selection(options.mode, (share, of), whole)
     config.ran, config.failed = set(), set()  # parts
     config.seconds = Counter()  # by unit
+    if not is_worker(config):
+        config.pluginmanager.register(FailuresAtOnce(config))
+
+
+class FailuresAtOnce:
+    """Prints which test failed when it does: a night is long."""
+
+    def __init__(self, config):
+        self.config = config
+
+    def pytest_runtest_logreport(self, report):
+        if report.failed:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            words = crash.message.partition("\n")[0] if crash else ""
+            reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+            reporter.write_line(f"\n{report.nodeid}: {words}"[:500])
 
 
 def pytest_collection_modifyitems(config, items):
