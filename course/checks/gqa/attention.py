@@ -23,8 +23,8 @@ QUESTIONS = {
     "groups": "Where each head has its own keys all agrees. Which query heads are neighbours, and "
     "which KV head do they read?",
     "sizes": "Smaller ones agree. Which of your lines counts on a size?",
-    "far": "Smaller scores agree; here some are above 200, and those of the other row below -200. What "
-    "is e to the power of 200 in float32, and by what may all scores of a query be shifted?",
+    "far": "Smaller scores agree; here some are above 100, and those of the other row below -100. What "
+    "is e to the power of 100 in float32, and by what may all scores of a query be shifted?",
     "types": "The same call agrees in float32. Which of your lines counts on a type?",
 }
 """Ends the message of a case in which numbers differ, by what is new in it."""
@@ -70,12 +70,12 @@ def with_late_rows(case: Challenge) -> Challenge:
 
 
 def with_far_scores(case: Challenge) -> Challenge:
-    """Shift all scores of the first row to above 200, and of the second to below -200; shares stay.
+    """Shift all scores of the first row to above 100, and of the second to below -100; shares stay.
 
     Feature 0 of every key is 1, and of a query a power of two, which leaves other digits as they are.
     """
     q, k = 0.5 * case["q"], case["k"].copy()
-    q[..., 0] = np.array([512, -512]).reshape(2, 1, 1)
+    q[..., 0] = np.array([256, -256]).reshape(2, 1, 1)
     k[..., 0] = 1
     return {**case, "q": q, "k": k, "stage": "far"}
 
