@@ -17,21 +17,18 @@ from course.checks.check import Challenge, Evidence
 from course.checks.comparing import outcome
 from course.checks.drawing import build_model
 from course.checks.kv_cache.generation import probe_generation, write
+from course.checks.lookups import BeforeEachPass
 from course.checks.recorder import given
 
 
-def exchange_before_each_pass(model: Any, cache: Any, contents: np.ndarray) -> None:
-    """Before each forward pass, replace the n tokens that the cache holds by contents[n].
+def exchange_contents(cache: Any, contents: np.ndarray) -> None:
+    """Replace the n tokens that a cache holds by contents[n].
 
     Whatever was computed from the tokens before is then of no use.
     """
-
-    def exchange(*_: object) -> None:
-        n = len(cache)
-        cache.reset()
-        feed(cache, contents[n][..., :n, :])
-
-    model.embed.register_forward_pre_hook(exchange)
+    n = len(cache)
+    cache.reset()
+    feed(cache, contents[n][..., :n, :])
 
 
 def no_row_is_computed_twice(student: SimpleNamespace, challenge: Challenge) -> Evidence:
@@ -46,6 +43,6 @@ def no_row_is_computed_twice(student: SimpleNamespace, challenge: Challenge) -> 
     held = challenge["held"]
     cache = new_cache(student, challenge, held + n_new, batch=len(prompt))
     feed(cache, contents[held][..., :held, :])
-    exchange_before_each_pass(model, cache, contents)
-    exchanged = write(student, model, challenge["prompt"][:, -1:], n_new, cache)
+    with BeforeEachPass(model, lambda: exchange_contents(cache, contents)):
+        exchanged = write(student, model, challenge["prompt"][:, -1:], n_new, cache)
     return {**evidence, "flops": counter.get_total_flops(), "exchanged": exchanged}

@@ -282,6 +282,9 @@ def copies_step_by_step(config, n_tokens, batch=1):
     return sum(old * batch * heads * config.head_dim for _ in ("keys", "values"))
 
 
+EMBEDDED, BY_INDEX = "model.embed(tokens)", "model.embed.weight[tokens]"
+
+
 VARIANTS = [
     Variant("doubling", {"GrowingKVCache": GrowsByDoubling}),
     Variant("loop", {"GrowingKVCache": GrowsInALoop, "numbers_copied": copies_step_by_step}),
@@ -293,6 +296,7 @@ VARIANTS = [
     Variant("fused", {"attention_layer_cached": layer_fused}),
     Variant("a_mask_always", {"attention_layer_cached": Edits((("if T > 1:", "if T:"),))}),
     Variant("recursion", {"forward_cached": forward_by_recursion}),
+    Variant("rows_of_the_embedding", {"forward_cached": Edits(((EMBEDDED, BY_INDEX),))}),
     Variant("prefill_first", {"generate_cached": generate_prefill_first}),
     Variant("stream", {"generate_cached": generate_as_a_stream}),
 ]

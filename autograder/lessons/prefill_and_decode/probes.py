@@ -17,7 +17,8 @@ from torch import Tensor
 from course.checks.check import Challenge, Evidence
 from course.checks.comparing import outcome
 from course.checks.drawing import build_model
-from course.checks.passes import Lookups, new_cache
+from course.checks.lookups import Lookups
+from course.checks.passes import new_cache
 from course.checks.prefill_and_decode.chunks import arguments_of, probe_sizes
 from course.checks.prefill_and_decode.streaming import Reader, probe_laziness, start
 from course.checks.recorder import given
