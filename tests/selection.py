@@ -52,7 +52,7 @@ MOST_CHANGED = 3
 ALWAYS = {"test_imports", "test_sync"}
 """What looks at the project as a whole, and takes seconds: it is never left out."""
 BY_LESSON = {"test_museum", "test_margins", "test_exhibits", "test_hollow_evidence", "test_mutants"}
-BY_LESSON |= {"test_notebooks", "test_nbgrader", "test_no_truth"}
+BY_LESSON |= {"test_notebooks", "test_nbgrader", "test_no_truth", "test_cheapest"}
 """Files whose tests of different lessons may run in different processes."""
 PICTURES = ("course/plots", "course/widgets")
 """A change here voids only what names them: a picture decides about no result."""
