@@ -49,15 +49,15 @@ def weigh_cache(
     cache = student.LatentKVCache(
         GPTConfig(40, layers, 24, 4, 4, 64), B, T, rank, d_rope, dtype=dtype
     )
-
-    first, kept = 1 + rank / 64 + T / 8, []  # exact in float16, and no number of another case
+    first, kept = 1 + rank / 64 + T / 8, []  # exact in float16
 
     def fill(cache: Any) -> None:
-        for n, number in ((T // 2, first), (T - T // 2, first if T == 1 else 1.0)):
-            for layer in range(layers if n else 0):
+        for n, number in ((T - T // 3, first), (T // 3, 1.0))[: min(T, 2)]:
+            for layer in range(layers):
                 c, k_rope = torch.ones(B, n, rank), torch.ones(B, 1, n, d_rope)
                 returned = cache.append(layer, (c * number).to(dtype), (k_rope * number).to(dtype))
-                kept.append(isinstance(returned, torch.Tensor) and bool((returned == first).any()))
+                if number != first:
+                    kept.append(isinstance(returned, torch.Tensor) and first in returned)
             cache.advance(n)
 
     return {**weigh(cache, fill), "kept": all(kept)}
