@@ -93,7 +93,24 @@ def keeps_its_own_rows(attn, x, positions, cache, layer):
     return rows(attn, x, positions, Beside(), layer)
 
 
+@bug("wiring", "a layer that adds up the rows, without any attention", kind="cheapest")
+def adds_up_the_rows(attn, x, positions, cache, layer):
+    """It reads the rows and nothing else, whatever their order."""
+    c, k_rope = attn.down(x).split([attn.rank, attn.d_rope], dim=-1)
+    rows = cache.append(layer, c, attn.rotate(k_rope.unsqueeze(1), positions))
+    return x + rows.sum(dim=(1, 2))[:, None, None]
+
+
 bug = MUSEUM.section("latent_attention_layer", check="nothing_is_expanded")
+
+
+@bug("softmax", "a layer in which every row counts for the same", kind="cheapest")
+def takes_the_plain_mean(attn, x, positions, cache, layer):
+    """The plain mean of the latents, made into values: without scores there is little to write."""
+    c, k_rope = attn.down(x).split([attn.rank, attn.d_rope], dim=-1)
+    rows = cache.append(layer, c, attn.rotate(k_rope.unsqueeze(1), positions))
+    mean = rows[..., : attn.rank].mean(dim=1, keepdim=True)  # (B, 1, rank)
+    return attn.wo(attn.up_v(mean)).expand(x.shape)
 
 
 @bug("cost", "a layer that makes keys and values of all cached tokens", kind="cost")

@@ -6,7 +6,7 @@ import torch
 
 from autograder.lessons.exhibits import Museum
 from course.drafts.rules import check_draft, check_odds, check_request
-from course.minigpt.kv_cache import KVCache, forward_cached
+from course.minigpt.kv_cache import KVCache, forward_cached, generate_cached
 from course.minigpt.mini_gpt import greedy_next
 from course.minigpt.speculative import verify_greedy
 from course.model.cache import CacheFull
@@ -28,6 +28,15 @@ def counts_all_matches(draft, logits):
 
 
 # --- speculate -------------------------------------------------------------------------------------
+
+
+bug = MUSEUM.section("speculate", check="every_draft_gives_the_same_text")
+
+
+@bug("cost", "a loop that never proposes and writes token by token", kind="cheapest")
+def writes_token_by_token(model, propose, prompt, n_new, n_draft, cache=None):
+    """Lesson 03's function under the new name: the text and the cache come right by themselves."""
+    return generate_cached(model, prompt[None], n_new, cache=cache)[0]
 
 
 bug = MUSEUM.section("speculate", check="passes_are_saved")
@@ -79,10 +88,10 @@ def recomputes_the_text(model, propose, prompt, n_new, n_draft, cache=None):
 # --- verify_sampled --------------------------------------------------------------------------------
 
 
-bug = MUSEUM.section("verify_sampled", check="accepts_as_often_as_possible")
+bug = MUSEUM.section("verify_sampled", check="so_have_the_second_and_the_bonus")
 
 
-@bug("cost", "guesses kept only where they equal a draw from p")
+@bug("cost", "guesses kept only where they equal a draw from p", kind="cheapest")
 def keeps_equal_draws(draft, q, p, generator=None):
     """Draws from p first and keeps the guess if it is the same token: the odds are right, and far fewer
     are kept."""

@@ -1,11 +1,13 @@
 """Check the cache of rows as a container: what goes in comes back, a full one refuses, it goes back.
 
 What rows have to look like is asked where they come back. A full cache, and one that went back, must
-return what a new one returns that is fed the same tokens at once, however its rows look.
+return what a new one returns that is fed the same tokens at once, however its rows look; and something
+of every token.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +16,7 @@ import numpy as np
 import torch
 
 from course.checks import cache_operations
-from course.checks.cache_contract import Axes, wrong_long, wrong_series
+from course.checks.cache_contract import Axes, in_words, wrong_long, wrong_series
 from course.checks.cache_operations import (
     LONG_FORM,
     PLACES,
@@ -23,6 +25,7 @@ from course.checks.cache_operations import (
     append_to_long,
     draw_operations,
     draw_returns,
+    follow,
     list_series,
     run_series,
     series_form,
@@ -30,7 +33,7 @@ from course.checks.cache_operations import (
 )
 from course.checks.caches import feed_parts
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.counts import in_words
+from course.checks.counts import in_words as kind_in_words
 from course.checks.recorder import given
 from course.model.config import GPTConfig
 
@@ -61,7 +64,7 @@ def handle(student: SimpleNamespace, series: Challenge) -> Handling:
 
 
 def _copied(got: Any) -> np.ndarray | str:
-    return got.detach().clone().numpy() if isinstance(got, torch.Tensor) else in_words(got)
+    return got.detach().clone().numpy() if isinstance(got, torch.Tensor) else kind_in_words(got)
 
 
 def _place(index: tuple[int, ...]) -> str:
@@ -113,6 +116,45 @@ def rows_come_back(challenge: Challenge, evidence: Evidence) -> Verdict:
 # --- full, and back -------------------------------------------------------------------------------
 
 
+def feed_alone(cache: Any, parts: Iterable[torch.Tensor]) -> list[Any]:
+    """Append the parts of a block to every layer and advance; return copies of what came back. Whether
+    the parts stay as they are is asked where rows come back."""
+    latents, keys = parts
+    returned = [
+        cache.append(layer, *rows) for layer, rows in enumerate(zip(latents, keys, strict=True))
+    ]
+    cache.advance(latents.shape[-2])
+    return list(map(_copied, returned))
+
+
+def probe_alone(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Run every series, blocks fed by `feed_alone`."""
+    return run_series(lambda *given: handle(*given)._replace(feed=feed_alone), student, challenge)
+
+
+def lost_token(challenge: Challenge, evidence: Evidence) -> str | None:
+    """Say of which token that is held no number came back in any layer. A cache that keeps nothing always
+    returns the same."""
+    for series, records in zip(challenge["series"], evidence["series"], strict=True):
+        operations = series["operations"]
+        for step, (expected, _, tokens) in enumerate(follow(operations)):
+            name, number, _ = operations[step]
+            if name != "feed" or number or expected != "returned":
+                continue
+            returned = [r.ravel() for r in records[step]["returned"] if isinstance(r, np.ndarray)]
+            numbers = np.concatenate([np.zeros(0), *returned])
+            for place, token in enumerate(tokens):
+                if not np.isin(series["rows"][:, :, token], numbers).any():
+                    case = (
+                        f"A cache of {operations[0][2]} places{in_words(operations[: step + 1], 0)}"
+                    )
+                    return (
+                        f"{case}: of token {place}, one of {len(tokens)} that are held, no number came "
+                        f"back. What does append write, and what does it return?"
+                    )
+    return None
+
+
 def draw_full(seed: int) -> Challenge:
     """Draw caches that are filled with blocks of which many do not fit; at first exactly full, and one
     more."""
@@ -123,9 +165,9 @@ def draw_full(seed: int) -> Challenge:
     return {"series": list_series(draw_rows(rng, 10), *map(with_the_same_at_once, (filled, drawn)))}
 
 
-@check("LatentKVCache", draw=draw_full, probe=partial(run_series, handle), evidence=series_form)
+@check("LatentKVCache", draw=draw_full, probe=probe_alone, evidence=series_form)
 def full_changes_nothing(challenge: Challenge, evidence: Evidence) -> Verdict:
-    wrong = wrong_series(challenge, evidence, None)
+    wrong = wrong_series(challenge, evidence, None) or lost_token(challenge, evidence)
     return failed(wrong) if wrong else passed("It fills to the last place, and a refusal is whole.")
 
 
@@ -137,8 +179,8 @@ def draw_back(seed: int) -> Challenge:
     return challenge
 
 
-@check("LatentKVCache", draw=draw_back, probe=partial(run_series, handle), evidence=series_form)
+@check("LatentKVCache", draw=draw_back, probe=probe_alone, evidence=series_form)
 def can_go_back(challenge: Challenge, evidence: Evidence) -> Verdict:
-    wrong = wrong_series(challenge, evidence, None)
+    wrong = wrong_series(challenge, evidence, None) or lost_token(challenge, evidence)
     praise = "truncate(n) keeps the first n tokens, reset() none, and both can be built on."
     return failed(wrong) if wrong else passed(praise)

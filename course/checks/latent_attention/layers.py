@@ -166,27 +166,41 @@ def draw_poison(seed: int) -> Challenge:
 
 
 def call(
-    student: SimpleNamespace, attn: LatentAttention, case: Challenge, rows: np.ndarray
+    student: SimpleNamespace,
+    attn: LatentAttention,
+    case: Challenge,
+    rows: np.ndarray,
+    sign: int = 1,
 ) -> tuple[Any, list[Any]]:
-    """Call the layer on x with a cache that returns `rows`."""
+    """Call the layer on x, or on its negative, with a cache that returns `rows`."""
     T = case["x"].shape[1]
-    kept = DrawnRows(torch.tensor(rows), T)
+    kept, x = DrawnRows(torch.tensor(rows), T), given(sign * case["x"])
     positions = torch.arange(len(kept), len(kept) + T)
-    out = student.latent_attention_layer(attn, given(case["x"]), positions, kept, case["layer"])
+    out = student.latent_attention_layer(attn, x, positions, kept, case["layer"])
     return out, kept.calls
 
 
 def probe_poison(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Call one layer on rows, on the negatives, in another order, with another newest row, and as at
-    first."""
+    first; with other new tokens; and where all rows are one and the same."""
     attn, rows = make_layer(challenge), challenge["rows"]
     shuffled, newest = rows.copy(), rows.copy()
     shuffled[:, : len(challenge["order"])] = rows[:, challenge["order"]]
     newest[:, -1] = -rows[:, -1]
-    several = {"first": rows, "other": -rows, "shuffled": shuffled, "newest": newest, "again": rows}
+    alike = np.repeat(rows[:, :1], rows.shape[1], axis=1)
+    several = {
+        "first": (rows, 1),
+        "other": (-rows, 1),
+        "shuffled": (shuffled, 1),
+        "newest": (newest, 1),
+        "asked": (rows, -1),
+        "alike": (alike, 1),
+        "alike_asked": (alike, -1),
+        "again": (rows, 1),
+    }
     outs, calls = {}, []
-    for name, one in several.items():
-        out, calls = call(student, attn, challenge, one)
+    for name, (one, sign) in several.items():
+        out, calls = call(student, attn, challenge, one, sign)
         outs[name] = as_array(out)
     return {"outs": outs, "calls": calls}
 
@@ -208,17 +222,27 @@ SENTENCES = {
         "The same past rows in another order gave another output",
         "A rotated key carries its position inside. What else depends on the place of a row?",
     ),
+    "asked": (
+        "Other new tokens on the same rows gave the same output",
+        "Who says which rows count for how much?",
+    ),
+    "alike_asked": (
+        "All rows are one and the same, and other new tokens gave another output",
+        "Whatever their shares, what is the mean of equal rows, and what else is in your output?",
+    ),
 }
 """What is said of a call whose output moves where it must not, or stays where it must move."""
+MUST_MOVE = ("other", "newest", "asked")
 
 
 def poison_form(challenge: Challenge) -> Evidence:
-    return {"outs": dict.fromkeys(["first", *SENTENCES], TENSOR), "calls": list}
+    return {"outs": dict.fromkeys(["first", "alike", *SENTENCES], TENSOR), "calls": list}
 
 
 @check("latent_attention_layer", draw=draw_poison, probe=probe_poison, evidence=poison_form)
 def rows_are_the_only_memory(challenge: Challenge, evidence: Evidence, tolerance: float) -> Verdict:
-    """Other rows must move the output, rows in another order must not, nor calls in between."""
+    """Other rows must move the output, rows in another order must not, nor calls in between; new tokens
+    must move it by their queries alone."""
     outs, shape = evidence["outs"], challenge["x"].shape
     for out in outs.values():
         if isinstance(out, str) or out.shape != shape:
@@ -237,8 +261,9 @@ def rows_are_the_only_memory(challenge: Challenge, evidence: Evidence, tolerance
         )
     for name, (sentence, question) in SENTENCES.items():
         new = slice(-1 if name == "newest" else None, None)
-        moved = float(np.abs(outs[name] - outs["first"])[:, new].max())
-        if (moved > tolerance) != (name in ("other", "newest")):
+        before = outs["alike" if name == "alike_asked" else "first"]
+        moved = float(np.abs(outs[name] - before)[:, new].max())
+        if (moved > tolerance) != (name in MUST_MOVE):
             order = f" {challenge['order']}" if name == "shuffled" else ""
             return failed(f"{sentence} (max |Δ| {moved:.2g}{order}). {question}")
     return passed("What the layer knows of the past are the rows, whatever they are.")
@@ -266,15 +291,20 @@ def probe_long(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     words = "none" if most is None else f"{most.shape}, made by `{most.made_by}`"
     # In tenths: the count itself depends on the version of PyTorch.
     tenths = 10 * made.numbers // keys
-    return {"tenths": tenths, "largest": words, "read": bool(made.read[0]), "moved": moved}
+    work = {"tenths": tenths, "largest": words, "read": bool(made.read[0])}
+    return {**work, "moved": moved, "out": as_array(out)}
 
 
 def long_form(challenge: Challenge) -> Evidence:
-    return {"tenths": int, "largest": str, "read": bool, "moved": float}
+    return {"tenths": int, "largest": str, "read": bool, "moved": float, "out": TENSOR}
 
 
 @check("latent_attention_layer", draw=draw_long, probe=probe_long, evidence=long_form)
-def nothing_is_expanded(challenge: Challenge, evidence: Evidence, tolerance: float) -> Verdict:
+def nothing_is_expanded(
+    challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
+) -> Verdict:
+    """Look at what is written, and then whether the numbers are right: little work is easy without
+    them."""
     B, S = challenge["rows"].shape[:2]
     case = f"B={B}, one new token on {S - 1}, H=4, D=32, rank 24, R=16"
     if not evidence["moved"] > tolerance:
@@ -289,5 +319,19 @@ def nothing_is_expanded(challenge: Challenge, evidence: Evidence, tolerance: flo
             f"{case}: into new tensors you write {evidence['tenths'] / 10:g} times as many numbers as "
             f"the keys of all heads would have ({B * S * 4 * 32:,}). The largest is "
             f"{evidence['largest']}. Which of your lines makes it, and for whom?"
+        )
+    names = ("config", "rank", "d_rope", "weights")
+    expected = truth({name: challenge[name] for name in names}, challenge["x"], challenge["rows"])
+    out = evidence["out"]
+    if isinstance(out, str) or out.shape != expected.shape:
+        got = out if isinstance(out, str) else f"shape {out.shape}"
+        return failed(
+            f"{case}: the layer gave {got}; expected is {expected.shape}. What comes last?"
+        )
+    if not (delta := float(np.abs(out - expected).max())) <= tolerance:
+        return failed(
+            f"{case}: nothing is expanded, but the output differs from the one with all keys and values "
+            f"expanded (max |Δ| {delta:.2g}, tolerance {tolerance:g}). Which products are regrouped, and "
+            f"is one left out?"
         )
     return passed("Scores and outputs are new; no key and no value of a cached token is made.")

@@ -44,24 +44,28 @@ def probe_bytes(student: SimpleNamespace, challenge: Challenge) -> Evidence:
 def weigh_cache(
     student: SimpleNamespace, layers: int, rank: int, d_rope: int, T: int, B: int, n_bytes: int
 ) -> Evidence:
-    """Make a cache, fill it in one go, and weigh it."""
+    """Make a cache, fill it in two blocks, and weigh it; see whether the first block comes back."""
     dtype = getattr(torch, dtype_name(n_bytes))
     cache = student.LatentKVCache(
         GPTConfig(40, layers, 24, 4, 4, 64), B, T, rank, d_rope, dtype=dtype
     )
+    first, kept = 1 + rank / 64 + T / 8, []  # exact in float16
 
     def fill(cache: Any) -> None:
-        for layer in range(layers):
-            c = torch.ones(B, T, rank, dtype=dtype)
-            cache.append(layer, c, torch.ones(B, 1, T, d_rope, dtype=dtype))
-        cache.advance(T)
+        for n, number in ((T - T // 3, first), (T // 3, 1.0))[: min(T, 2)]:
+            for layer in range(layers):
+                c, k_rope = torch.ones(B, n, rank), torch.ones(B, 1, n, d_rope)
+                returned = cache.append(layer, (c * number).to(dtype), (k_rope * number).to(dtype))
+                if number != first:
+                    kept.append(isinstance(returned, torch.Tensor) and first in returned)
+            cache.advance(n)
 
-    return weigh(cache, fill)
+    return {**weigh(cache, fill), "kept": all(kept)}
 
 
 def bytes_form(challenge: Challenge) -> Evidence:
     formula = [[NUMBER_OR_WORDS] * 2] * len(challenge["formula"])
-    return {"formula": formula, "cases": [WEIGHT] * len(challenge["cases"])}
+    return {"formula": formula, "cases": [{**WEIGHT, "kept": bool}] * len(challenge["cases"])}
 
 
 @check(
@@ -79,6 +83,11 @@ def bytes_match_the_rows(
     for case, weight in zip(challenge["cases"], evidence["cases"], strict=True):
         if wrong := wrong_weight(weight, truth(*case)):
             return failed(f"{describe(*case)} {wrong}")
+        if not weight["kept"]:
+            return failed(
+                f"{describe(*case)} so many bytes are kept, and no number of the first block that was "
+                f"appended comes back with the last. What do they hold?"
+            )
     return passed("Formula, nbytes() and the rows really stored agree, byte for byte.")
 
 

@@ -28,6 +28,11 @@ BOUND = 65.0
 below 1e-8; wrong ones lie above 100."""
 OFF = 0.1
 """Largest difference of a mean number of accepted tokens: more than five standard deviations."""
+LEAST = 0.5
+"""Of the first guesses that can be kept, the part that must be: without a draft the odds come right, too.
+Whether all of them are kept, one check asks."""
+FAR = 6
+"""Standard deviations by which what is counted may differ from what is expected."""
 FEW = 24
 """Calls that are watched for the house rules."""
 PAIRS = {"pairs": (np.ndarray, str)}
@@ -119,6 +124,37 @@ def wrong_odds(name: str, tokens: np.ndarray, p: np.ndarray, question: str) -> V
     )
 
 
+def first_guesses(challenge: Challenge) -> tuple[np.ndarray, np.ndarray]:
+    """The first guess of each draft, and the probability min(1, p / q) with which each can be kept."""
+    guesses = challenge["drafts"][:, 0]
+    return guesses, np.minimum(1, challenge["p"][0, guesses] / challenge["q"][0, guesses])
+
+
+def too_few_kept(challenge: Challenge, kept: np.ndarray) -> Verdict | None:
+    """Say that hardly a first guess was kept, so that the draft was of no use."""
+    n_kept, possible = int((kept > 0).sum()), float(first_guesses(challenge)[1].sum())
+    if n_kept >= LEAST * possible:
+        return None
+    return failed(
+        f"Of {len(kept):,} first guesses {n_kept:,} were kept; {possible:,.0f} could be, with the same "
+        f"odds. Which guesses need no second thought?"
+    )
+
+
+def kept_too_often(challenge: Challenge, kept: np.ndarray) -> Verdict | None:
+    """Say which first guess was kept more often than the model says it: nothing can make up for that."""
+    first, p = first_guesses(challenge)[0], challenge["p"][0].astype(np.float64)
+    counts = np.bincount(first[kept > 0], minlength=V)
+    most = len(kept) * p + FAR * np.sqrt(len(kept) * p * (1 - p))
+    if (counts <= most).all():
+        return None
+    worst = int((counts - most).argmax())
+    return failed(
+        f"Token {worst} was kept as the first guess in {counts[worst] / len(kept):.0%} of "
+        f"{len(kept):,} drafts, and the model says it in {p[worst]:.0%}. Which of them must go?"
+    )
+
+
 @check(
     "verify_sampled",
     draw=partial(draw_odds, 1, 1700),
@@ -145,8 +181,11 @@ def first_token_has_the_models_odds(challenge: Challenge, evidence: Evidence) ->
     first = np.where(kept > 0, challenge["drafts"][:, 0], token)
     p, q = challenge["p"][0], challenge["q"][0]
     question = _about_first(first, kept, p, q)
-    return wrong_odds("The first token, with a draft of one", first, p, question) or passed(
-        "The first token is distributed as the model says, whoever guessed."
+    wrong = wrong_odds("The first token, with a draft of one", first, p, question)
+    return (
+        wrong
+        or too_few_kept(challenge, kept)
+        or passed("The first token is distributed as the model says, whoever guessed.")
     )
 
 
@@ -183,14 +222,19 @@ def so_have_the_second_and_the_bonus(challenge: Challenge, evidence: Evidence) -
     if wrong := wrong_odds("The second token, where the first was kept", second, p[1], question):
         return wrong
     question = "Which row of p says what comes after the whole draft?"
-    return wrong_odds(
-        "The bonus, where both were kept", token[kept == 2], p[2], question
-    ) or passed("The second token and the bonus are distributed as the model says.")
+    wrong = wrong_odds("The bonus, where both were kept", token[kept == 2], p[2], question)
+    return (
+        wrong
+        or kept_too_often(challenge, kept)
+        or too_few_kept(challenge, kept)
+        or passed("The second token and the bonus are distributed as the model says.")
+    )
 
 
 @check_two(draw=partial(draw_odds, 2, 1500))
 def accepts_as_often_as_possible(challenge: Challenge, evidence: Evidence) -> Verdict:
-    """Compare the mean number of kept tokens with the most that leaves the odds right."""
+    """Compare the mean number of kept tokens with the most that leaves the odds right, and for each first
+    guess how often it is kept."""
     if wrong := wrong_form(challenge, evidence):
         return wrong
     places = np.arange(2), challenge["drafts"]
@@ -207,4 +251,15 @@ def accepts_as_often_as_possible(challenge: Challenge, evidence: Evidence) -> Ve
             f"Drafts of two: {mean:.2f} are kept on average; by min(1, p / q) it should be "
             f"{expected:.2f}. {question}"
         )
+    kept = evidence["pairs"][:, 0] > 0
+    guesses, shares = first_guesses(challenge)
+    for token in np.unique(guesses).tolist():
+        own = guesses == token
+        n, share = int(own.sum()), float(shares[own][0])
+        if abs(kept[own].sum() - n * share) > FAR * (n * share * (1 - share)) ** 0.5:
+            return failed(
+                f"Drafts of two: as many are kept as should be, but token {token} as the first guess in "
+                f"{kept[own].mean():.0%} of {n:,} drafts; by min(1, p / q) it should be {share:.0%}. "
+                f"Which two numbers decide about a guess?"
+            )
     return passed(f"{mean:.2f} of 2 drafted tokens are kept; no rule that is right keeps more.")

@@ -192,6 +192,7 @@ def draw_cases(seed: int) -> Challenge:
     double = case_of(second, prompt, n_new, K, "text", dtype="float64")
     nothing = case_of(right, prompt, 0, K, "text", "passes", "own_memory")
     cases = [*(case_of(*case, "text") for case in cases), double, nothing]
+    cases[0]["records"].append("passes")
     return {**with_end_next(model, prompts), "cases": cases}
 
 
@@ -207,6 +208,8 @@ def every_draft_gives_the_same_text(
         )
         if wrong:
             return failed(f"{describe(case)}: {wrong}")
+    if wrong := _nothing_saved(challenge["cases"][0], evidence["runs"][0]["passes"]):
+        return failed(wrong)
     nothing, prompt = evidence["runs"][-1], challenge["cases"][-1]["prompt"]
     for wrong, text in (
         (
@@ -254,6 +257,18 @@ def _wrong_text(
     return (
         f"new token {wrong.step + 1} is {text[P + wrong.step]}; alone the model writes "
         f"{wrong.likeliest}, whose logit leads by {wrong.lead:.2g}. {question}"
+    )
+
+
+def _nothing_saved(case: Case, passes: list[int]) -> str | None:
+    """Say that guesses which are all right save no pass at all: then the text, and the cache, are those
+    of a loop without guesses. How many they should save is the matter of another check."""
+    n_new, n_fed = case["n_new"], len(case["prompt"]) + case["n_new"] - 1
+    if len(passes) < n_new and sum(passes) >= n_fed:
+        return None
+    return (
+        f"{describe(case)}: {len(passes)} passes were made, of {passes} tokens, for {n_new} new tokens. "
+        f"Where do the guesses go through the model?"
     )
 
 
@@ -350,6 +365,7 @@ def draw_caches(seed: int) -> Challenge:
         cases.append(
             case_of(kind, prompt, n_new, K, *records, places=places, earlier=earlier[:held])
         )
+    cases[0]["records"].append("passes")
     return {**model, "cases": cases}
 
 
@@ -375,6 +391,8 @@ def cache_is_left_as_alone(
             wrong = None
         if wrong:
             return failed(f"{describe(case)}: {wrong}")
+    if wrong := _nothing_saved(challenge["cases"][0], evidence["runs"][0]["passes"]):
+        return failed(wrong)
     return passed("The cache holds just what it holds when the text is written alone.")
 
 
