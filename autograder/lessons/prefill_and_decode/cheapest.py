@@ -38,14 +38,6 @@ def stream(model, prompt, n_new, cache, chunk_size=256):
         yield prompt[:, 0]
 
 
-# %% rollback_equals_a_fresh_start: lesson 03's text, all at once
-from course.minigpt.kv_cache import generate_cached
-
-
-def stream(model, prompt, n_new, cache, chunk_size=256):
-    yield from generate_cached(model, prompt, n_new, cache)[:, prompt.shape[1] :].T.clone()
-
-
 # %% rollback_equals_a_fresh_start: the text is kept on the cache, and read anew for each token
 def stream(model, prompt, n_new, cache, chunk_size=256):
     text = torch.cat([getattr(cache, "text", prompt[:, :0])[:, : len(cache)], prompt], dim=1)
@@ -54,6 +46,14 @@ def stream(model, prompt, n_new, cache, chunk_size=256):
         token = greedy_next(model(text)[:, -1])
         cache.text = text = torch.cat([text, token.unsqueeze(1)], dim=1)
         yield token
+
+
+# %% rollback_equals_a_fresh_start: lesson 03's text, all at once
+from course.minigpt.kv_cache import generate_cached
+
+
+def stream(model, prompt, n_new, cache, chunk_size=256):
+    yield from generate_cached(model, prompt, n_new, cache)[:, prompt.shape[1] :].T.clone()
 
 
 # %% first_token_is_no_gap: the mean for every gap
