@@ -17,7 +17,7 @@ from course.checks.calls import Case, drawn
 from course.checks.check import Challenge, Each, Evidence, Verdict, by_name, failed
 from course.checks.comparing import Truth
 from course.checks.passes import largest_difference
-from course.checks.prefill_and_decode import chunks, latency, streaming
+from course.checks.prefill_and_decode import chunks, latency, ragged, streaming
 from course.checks.recording import TENSOR
 from course.checks.tolerance import TOLERANCE
 from course.measure.latency import Latency
@@ -79,6 +79,47 @@ def judge_chunks(
 # --- stream --------------------------------------------------------------------------------------
 
 
+def text_form(challenge: Challenge) -> Evidence:
+    return {
+        "streams": [streaming.STREAM] * 4,
+        "first": np.ndarray,
+        "passes": Each(int),
+        "held": int,
+        "logits": TENSOR,
+    }
+
+
+def judge_text(challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float) -> Verdict:
+    """Judge as the visible check does; then ask whether it was streamed, after a prompt in chunks, and
+    whether the cache that was handed in has the prompt: lesson 03's function writes the same text."""
+    verdict = visible.stream_writes_the_uncached_text.verdict(challenge, evidence, truth, tolerance)
+    if verdict.score < 1:
+        return verdict
+    prompt, n_new, first = challenge["prompt"], challenge["n_new"], evidence["first"]
+    case = f"A prompt (B, P) = {prompt.shape} and n_new = {n_new}"
+    if evidence["held"] >= prompt.shape[1] + n_new - 1:
+        return failed(
+            f"{case}: when the first token comes out, the cache holds {evidence['held']} tokens, as if "
+            f"the last step was made. Who could read along?"
+        )
+    if len(evidence["passes"]) == 1:
+        return failed(
+            f"{case}, chunk_size {streaming.CHUNK}: the text is right, but the whole prompt went in "
+            f"by one pass. What becomes of chunk_size?"
+        )
+    if first.shape != (len(prompt), 1):
+        return failed(f"{case}, a second time: no first token came out. What is left of the first?")
+    expected = truth(challenge, np.hstack([prompt, first]))[:, -1]
+    row, delta = largest_difference(evidence["logits"], expected)
+    if delta > tolerance:
+        return failed(
+            f"{case}: the text is right. Then the cache is cut back to the prompt, and the first new "
+            f"token is fed once more: its logits differ from the uncached ones (batch row {row}, max "
+            f"|Δ| {delta:.2g}, tolerance {tolerance:g}). Into which cache did the prompt go?"
+        )
+    return verdict
+
+
 def draw_turns(seed: int) -> Challenge:
     """Draw the visible challenge, and three tables of words for each token that is asked for, and for
     one more: (n_new + 1, 3, V)."""
@@ -125,6 +166,44 @@ def judge_turns(
     return verdict
 
 
+def draw_edit(seed: int) -> Challenge:
+    """Draw the visible challenge, and two tables of words, one for each text: (2, V)."""
+    challenge = streaming.draw_edit(seed)
+    tables = draw_tables(np.random.default_rng([seed, 1]), 2, challenge["config"]["vocab_size"])
+    return {**challenge, "meanings": tables}
+
+
+def edit_form(challenge: Challenge) -> Evidence:
+    exchanged = {"exchanged": Each(streaming.STREAM), "ended": str}
+    return {**streaming.edit_form(challenge), **exchanged}
+
+
+def judge_edit(challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float) -> Verdict:
+    """Judge as the visible check does; then ask whether the second text goes on from what the cache
+    holds: the shared part as it was meant when it was fed."""
+    verdict = visible.rollback_equals_a_fresh_start.verdict(challenge, evidence, truth, tolerance)
+    if verdict.score < 1:
+        return verdict
+    (before, now), shared, second = (challenge[n] for n in ("meanings", "shared", "second"))
+    B, V, n_new = len(shared), challenge["config"]["vocab_size"], challenge["n_new"]
+    case = "The same, with a model whose words mean something else after the cut"
+    if evidence["ended"] != "returned" or len(evidence["exchanged"]) != 1:
+        return failed(f"{case}: {evidence['ended']}. What do you keep from one text to the next?")
+    (streamed,) = evidence["exchanged"]
+    if wrong := streaming.wrong_tokens(case, streamed, B, n_new, V):
+        return wrong
+    tokens = streamed["tokens"]
+    meant = np.hstack([before[shared], now[second], now[tokens]])
+    after = truth(challenge, meant)[:, shared.shape[1] + second.shape[1] - 1 : -1]  # (B, n_new, V)
+    chosen = np.take_along_axis(after, tokens[:, :, None], axis=2)[:, :, 0]
+    if (after.max(axis=2) - chosen > tolerance).any():
+        return failed(
+            f"{case}, but not the {shared.shape[1]} tokens that stayed in the cache: the text is not the "
+            f"one that goes on from these. Which tokens went through the model again?"
+        )
+    return verdict
+
+
 # --- latency_metrics -----------------------------------------------------------------------------
 
 
@@ -162,11 +241,59 @@ def true_latency(start: float, stamps: list[float]) -> Latency:
     return Latency(stamps[0] - start, *rates)
 
 
+# --- ragged batches ------------------------------------------------------------------------------
+
+
 def pad(prompts: list[np.ndarray], pad_id: int, part: str) -> np.ndarray:
     """Put pads before each prompt; or count them."""
     n_pads = [max(map(len, prompts)) - len(prompt) for prompt in prompts]
     tokens = [[pad_id] * n + p.tolist() for n, p in zip(n_pads, prompts, strict=True)]
     return np.array(tokens if part == "tokens" else n_pads, dtype=np.int64)
+
+
+def draw_ragged_texts(seed: int) -> Challenge:
+    """Draw the visible challenge, and a table of words for each pass of its first batch: (3, V)."""
+    challenge, rng = ragged.draw_ragged_texts(seed), np.random.default_rng([seed, 1])
+    n_passes = 1 + len(ragged.STEPS)
+    return {
+        **challenge,
+        "tables": draw_tables(rng, n_passes, challenge["config"]["vocab_size"]),
+    }
+
+
+def ragged_form(challenge: Challenge) -> Evidence:
+    exchanged = [np.ndarray] * len(challenge["tables"])
+    return {**ragged.ragged_form(challenge), "exchanged": exchanged}
+
+
+def judge_ragged(
+    challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
+) -> Verdict:
+    """Judge as the visible check does; then compare the first batch with words that each mean what they
+    meant in the pass in which all rows went in together."""
+    verdict = visible.each_row_equals_itself_alone.verdict(challenge, evidence, truth, tolerance)
+    if verdict.score < 1:
+        return verdict
+    batch, parts = challenge["batches"][0], evidence["exchanged"]
+    lengths, n_words = [len(p) for p in batch["prompts"]], challenge["config"]["vocab_size"]
+    T = max(lengths)
+    widths = T, *ragged.STEPS
+    case = f"A model whose words mean something else in every pass, prompts of {lengths} tokens"
+    if [part.shape for part in parts] != [(len(lengths), n, n_words) for n in widths]:
+        return failed(f"{case}: logits of {[part.shape for part in parts]}.")
+    for row, prompt in enumerate(batch["prompts"]):
+        tokens = np.concatenate([prompt, batch["next"][row]])
+        pass_of = np.repeat(range(len(widths)), [len(prompt), *ragged.STEPS])
+        expected = truth(challenge, challenge["tables"][pass_of, tokens][None])[0]  # (P + 3, V)
+        got = np.concatenate([part[row] for part in parts])[T - len(prompt) :]
+        _, delta = largest_difference(got, expected)
+        if delta > tolerance:
+            return failed(
+                f"{case}, and then {' and '.join(map(str, ragged.STEPS))} more: row {row} differs from "
+                f"itself alone (max |Δ| {delta:.2g}, tolerance {tolerance:g}). How many passes does "
+                f"each call make, and which tokens go into it?"
+            )
+    return verdict
 
 
 CHECKS = by_name(
@@ -178,7 +305,12 @@ CHECKS = by_name(
         truth=logits,
     ),
     visible.too_long_a_prompt_changes_nothing.hidden(truth=logits),
-    visible.stream_writes_the_uncached_text.hidden(truth=logits),
+    visible.stream_writes_the_uncached_text.hidden(
+        probe=probes.stream_writes_the_uncached_text,
+        verdict=judge_text,
+        evidence=text_form,
+        truth=logits,
+    ),
     visible.no_step_before_it_is_asked_for.hidden(
         probe=probes.no_step_before_it_is_asked_for,
         challenge=draw_turns,
@@ -187,10 +319,22 @@ CHECKS = by_name(
         truth=logits,
         tolerance=TOLERANCE,
     ),
-    visible.rollback_equals_a_fresh_start.hidden(truth=logits),
+    visible.rollback_equals_a_fresh_start.hidden(
+        probe=probes.rollback_equals_a_fresh_start,
+        challenge=draw_edit,
+        verdict=judge_edit,
+        evidence=edit_form,
+        truth=logits,
+    ),
     visible.first_token_is_no_gap.hidden(challenge=drawn(draw_streams), truth=true_latency),
     visible.pads_stand_on_the_left.hidden(truth=pad),
     visible.pads_are_never_seen,
     visible.positions_count_own_tokens,
-    visible.each_row_equals_itself_alone.hidden(truth=logits),
+    visible.each_row_equals_itself_alone.hidden(
+        probe=probes.each_row_equals_itself_alone,
+        challenge=draw_ragged_texts,
+        verdict=judge_ragged,
+        evidence=ragged_form,
+        truth=logits,
+    ),
 )

@@ -143,7 +143,7 @@ def form_of_means(challenge: Challenge) -> Any:
 
 
 def probe_rest(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Record all other weights, the names and types of all, and whether the dict is a new one."""
+    """Record all weights, their names and types, and whether the dict is a new one."""
     models = []
     for case in challenge["cases"]:
         result, state = pool(student, case)
@@ -155,6 +155,7 @@ def probe_rest(student: SimpleNamespace, challenge: Challenge) -> Evidence:
                 "names": [str(name) for name in result] if not kind else [],
                 "types": {name: weight["type"] for name, weight in weights.items()},
                 "rest": {name: weights[name] for name in other_names(case)},
+                "pooled": {name: weights[name] for name in pooled_names(case)},
             }
         )
     return {"models": models}
@@ -169,6 +170,7 @@ def form_of_rest(challenge: Challenge) -> Any:
                 "names": Each(str),
                 "types": dict.fromkeys(case["state"], str),
                 "rest": dict.fromkeys(other_names(case), RECORD),
+                "pooled": dict.fromkeys(pooled_names(case), RECORD),
             }
             for case in challenge["cases"]
         ]
@@ -295,4 +297,22 @@ def pooling_keeps_the_rest(challenge: Challenge, evidence: Evidence) -> Verdict:
                     f"{case_text(case)}: {name}, {tensor.shape}, should stay as it is, and is "
                     f"{np.shape(rest)} with other numbers. Which matrices make keys and values?"
                 )
+    if not any(map(is_averaged, challenge["cases"], evidence["models"])):
+        return failed(
+            f"{case_text(challenge['cases'][0])}: in no case is there a matrix of keys or values that "
+            f"has fewer rows, and in each column the mean or the sum that it had. Averages keep a mean. "
+            f"What becomes of the heads?"
+        )
     return passed("Everything else is as before, and so is the model that was handed in.")
+
+
+def is_averaged(case: Challenge, model: Evidence) -> bool:
+    """Tell whether some weight was made smaller by averages or sums of any rows, of whatever heads: then
+    there is a rest to keep."""
+    for name, weight in model["pooled"].items():
+        old, new = case["state"][name], weight["numbers"].astype(np.float64)
+        is_smaller = new.ndim == 2 and 0 < len(new) < len(old) and new.shape[1] == old.shape[1]
+        for total in (np.mean, np.sum) if is_smaller else ():
+            if np.abs(total(new, axis=0) - total(old, axis=0)).max() < TOLERANCE:
+                return True
+    return False

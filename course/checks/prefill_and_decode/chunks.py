@@ -282,6 +282,12 @@ def too_long_a_prompt_changes_nothing(
             f"An empty cache of {P} places, and prompts of {held} come in chunks of {size}, which "
             f"fit: {_told(before)}. {question}"
         )
+    if len(before["passes"]) == 1:
+        return failed(
+            f"An empty cache of {P} places, and prompts of {held} come in chunks of {size}: all {held} "
+            f"tokens went in by one pass, which a cache refuses or takes as a whole. What if the first "
+            f"chunk of a prompt fits, and the last one does not?"
+        )
     case = f"A cache of {P} places holds {held} tokens"
     question = "How many tokens would be held after the last chunk?"
     refused = f"{case}, and prompts of {P - held + 1} come in chunks of {size}"

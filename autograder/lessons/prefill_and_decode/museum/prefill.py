@@ -108,6 +108,17 @@ bug = MUSEUM.section("prefill", check="too_long_a_prompt_changes_nothing")
 
 @bug(
     "capacity",
+    "a prompt that goes in by one pass, so that lesson 03 refuses what does not fit",
+    kind="cheapest",
+)
+def prefill_in_one_pass(model, prompt, cache, chunk_size=256):
+    """No chunks: the pass refuses or takes all of it, and nothing is ever half done."""
+    check_between("chunk_size", chunk_size, 1, 2**31)
+    return forward_cached(model, prompt, cache)[:, -1]
+
+
+@bug(
+    "capacity",
     "a prefill that feeds until the room ends, and then takes it all back",
     kind="refusals",
 )

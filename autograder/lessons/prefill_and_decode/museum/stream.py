@@ -8,7 +8,7 @@ import torch
 
 from autograder.lessons.prefill_and_decode.museum import MUSEUM
 from course.minigpt import prefill_and_decode as right
-from course.minigpt.kv_cache import KVCache, forward_cached
+from course.minigpt.kv_cache import KVCache, forward_cached, generate_cached
 from course.minigpt.mini_gpt import greedy_next
 from course.minigpt.prefill_and_decode import prefill
 from course.model.bounds import check_between
@@ -24,6 +24,26 @@ def _refuse(model, prompt, n_new, cache):
 
 
 bug = MUSEUM.section("stream", check="stream_writes_the_uncached_text")
+
+
+@bug("state", "lesson 03's text, written with a cache of its own", kind="cheapest")
+def stream_gives_out_lesson_03(model, prompt, n_new, cache, chunk_size=256):
+    """All of the text is written by lesson 03's function, and then given out in pieces."""
+    yield from generate_cached(model, prompt, n_new)[:, prompt.shape[1] :].T.clone()
+
+
+@bug("cost", "lesson 03's text, all of which is written before the first token", kind="cheapest")
+def stream_gives_out_what_is_finished(model, prompt, n_new, cache, chunk_size=256):
+    """The same with the cache that was handed in: right numbers in it, and nobody can read along."""
+    yield from generate_cached(model, prompt, n_new, cache)[:, prompt.shape[1] :].T.clone()
+
+
+@bug("feeding", "a prompt that goes in by one pass, whatever chunk_size is", kind="cheapest")
+def stream_asks_lesson_03_for_each_token(model, prompt, n_new, cache, chunk_size=256):
+    """Lesson 03's function writes one token at a time: a stream, but without a prefill."""
+    for _ in range(n_new):
+        prompt = generate_cached(model, prompt, 1, cache)[:, -1:]
+        yield prompt[:, 0]
 
 
 @bug("form", "a stream of columns, one row of the batch below the other")
@@ -152,6 +172,17 @@ def stream_one_ahead_of_the_reader(model, prompt, n_new, cache, chunk_size=256):
 
 
 bug = MUSEUM.section("stream", check="rollback_equals_a_fresh_start")
+
+
+@bug("state", "a text that is kept beside the cache, and read anew for each token", kind="cheapest")
+def stream_keeps_the_text(model, prompt, n_new, cache, chunk_size=256):
+    """The cache lends its length, and is never filled: all tokens go through the model again."""
+    text = torch.cat([getattr(cache, "text", prompt[:, :0])[:, : len(cache)], prompt], dim=1)
+    cache.advance(text.shape[1] + n_new - 1 - len(cache))
+    for _ in range(n_new):
+        token = greedy_next(model(text)[:, -1])
+        cache.text = text = torch.cat([text, token.unsqueeze(1)], dim=1)
+        yield token
 
 
 @bug("state", "a stream that does not use the cache that it was given")
