@@ -105,13 +105,17 @@ def stored_bytes(holder: Any) -> int:
     return total
 
 
-def stored_numbers(holder: Any) -> int:
-    """Count the floats other than 0 in these memories: what is kept, and not the room for it."""
+def stored_numbers(holder: Any, floats: bool = True) -> int:
+    """Count the floats other than 0 in these memories: what is kept, and not the room for it.
+
+    Args:
+        floats: False counts the whole numbers instead.
+    """
     memories: dict[int, int] = {}  # numbers by address
     for value in _stored(holder):
-        if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+        if isinstance(value, np.ndarray) and (value.dtype.kind == "f") == floats:
             memories[value.ctypes.data] = int(np.count_nonzero(value))
-        if isinstance(value, Tensor) and value.is_floating_point():
+        if isinstance(value, Tensor) and value.is_floating_point() == floats:
             storage = value.untyped_storage()
             whole = value.detach().new_empty(0).set_(storage)
             memories[storage.data_ptr()] = int(whole.count_nonzero())
