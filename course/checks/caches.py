@@ -89,17 +89,49 @@ def feed_parts(
 
 
 def stored_bytes(holder: Any) -> int:
-    """Add up the bytes of the memories in which a cache keeps numbers, each memory counted once.
+    """Add up the bytes of the memories in which a cache keeps numbers, each memory counted once; see
+    `_stored`. Each counts whole, also where only a part is in use."""
+    memories: dict[int, int] = {}  # bytes by address
+    for value in _stored(holder):
+        if isinstance(value, Tensor):
+            storage = value.untyped_storage()
+            memories[storage.data_ptr()] = storage.nbytes()
+        else:
+            memories[value.ctypes.data] = value.nbytes
+    total, end = 0, 0
+    for start, n_bytes in sorted(memories.items()):  # a tensor may lie in the memory of an array
+        total += max(0, start + n_bytes - max(start, end))
+        end = max(end, start + n_bytes)
+    return total
+
+
+def stored_numbers(holder: Any, floats: bool = True) -> int:
+    """Count the floats other than 0 in these memories: what is kept, and not the room for it.
+
+    Args:
+        floats: False counts the whole numbers instead.
+    """
+    memories: dict[int, int] = {}  # numbers by address
+    for value in _stored(holder):
+        if isinstance(value, np.ndarray) and (value.dtype.kind == "f") == floats:
+            memories[value.ctypes.data] = int(np.count_nonzero(value))
+        if isinstance(value, Tensor) and value.is_floating_point() == floats:
+            storage = value.untyped_storage()
+            whole = value.detach().new_empty(0).set_(storage)
+            memories[storage.data_ptr()] = int(whole.count_nonzero())
+    return sum(memories.values())
+
+
+def _stored(holder: Any) -> Iterator[Tensor | np.ndarray]:
+    """Yield the tensors and arrays in which a cache keeps numbers; of a view of an array, the array.
 
     Found is whatever the cache holds on to, in attributes and slots, in containers and other objects, in
     closures and generators; and what its methods keep in variables of the class or the notebook, its own
     entry alone where such a variable is a mapping with the cache or its id as a key.
 
-    What counts is every tensor and NumPy array, whole, also where only a part is in use; but for the
-    bookkeeping: truth values, and int32 or int64 of at most one number for each place, such as a length
-    or the positions.
+    What counts is every tensor and NumPy array but for the bookkeeping: truth values, and int32 or int64
+    of at most one number for each place, such as a length or the positions.
     """
-    memories: dict[int, int] = {}  # bytes by address
     todo, seen = [holder, *_kept_outside(holder)], set()
     places = getattr(holder, "batch", 1) * getattr(holder, "max_len", 1)
     while todo:
@@ -111,20 +143,14 @@ def stored_bytes(holder: Any) -> int:
             value = value.base
         if isinstance(value, Tensor):
             if not _is_bookkeeping(value.dtype, value.numel(), places):
-                storage = value.untyped_storage()
-                memories[storage.data_ptr()] = storage.nbytes()
+                yield value
         elif isinstance(value, np.ndarray) and value.dtype != object:
             if not _is_bookkeeping(value.dtype, value.size, places):
-                memories[value.ctypes.data] = value.nbytes
+                yield value
         elif isinstance(value, FunctionType):
             todo += [value.__closure__, value.__defaults__, value.__kwdefaults__]
         else:
             todo += gc.get_referents(value)
-    total, end = 0, 0
-    for start, n_bytes in sorted(memories.items()):  # a tensor may lie in the memory of an array
-        total += max(0, start + n_bytes - max(start, end))
-        end = max(end, start + n_bytes)
-    return total
 
 
 _NOT_FOLLOWED = (type, ModuleType, CodeType, GPTConfig, MiniGPT, str, int, float, torch.dtype)

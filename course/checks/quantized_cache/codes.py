@@ -11,11 +11,17 @@ from course.checks.quantized_cache.rounding import (
     PARTS,
     describe,
     draw_vectors,
+    errors,
     first_wrong,
     parts,
     quantize_case,
+    widest_step,
     wrong_form,
 )
+from course.checks.recording import first_place
+
+NEAR = 2
+"""Steps that a code may be off here: half a step is asked elsewhere, but a code must count something."""
 
 
 def draw_few_vectors(seed: int) -> Challenge:
@@ -47,7 +53,7 @@ def codes_form(challenge: Challenge) -> Evidence:
 
 @check("quantize", draw=draw_few_vectors, probe=probe_codes, evidence=codes_form)
 def codes_fit_their_bits(challenge: Challenge, evidence: Evidence) -> Verdict:
-    """Codes are bytes of so many bits, and those of a vector depend on no other vector."""
+    """Codes are bytes of so many bits that count steps, and those of a vector depend on no other."""
     if wrong := first_wrong(challenge, evidence, _wrong_codes):
         return failed(wrong)
     results = zip(challenge["cases"], evidence["cases"], evidence["alone"], strict=True)
@@ -81,4 +87,15 @@ def _wrong_codes(case: Challenge, result: Evidence) -> str | None:
         )
     if not np.ptp(codes, axis=case["dim"]).any():
         return "all codes of a vector are the same. What tells its numbers apart?"
+    error, aside = errors(case, result)
+    widest = np.broadcast_to(
+        widest_step(case["x"], case["bits"], case["dim"], case["dtype"]), error.shape
+    )
+    if at := first_place(~(np.abs(error) <= NEAR * widest + aside)):
+        return (
+            f"x{list(at)} = {case['x'][at]:.4g} has code {codes[at]}, which stands for "
+            f"{case['x'][at] - error[at]:.4g} by its scale and zero. That is off by more than "
+            f"{NEAR} of the widest steps that {case['bits']} bits need, {widest[at]:.3g}. What does a "
+            f"code count, and from where?"
+        )
     return None

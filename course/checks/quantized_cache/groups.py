@@ -13,9 +13,11 @@ from course.checks.check import Challenge, Evidence, Verdict, check, failed, pas
 from course.checks.comparing import outcome
 from course.checks.quantized_cache.reading import (
     FED,
+    KEPT,
     LAYERS,
     Array,
     Coded,
+    count_kept,
     describe,
     draw_rows,
     dtype_of,
@@ -23,10 +25,11 @@ from course.checks.quantized_cache.reading import (
     join_layers,
     new_cache,
     wrong_feeding,
+    wrong_kept,
     wrong_read,
 )
 from course.checks.quantized_cache.rounding import rounding_of, widest_step
-from course.checks.recording import first_place, one_each
+from course.checks.recording import first_place
 
 
 def draw_groups(seed: int) -> Challenge:
@@ -74,24 +77,25 @@ class Pair:
 
 
 def probe_groups(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Count no tokens, then feed each case block by block; the first case with a second cache beside."""
+    """Count no tokens, then feed each case block by block, the first with a second cache beside; count
+    what is kept of a text."""
     results = []
     for number, case in enumerate(challenge["cases"]):
         cache, beside = (new_cache(student, case, sum(case["split"])) for _ in range(2))
         none = outcome(lambda cache=cache: cache.advance(0))
         pair = cache if number else Pair(cache, beside)
         results.append({"none": none, **feed_split(pair, case["rows"], case["split"])})
-    return {"cases": results}
+    return {"cases": results, "kept": count_kept(student)}
 
 
-@check(
-    "QuantizedKVCache",
-    draw=draw_groups,
-    probe=probe_groups,
-    evidence=one_each(cases={"none": str, **FED}),
-)
+def groups_form(challenge: Challenge) -> Evidence:
+    return {"cases": [{"none": str, **FED}] * len(challenge["cases"]), "kept": KEPT}
+
+
+@check("QuantizedKVCache", draw=draw_groups, probe=probe_groups, evidence=groups_form)
 def groups_and_a_window(challenge: Challenge, evidence: Evidence, truth: Coded) -> Verdict:
-    """Complete groups come back rounded, all other tokens exactly, after every block."""
+    """Complete groups come back rounded, all other tokens exactly, after every block; and a cache that
+    keeps all tokens as they came has no groups."""
     for case, result in zip(challenge["cases"], evidence["cases"], strict=True):
         if result["none"] != "returned":
             return failed(
@@ -109,6 +113,8 @@ def groups_and_a_window(challenge: Challenge, evidence: Evidence, truth: Coded) 
             if wrong := wrong_read(case, rows, layers, coded):
                 return failed(f"{describe(case)},{fed} appending {n}: {wrong}")
             done, fed = done + n, f" with {done + n} tokens held,"
+    if wrong := wrong_kept(evidence["kept"]):
+        return failed(wrong)
     return passed("Complete groups come back rounded, the window and what is new exactly.")
 
 
@@ -129,19 +135,22 @@ def draw_outliers(seed: int) -> Challenge:
 
 
 def probe_outliers(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Feed everything but the last token in one block; then that one, to read what is kept."""
+    """Feed everything but the last token in one block; then that one, to read what is kept. Count what is
+    kept of a text."""
     reads = []
     for case in challenge["cases"]:
         rows, dtype = case["rows"], dtype_of(case["rows"])
         cache = new_cache(student, case, rows.shape[4])
         feed(cache, rows[..., :-1, :], dtype)
         reads.append(feed(cache, rows[..., -1:, :], dtype))
-    return {"reads": reads}
+    return {"reads": reads, "kept": count_kept(student)}
 
 
-@check(
-    "QuantizedKVCache", draw=draw_outliers, probe=probe_outliers, evidence=one_each(reads=LAYERS)
-)
+def outliers_form(challenge: Challenge) -> Evidence:
+    return {"reads": [LAYERS] * len(challenge["cases"]), "kept": KEPT}
+
+
+@check("QuantizedKVCache", draw=draw_outliers, probe=probe_outliers, evidence=outliers_form)
 def keys_by_channel_values_by_token(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Keys were rounded along the tokens of a group, values along the channels."""
     for case, layers in zip(challenge["cases"], evidence["reads"], strict=True):
@@ -155,6 +164,8 @@ def keys_by_channel_values_by_token(challenge: Challenge, evidence: Evidence) ->
         for kind, axis, names in ((0, -2, "a channel's keys"), (1, -1, "a token's values")):
             if wrong := wrong_rounding(was[kind], got[kind], case["bits"], axis, names):
                 return failed(f"{describe(case)}: {wrong}")
+    if wrong := wrong_kept(evidence["kept"]):
+        return failed(wrong)
     return passed("Each channel of a group has its step for keys, and each token for values.")
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 
-from course.checks.caches import feed
+from course.checks.caches import feed, stored_numbers
 from course.checks.check import Challenge, Each, Evidence
 from course.checks.recording import first_place
 from course.model.cache import CacheFull
@@ -23,6 +23,10 @@ FED = {"reads": Each(LAYERS), "lengths": Each(int), "refused": str}
 """The form of what `feed_split` records."""
 ENDING = {"error": str, "stopped": str}
 """The form of how a run of steps ended, see `run_until_refused`."""
+TEXT = 98
+"""Tokens of the text of `count_kept`: six groups of 16, and a window of 2."""
+KEPT = {"floats": int, "codes": int}
+"""The form of what `count_kept` returns."""
 Coded = Callable[[int, int, int], int]
 """The truth of the checks of the cache: (group, window, tokens) to how many of them are codes."""
 SAME = 1e-5
@@ -56,6 +60,28 @@ def new_cache(student: SimpleNamespace, case: Challenge, max_len: int) -> Any:
         how["dtype"] = dtype_of(case["rows"])
     batch = case["rows"].shape[2]
     return student.QuantizedKVCache(CONFIG, batch=batch, max_len=max_len, **how)
+
+
+def count_kept(student: SimpleNamespace) -> dict[str, int]:
+    """Feed TEXT tokens to a cache, the last one alone; count the floats and the codes other than 0 that
+    it then keeps."""
+    rows = draw_rows(np.random.default_rng(0), TEXT, batch=1)
+    cache = student.QuantizedKVCache(CONFIG, batch=1, max_len=TEXT, bits=8, group=16, window=2)
+    feed_split(cache, rows, [TEXT - 1, 1])
+    return {"floats": stored_numbers(cache), "codes": stored_numbers(cache, floats=False)}
+
+
+def wrong_kept(kept: Mapping[str, int]) -> str | None:
+    """Say that a cache keeps the text in full precision and hardly a code. Where all is right, scales,
+    zeros and the window are a third as many numbers; floats beside the codes are asked elsewhere."""
+    row = 2 * CONFIG.n_layers * CONFIG.n_kv_heads * CONFIG.head_dim
+    if kept["floats"] <= 3 * TEXT * row // 4 or kept["codes"] >= TEXT * row // 4:
+        return None
+    return (
+        f"8 bits, groups of 16, window 2, a text of {TEXT} tokens: what came back before is right, but "
+        f"your cache keeps {kept['floats']:,} floats, {kept['codes']:,} codes, and the keys and values "
+        f"of the text are {TEXT * row:,}. What is kept of a token whose group is complete?"
+    )
 
 
 def run_until_refused(

@@ -12,15 +12,18 @@ from course.checks.check import Challenge, Evidence, Verdict, check, failed, pas
 from course.checks.drawing import draw_split
 from course.checks.quantized_cache.reading import (
     FED,
+    KEPT,
     SAME,
     Array,
     Coded,
+    count_kept,
     describe,
     draw_rows,
     feed_split,
     join_layers,
     new_cache,
     wrong_feeding,
+    wrong_kept,
     wrong_read,
 )
 from course.checks.recording import first_place
@@ -44,14 +47,15 @@ def draw_splits(seed: int) -> Challenge:
 
 
 def probe_splits(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Feed the text in each split, and one token more to read what is kept."""
+    """Feed the text in each split, and one token more to read what is kept; count the numbers that a step
+    makes, and what is kept of a text."""
     rows = challenge["rows"]
     caches = [new_cache(student, challenge, rows.shape[4]) for _ in challenge["splits"]]
     splits = zip(caches, challenge["splits"], strict=True)
     fed = [feed_split(cache, rows, [*split, 1]) for cache, split in splits]
     few, many = (count_made(student, challenge["long"], groups) for groups in (FEW, MANY))
     growth = [round(b / max(1, a)) for a, b in zip(few, many, strict=True)]
-    return {"splits": fed, "growth": growth}
+    return {"splits": fed, "growth": growth, "kept": count_kept(student)}
 
 
 def count_made(student: SimpleNamespace, case: Challenge, groups: int) -> list[int]:
@@ -72,7 +76,7 @@ def count_made(student: SimpleNamespace, case: Challenge, groups: int) -> list[i
 
 
 def splits_form(challenge: Challenge) -> Evidence:
-    return {"splits": [FED] * len(challenge["splits"]), "growth": [int, int]}
+    return {"splits": [FED] * len(challenge["splits"]), "growth": [int, int], "kept": KEPT}
 
 
 @check(
@@ -104,6 +108,8 @@ def every_split_leaves_the_same(
         return failed(f"{describe(challenge)}{wrong}")
     if wrong := wrong_work(evidence["growth"]):
         return failed(f"{describe(challenge['long'])}: {wrong}")
+    if wrong := wrong_kept(evidence["kept"]):
+        return failed(wrong)
     return passed(f"{n} tokens leave the same numbers, whole, one by one or in blocks.")
 
 

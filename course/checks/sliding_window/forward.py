@@ -8,10 +8,12 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
+from course.checks.caches import stored_numbers
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import NO_PLACE, Difference, first_difference
 from course.checks.drawing import build_model, draw_model, draw_split, draw_tokens
 from course.checks.recorder import given
+from course.checks.sliding_window.holding import wrong_text
 from course.given.windowed import forward_windowed
 from course.model.cache import CacheFull
 from course.model.config import GPTConfig
@@ -40,19 +42,22 @@ def draw_texts(seed: int) -> Challenge:
 
 def probe_texts(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Feed each text in each split, to a cache of just its length; record the logits of each chunk, or
-    nothing where the cache is full too early."""
+    nothing where the cache is full too early, and how many numbers the cache then keeps."""
     model, config = build_model(challenge["model"]), GPTConfig(**challenge["model"]["config"])
 
-    def run_split(case: Challenge, split: list[int]) -> list[np.ndarray]:
+    def run_split(case: Challenge, split: list[int]) -> Evidence:
         dtype = getattr(torch, case["dtype"])
         options = {} if dtype == torch.float32 else {"dtype": dtype}
         sizes = (*case["tokens"].shape, case["window"], case["n_sinks"])
         cache = student.WindowedKVCache(config, *sizes, **options)
         chunks, right = given(case["tokens"]).split(split, dim=1), model.to(dtype)
         try:
-            return [forward_windowed(right, c, cache, student.window_mask).numpy() for c in chunks]
+            logits = [
+                forward_windowed(right, c, cache, student.window_mask).numpy() for c in chunks
+            ]
         except CacheFull:
-            return []
+            logits = []
+        return {"logits": logits, "stored": stored_numbers(cache)}
 
     return {
         "cases": [
@@ -62,19 +67,21 @@ def probe_texts(student: SimpleNamespace, challenge: Challenge) -> Evidence:
 
 
 def texts_form(challenge: Challenge) -> Evidence:
-    return {"cases": [[Each(np.ndarray)] * len(case["splits"]) for case in challenge["cases"]]}
+    of_split = {"logits": Each(np.ndarray), "stored": int}
+    return {"cases": [[of_split] * len(case["splits"]) for case in challenge["cases"]]}
 
 
 @check("window_mask", "WindowedKVCache", draw=draw_texts, probe=probe_texts, evidence=texts_form)
 def every_split_equals_the_windowed_model(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
-    """Compare the logits of every chunk of every split."""
-    agree = ""
+    """Compare the logits of every chunk of every split; a cache of the whole text has no window."""
+    agree, config = "", GPTConfig(**challenge["model"]["config"])
     for case, of_splits in zip(challenge["cases"], evidence["cases"], strict=True):
         window, n_sinks = case["window"], case["n_sinks"]
         expected = truth(challenge["model"], case["tokens"], window, n_sinks)
-        for split, chunks in zip(case["splits"], of_splits, strict=True):
+        for split, of_split in zip(case["splits"], of_splits, strict=True):
+            chunks = of_split["logits"]
             sizes = f"Window {window}, {n_sinks} sinks, {case['dtype']}."
             if len(chunks) != len(split):
                 return failed(
@@ -85,6 +92,12 @@ def every_split_equals_the_windowed_model(
                 words = wrong.replace("the uncached one", "the windowed model without a cache")
                 return failed(f"{sizes} {words}{agree} {_ask(case, split, wrong)}")
             agree = f" Window {window}, chunks of {split} agree."
+        # Of the least that is kept: what stays pending after a long chunk is asked elsewhere.
+        stored = min(of_split["stored"] for of_split in of_splits)
+        B, n = case["tokens"].shape
+        row = 2 * config.n_layers * B * config.n_kv_heads * config.head_dim
+        if wrong := wrong_text(stored, row, n, window, n_sinks):
+            return failed(f"{sizes} {wrong}")
     return passed(
         f"Windows of {WINDOWS}, whole or in pieces: every logit is the windowed model's "
         f"(tolerance {tolerance:g})."

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from course.checks.cache_contract import missing, wrong_operation
-from course.checks.cache_operations import Handling, Operation, run_series, series_form
-from course.checks.caches import feed_parts
+from course.checks.cache_operations import Handling, Operation, run, run_series, series_form
+from course.checks.caches import feed_parts, stored_numbers
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.recorder import given
 from course.model.config import GPTConfig
@@ -104,6 +104,24 @@ def wrong_read(case: Challenge, seen: list[np.ndarray], held: list[int], T: int)
     return None
 
 
+def wrong_text(stored: int, row: int, n: int, window: int, n_sinks: int) -> str | None:
+    """Say that a cache keeps the rows of all n tokens of a text. Room that is never written to is asked
+    elsewhere.
+
+    Args:
+        stored: floats other than 0 that the cache keeps.
+        row: numbers of the keys and values of one token, in all layers.
+    """
+    most = min(n, n_sinks + window)
+    if n == most or stored <= (n + most) / 2 * row:
+        return None
+    return (
+        f"What came back is right, but after {n} tokens your cache keeps {stored:,} numbers, and the "
+        f"keys and values of one token are {row:,}. Which rows can no later token see, and where do they "
+        f"lie?"
+    )
+
+
 def _wrong_numbers(case: Challenge, numbers: np.ndarray, n: int, T: int) -> str | None:
     """Say what is wrong with the numbers of the rows that came back: n tokens are held, T are new."""
     window, n_sinks = case["window"], case["n_sinks"]
@@ -182,12 +200,37 @@ def draw_ring(seed: int) -> Challenge:
     return {"series": cases}
 
 
-@check("WindowedKVCache", draw=draw_ring, probe=partial(run_series, handle), evidence=series_form)
+def probe_ring(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Run every series; count what its first cache keeps at the end."""
+    series, stored = [], []
+    for case in challenge["series"]:
+        made, handling = [], handle(student, case)
+
+        def make(max_len: int, made: list[Any] = made, handling: Handling = handling) -> Any:
+            made.append(handling.make(max_len))
+            return made[-1]
+
+        series.append(run(case["operations"], handling._replace(make=make)))
+        stored.append(stored_numbers(made[0]) if made else 0)
+    return {"series": series, "stored": stored}
+
+
+def ring_form(challenge: Challenge) -> Evidence:
+    return {**series_form(challenge), "stored": [int] * len(challenge["series"])}
+
+
+@check("WindowedKVCache", draw=draw_ring, probe=probe_ring, evidence=ring_form)
 def gone_is_gone_kept_is_kept(challenge: Challenge, evidence: Evidence) -> Verdict:
-    """Every row that comes back is the one of its number, and none that is needed is missing."""
-    for case, records in zip(challenge["series"], evidence["series"], strict=True):
+    """Every row that comes back is the one of its number, none that is needed is missing, and those that
+    are gone lie nowhere."""
+    results = zip(challenge["series"], evidence["series"], evidence["stored"], strict=True)
+    for case, records, stored in results:
         if wrong := wrong_case(case, case["operations"], records):
             return failed(wrong)
+        (window, n_sinks), both = (case["window"], case["n_sinks"]), case["rows"].shape[4]
+        row, n = case["rows"].size // both, both // 2  # the other half is another cache's
+        if wrong := wrong_text(stored, row, n, window, n_sinks):
+            return failed(f"Window {window}, {n_sinks} sinks. {wrong}")
     return passed("Sinks and the last tokens come back as they were stored, round after round.")
 
 

@@ -13,7 +13,7 @@ import torch
 from course.checks.caches import DTYPES, feed
 from course.checks.calls import Case, Words, call, check_calls
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.recording import Place, one_each
+from course.checks.recording import Place
 from course.checks.weighing import WEIGHT, dtype_name, run_formula, weigh, wrong_weight
 from course.model.config import GPTConfig
 
@@ -42,21 +42,31 @@ def draw_storage(seed: int) -> Challenge:
 
 
 def probe_storage(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Fill a cache of each case to its last token, and weigh it; of no sinks, the signature's own number
-    is in use."""
-    weights = []
+    """Fill a cache of each case to its last token, weigh it, and record whose keys the last read
+    returned; of no sinks, the signature's own number is in use."""
+    weights, held = [], []
     for config, tokens, window, n_sinks, _, batch, n_bytes in challenge["cases"]:
         c, dtype = GPTConfig(**config), getattr(torch, dtype_name(n_bytes))
         sizes = (batch, tokens, window, *([n_sinks] if n_sinks else []))
-        rows = np.zeros((2, c.n_layers, batch, c.n_kv_heads, 1, c.head_dim))
-        fill = partial(feed_often, tokens, rows, dtype)
+        rows, last = np.ones((2, c.n_layers, batch, c.n_kv_heads, 1, c.head_dim)), []
+        fill = partial(feed_often, tokens, rows, dtype, last)
         weights.append(weigh(student.WindowedKVCache(c, *sizes, dtype=dtype), fill))
-    return {"cases": weights}
+        held.append([layer[0, 0, 0, :, 0] for layer in last])
+    return {"cases": weights, "held": held}
 
 
-def feed_often(times: int, rows: np.ndarray, dtype: torch.dtype, cache: Any) -> None:
-    for _ in range(times):
-        feed(cache, rows, dtype)
+def feed_often(
+    times: int, rows: np.ndarray, dtype: torch.dtype, last: list[np.ndarray], cache: Any
+) -> None:
+    """Feed so many tokens, of which each has its number, from 1 on, as keys and values; put what the
+    layers returned at the last into the list `last`."""
+    for number in range(1, times + 1):
+        last[:] = feed(cache, number * rows, dtype)
+
+
+def storage_form(challenge: Challenge) -> Evidence:
+    held = [[np.ndarray] * case[0]["n_layers"] for case in challenge["cases"]]
+    return {"cases": [WEIGHT] * len(held), "held": held}
 
 
 def describe(config: dict[str, Any], tokens: int, window: int, *others: int) -> str:
@@ -69,12 +79,23 @@ def describe(config: dict[str, Any], tokens: int, window: int, *others: int) -> 
     )
 
 
-@check("WindowedKVCache", draw=draw_storage, probe=probe_storage, evidence=one_each(cases=WEIGHT))
+@check("WindowedKVCache", draw=draw_storage, probe=probe_storage, evidence=storage_form)
 def bytes_stay(challenge: Challenge, evidence: Evidence, truth: Callable[..., int]) -> Verdict:
-    """Compare what is stored, and what nbytes() says, with the bytes of a case."""
-    for case, weight in zip(challenge["cases"], evidence["cases"], strict=True):
+    """Compare what is stored, and what nbytes() says, with the bytes of a case; and see that rows are in
+    it. Which they are is asked elsewhere, so half of them will do."""
+    results = zip(challenge["cases"], evidence["cases"], evidence["held"], strict=True)
+    for case, weight, held in results:
         if wrong := wrong_weight(weight, truth(*case)):
             return failed(f"{describe(*case)} {wrong}")
+        _, tokens, window, n_sinks, *_ = case
+        needed = {*range(1, n_sinks + 1), *range(tokens - window + 1, tokens + 1)}
+        needed &= {*range(1, tokens + 1)}
+        back = min(len(needed & {*numbers.ravel().tolist()}) for numbers in held)
+        if 2 * back < len(needed):
+            return failed(
+                f"{describe(*case)} the storage has the right size, but of the {len(needed)} rows that "
+                f"the last token needs, its own included, {back} came back. What is written into it?"
+            )
     return passed("However long the text, the storage keeps its size.")
 
 

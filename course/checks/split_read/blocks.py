@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from course.checks.attention_cases import NOT_READ, WATCHED, run_watched
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.recorder import given
 from course.checks.recording import one_each
+from course.checks.split_read.prefix import memory
 from course.checks.split_read.recording import Truth, wrong_output
 
 QUESTIONS = {
@@ -25,6 +30,30 @@ QUESTIONS = {
     "sizes": "Smaller cases agree. Which line counts on a size, or on a type?",
 }
 """Ends the message of a case, by what is new in it."""
+BLOCKS = {**WATCHED, "overwritten": int}
+
+
+class Overwrites(TorchDispatchMode):
+    """Count the numbers that operations make of given tensors and write into memory that was there
+    before, such as a scratch that is used again and again."""
+
+    def __init__(self, *given_tensors: Tensor) -> None:
+        super().__init__()
+        self.numbers = 0
+        self._given = {memory(tensor) for tensor in given_tensors}
+        self._present: dict[int, Tensor] = {}  # alive, so that no new memory gets an old address
+
+    def __torch_dispatch__(
+        self, operation: Any, types: Any, args: tuple = (), kwargs: dict | None = None
+    ) -> Any:
+        result = operation(*args, **(kwargs or {}))
+        sources = {memory(x) for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)}
+        for value in tree_leaves(result):
+            if isinstance(value, Tensor) and (place := memory(value)) not in self._given:
+                if place in self._present and sources & self._given:
+                    self.numbers += value.numel()
+                self._present[place] = value
+        return result
 
 
 def draw_blocks(seed: int) -> Challenge:
@@ -74,18 +103,20 @@ def draw_case(
 
 
 def probe_blocks(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Attend to each conversation; count new tensors."""
+    """Attend to each conversation; count new tensors, and what is written over older ones."""
     calls = []
     for case in challenge["cases"]:
         dtype = getattr(torch, case["dtype"])
         pools = [torch.tensor(case[name], dtype=dtype) for name in ("keys", "values")]
         table, length = list(case["table"]), case["length"]
         q = given(case["q"], dtype)
-        calls.append(run_watched(student.attend_blocks, q, *pools, table, length))
+        with Overwrites(*pools) as over:
+            watched = run_watched(student.attend_blocks, q, *pools, table, length)
+        calls.append({**watched, "overwritten": over.numbers})
     return {"calls": calls}
 
 
-@check("attend_blocks", draw=draw_blocks, probe=probe_blocks, evidence=one_each(calls=WATCHED))
+@check("attend_blocks", draw=draw_blocks, probe=probe_blocks, evidence=one_each(calls=BLOCKS))
 def blocks_where_they_lie(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
@@ -103,6 +134,12 @@ def blocks_where_they_lie(
             f"{where}: the result is right, but into new tensors you write {got['count']:,} numbers, and "
             f"this conversation's keys are {n_keys:,}. The largest one is {got['largest']}. Which of "
             f"your lines writes keys out before they are read?"
+        )
+    if got["overwritten"] >= n_keys:
+        return failed(
+            f"{where}: the result is right, but {got['overwritten']:,} numbers from the pool are written "
+            f"into memory that is used again, and this conversation's keys are {n_keys:,}. Which of your "
+            f"lines writes keys elsewhere before they are read?"
         )
     return passed("Blocks are read in the order of the table, where they lie, to the last token.")
 

@@ -23,6 +23,7 @@ from course.checks.split_read.recording import (
     wrong_output,
     wrong_part,
 )
+from course.measure.allocations import watch_new_tensors
 
 QUESTIONS = {
     "whole": "All keys are one part here, and there is no mask. Do attend_part and finish pass alone?",
@@ -98,13 +99,20 @@ def blinded(part: Numbers, queries: list[int]) -> Numbers:
 
 
 def probe_masked(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Attend in parts; merge the pairs."""
+    """Attend in parts; merge the pairs; count new tensors with all keys at once, and with single keys."""
     merge = unwatched(student.merge)
     pairs = [
         record_part(merge(*(make_part(part) for part in pair["parts"])))
         for pair in challenge["pairs"]
     ]
-    return {"out": [attend(student, case) for case in challenge["cases"]], "pairs": pairs}
+    out = [attend(student, case) for case in challenge["cases"]]
+    first, made = challenge["cases"][0], []
+    for size in (first["size"], 1):
+        tensors = tensors_of(first)
+        with watch_new_tensors(*tensors) as new:
+            student.attend_in_parts(*tensors, size)
+        made.append(len(new.tensors))
+    return {"out": out, "pairs": pairs, "made": made}
 
 
 def attend(student: SimpleNamespace, case: Challenge) -> dict[str, Any]:
@@ -121,12 +129,13 @@ def attend(student: SimpleNamespace, case: Challenge) -> dict[str, Any]:
     evidence=lambda challenge: {
         "out": [RECORD] * len(challenge["cases"]),
         "pairs": [PART] * len(challenge["pairs"]),
+        "made": [int, int],
     },
 )
 def parts_nobody_sees(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
-    """Compare cuts without a mask first, then merged pairs, then masks."""
+    """Compare cuts without a mask first, then merged pairs, then masks; then see that there are parts."""
     cases = list(zip(challenge["cases"], evidence["out"], strict=True))
     plain = [case for case in cases if case[0]["mask"] is None]
     masked = [case for case in cases if case[0]["mask"] is not None]
@@ -137,6 +146,13 @@ def parts_nobody_sees(
     )
     if wrong:
         return failed(wrong)
+    (at_once, one_by_one), S = evidence["made"], challenge["cases"][0]["k"].shape[2]
+    if one_by_one <= at_once:
+        return failed(
+            f"S = {S}, no mask: all results are right, but with size = {challenge['cases'][0]['size']} "
+            f"attend_in_parts makes {at_once} new tensors, and with size = 1 it makes {one_by_one}. What "
+            f"does size change in your code?"
+        )
     return passed(
         "Every cut agrees, under every mask; who sees nothing in a part loses nothing by it."
     )
