@@ -16,14 +16,14 @@ def plan_step(running, waiting, budget, max_running):
     return [(request, 1) for request in [*running, *waiting][:1]]
 
 
-# %% decodes_come_first: those that decode, and nobody else
-def plan_step(running, waiting, budget, max_running):
-    return [(request, 1) for request in running if request.decodes][:budget]
-
-
 # %% decodes_come_first: everybody gets everything
 def plan_step(running, waiting, budget, max_running):
     return [(request, request.left) for request in [*running, *waiting]]
+
+
+# %% decodes_come_first: those that decode, and nobody else
+def plan_step(running, waiting, budget, max_running):
+    return [(request, 1) for request in running if request.decodes][:budget]
 
 
 # %% nobody_overtakes: all that is left, for whoever runs
