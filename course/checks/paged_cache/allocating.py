@@ -66,8 +66,8 @@ def draw_refused(seed: int) -> Challenge:
     that are free."""
     rng = np.random.default_rng(seed)
     n_blocks = int(rng.integers(6, 9))
-    # Of 4 blocks the first has two owners, the second is free again, the others have one.
-    stage: list[Operation] = [("allocate", 4), ("share", [0]), ("release", [1])]
+    # Of 5 blocks the first and the third have two owners, the fourth has one; two are free again.
+    stage: list[Operation] = [("allocate", 5), ("share", [0, 2]), ("release", [1, 4])]
     refused: list[Operation] = [
         ("allocate", n_blocks - 3 + int(rng.integers(1, 3))),
         ("allocate", n_blocks + 1),
@@ -164,14 +164,22 @@ def a_refusal_is_whole(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Compare counts before and after each refusal; then all that is free must come, each block once."""
     for operations, records in zip(challenge["runs"], evidence["runs"], strict=True):
         handed = [block for record in records[:3] for block in record["returned"]]
-        if len(records) != len(operations) or len(handed) != 4:
+        if len(records) != len(operations) or len(handed) != 5:
             return failed(
-                f"allocate(4), share one of them, release another: {len(handed)} blocks came. Does "
+                f"allocate(5), share two of them, release two others: {len(handed)} blocks came. Does "
                 f"blocks_are_given_once pass?"
             )
         (name, _), (before, after, rest) = operations[-2], records[-3:]
+        owned = {block for block, count in enumerate(before["owners"]) if count}
+        outcomes = [record["outcome"] for record in records[:3]]
+        if outcomes != ["returned"] * 3 or owned != {handed[place] for place in (0, 2, 3)}:
+            return failed(
+                f"{challenge['n_blocks']} blocks, allocate(5) gave {handed}, then share([{handed[0]}, "
+                f"{handed[2]}]), release([{handed[1]}, {handed[4]}]): {', '.join(outcomes)}, and "
+                f"{sorted(owned)} have owners. What may be refused here, and whose are the blocks then?"
+            )
         calls = ", ".join(call_text(*operation, handed) for operation in operations[:-1])
-        case = f"{challenge['n_blocks']} blocks, of which allocate(4) gave {handed}; {calls}"
+        case = f"{challenge['n_blocks']} blocks, of which allocate(5) gave {handed}; {calls}"
         right = "CacheFull" if name == "allocate" else "ValueError"
         if after["outcome"] != right:
             return failed(f"{case}: {after['outcome']}, expected is {right}. {_ask(name)}")

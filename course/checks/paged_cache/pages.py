@@ -43,7 +43,8 @@ def make_pool(
 
 
 def run(student: SimpleNamespace, challenge: Challenge, kept: Sequence[str]) -> list[Evidence]:
-    """Do the operations of a challenge: `rows`, `n_blocks`, `size`, `order`, `operations`.
+    """Do the operations of a challenge: `rows`, `n_blocks`, `size`, `order`, `operations`. Before each
+    "feed" all numbers in the pool change their sign.
 
     Args:
         kept: names of what is recorded after each operation, beside what it came to, see `records_form`.
@@ -60,6 +61,9 @@ def run(student: SimpleNamespace, challenge: Challenge, kept: Sequence[str]) -> 
     reached = True
     for n_caches, operation in zip(_caches(challenge), challenge["operations"], strict=True):
         outcome, error, layers = "returned", "", []
+        if operation[0] == "feed":  # what is held is in the pool alone, see `count_turns`
+            pool.keys.neg_()
+            pool.values.neg_()
         if reached:
             outcome, error, layers = attempt(operation, caches, handling)
             reached = outcome in ("returned", "CacheFull")
@@ -79,6 +83,11 @@ def run(student: SimpleNamespace, challenge: Challenge, kept: Sequence[str]) -> 
             {"outcome": outcome, "words": error, **{name: all_of_it[name] for name in kept}}
         )
     return records
+
+
+def count_turns(operations: Sequence[Operation]) -> list[int]:
+    """Count how often the pool's numbers have changed their sign by the end of each operation."""
+    return np.cumsum([name == "feed" for name, _, _ in operations]).tolist()
 
 
 def _caches(challenge: Challenge) -> list[int]:

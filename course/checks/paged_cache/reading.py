@@ -9,10 +9,11 @@ import torch
 
 from course.checks.cache_operations import Operation, follow
 from course.checks.caches import feed
-from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
+from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, first_difference, uncached
 from course.checks.drawing import build_model, draw_model, draw_split, draw_tokens
 from course.checks.paged_cache.pages import (
+    count_turns,
     draw_rows,
     in_words,
     make_pool,
@@ -74,20 +75,25 @@ def probe_texts(student: SimpleNamespace, challenge: Challenge) -> Evidence:
             if len(third) > size:
                 third.reset()
         runs.append({"logits": logits})
-    return {"runs": runs, "wide": _run_wide(student, config, challenge["wide"])}
+    return {"runs": runs, **_run_wide(student, config, challenge["wide"])}
 
 
-def _run_wide(student: SimpleNamespace, config: GPTConfig, rows: np.ndarray) -> list[np.ndarray]:
-    """Feed 6 tokens to a pool of float64, 4 and 2, and return what the last call gave."""
+def _run_wide(student: SimpleNamespace, config: GPTConfig, rows: np.ndarray) -> Evidence:
+    """Feed 4 tokens to a pool of float64, raise the numbers of block b by b + 1, and feed 2 more; return
+    the table in between, and what the last call gave."""
     pool = student.BlockPool(config, 4, 2, dtype=torch.float64)
     cache = student.PagedKVCache(pool, 6)
     feed(cache, rows[..., :4, :], torch.float64)
-    return feed(cache, rows[..., 4:, :], torch.float64)
+    table = [int(block) for block in cache.table]
+    raised = torch.arange(1, 5, dtype=torch.float64).view(4, 1, 1)
+    pool.keys.add_(raised)  # (L, G, n_blocks, block_size, D)
+    pool.values.add_(raised)
+    return {"table": table, "wide": feed(cache, rows[..., 4:, :], torch.float64)}
 
 
 def texts_form(challenge: Challenge) -> Evidence:
     runs = [{"logits": [[np.ndarray] * len(case["split"])] * 2} for case in challenge["cases"]]
-    return {"runs": runs, "wide": [np.ndarray] * 3}
+    return {"runs": runs, "table": Each(int), "wide": [np.ndarray] * 3}
 
 
 @check(
@@ -116,22 +122,38 @@ def every_split_through_any_table(
                     f"{wrong}{so_far} {_ask(case['size'], wrong.call)}"
                 )
         agree.append(case["size"])
-    rows = challenge["wide"]
-    for layer, got in enumerate(evidence["wide"]):
+    if wrong := _wrong_wide(challenge["wide"], evidence["table"], evidence["wide"]):
+        return failed(wrong)
+    return passed(
+        f"Every logit equals the uncached one, in blocks of {agree}, wherever they lie in the pool."
+    )
+
+
+def _wrong_wide(rows: np.ndarray, table: list[int], wide: list[np.ndarray]) -> str | None:
+    """Say what is wrong with 6 tokens from a pool of float64, see `_run_wide`."""
+    if len({*table} & {*range(4)}) != 2 or len(table) != 2:
+        return f"4 tokens in a pool of 4 blocks of 2: the table is {table}. Which blocks hold them?"
+    expected = rows.copy()
+    expected[..., :4, :] += np.repeat(np.array(table) + 1.0, 2)[:, None]
+    for layer, got in enumerate(wide):
         if got.dtype != np.float64 or got.shape != rows[:, layer].shape:
-            return failed(
+            return (
                 f"A pool of float64, 6 tokens: layer {layer} gave {got.dtype} of shape "
                 f"{got.shape[1:]}, wanted is float64 of (1, G, S, D) = {rows.shape[2:]}."
                 f" What is the storage made of, and how many tokens are held?"
             )
-        if (got != rows[:, layer]).any():
-            return failed(
+        if (got != expected[:, layer]).any():
+            if np.abs(got - rows[:, layer]).max() < 1e-5:
+                return (
+                    f"A pool of float64, blocks of 2: after 4 tokens, in blocks {table}, this check "
+                    f"raised the numbers in the pool, in each block by another amount; layer {layer} "
+                    f"still gives those that were stored. From where are they read?"
+                )
+            return (
                 f"A pool of float64, blocks of 2, 6 tokens: layer {layer} gave other numbers than "
-                f"were stored. Where is token 4 written, and from where is it read?"
+                f"stand in the pool. Where is token 4 written, and from where is it read?"
             )
-    return passed(
-        f"Every logit equals the uncached one, in blocks of {agree}, wherever they lie in the pool."
-    )
+    return None
 
 
 def _ask(size: int, call: int) -> str:
@@ -260,8 +282,20 @@ def wrong_rows(
     """
     operations = case["operations"]
     outcomes = outcomes or ["returned"] * len(operations)
-    followed = follow(operations, outcomes, case["size"])
-    for step, (seen, (wanted_came, held, tokens)) in enumerate(zip(records, followed, strict=True)):
+    turns = count_turns(operations)
+    # The same operations on tokens that are named after the turn of the sign at which they are stored.
+    stored = [
+        (name, number, [turn] * len(what) if name in ("feed", "append") else what)
+        for (name, number, what), turn in zip(operations, turns, strict=True)
+    ]
+    followed = zip(
+        follow(operations, outcomes, case["size"]),
+        follow(stored, outcomes, case["size"]),
+        strict=True,
+    )
+    for step, (seen, ((wanted_came, held, tokens), (_, _, stored_at))) in enumerate(
+        zip(records, followed, strict=True)
+    ):
         name, number, what = operations[step]
         if wrong := stopped(case, step, seen, wanted_came):
             return wrong
@@ -272,7 +306,9 @@ def wrong_rows(
                 f"{lengths}. What does a new cache take over?"
             )
         if name == "feed" and wanted_came == "returned":
-            expected = case["rows"][..., tokens, :]
+            odd = (turns[step] - np.array(stored_at)) % 2 == 1
+            rows = case["rows"][..., tokens, :]
+            expected = np.where(odd[:, None], -rows, rows)
             if wrong := _wrong_layers(case, step, number, seen["returned"], expected, len(what)):
                 return wrong
     return None
@@ -295,6 +331,13 @@ def _wrong_layers(
         return None
     layer = int(np.flatnonzero(bad.any(axis=(0, 2)))[0])
     kind, token = np.argwhere(bad[:, layer])[0].tolist()
+    where = (kind, layer, 0, slice(None), token)
+    if (got[where] == -expected[where]).all():
+        return (
+            f"{words}. Each time before a cache got tokens, this check changed the sign of every number "
+            f"in the pool; layer {layer} of {'ABCDE'[number]} gives {('keys', 'values')[kind]} of token "
+            f"{token} with the other sign. From where are they read?"
+        )
     question = "Into which block is it written, and from which is it read?"
     if token < expected.shape[4] - new:  # an older one
         question = "Who else writes into its block, and what did the copy take along?"

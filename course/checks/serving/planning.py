@@ -105,6 +105,15 @@ class State(NamedTuple):
     budget: int
     max_running: int
 
+    def work(self) -> int:
+        """Count the tokens that could be fed if the budget were large."""
+        room = max(0, self.max_running - len(self.running))
+        return sum(request.left for request in [*self.running, *self.waiting[:room]])
+
+    def is_mixed_and_scarce(self) -> bool:
+        """Whether some that run decode, of others the prompt is under way, and not all can be fed."""
+        return len({one.decodes for one in self.running}) == 2 and self.budget < self.work()
+
     def __str__(self) -> str:
         running = ", ".join(
             f"{r.id} decodes" if r.decodes else f"{r.id} has {r.fed} of {len(r.prompt)} fed"
@@ -119,22 +128,42 @@ class State(NamedTuple):
 
 Pieces = list[tuple[int, int]]
 """Of a plan: ids, and tokens."""
+Shows = Callable[[State, Pieces], bool]
+"""Whether a rule can be seen in the plan for a state."""
 
 
-def check_plans(praise: str) -> Callable[[Callable[[State, Pieces], str | None]], Check]:
+def check_plans(
+    praise: str,
+    shows: Shows = lambda state, pieces: len(pieces) > 0,
+    question: str = "Who could be served?",
+) -> Callable[[Callable[[State, Pieces], str | None]], Check]:
     """Make a check of a rule that every plan keeps; the check gets the rule's name. The rule gives None,
-    or what is wrong and a question."""
+    or what is wrong and a question.
+
+    Args:
+        shows: whether the rule can be seen in a plan: a plan in which hardly anybody takes part breaks
+            no rule. One of the plans at least must show it.
+        question: about one of the states, where none does: one in which a request decodes, the prompt of
+            another is under way, and the budget is too small for both.
+    """
 
     def made(rule: Callable[[State, Pieces], str | None]) -> Check:
         def verdict(challenge: Challenge, evidence: Evidence) -> Verdict:
+            plans: list[tuple[State, Pieces]] = []
             for case, result in zip(challenge["cases"], evidence["results"], strict=True):
                 *rows, budget, max_running = case["arguments"]
                 state = State(*map(_requests, rows), budget, max_running)
                 if wrong := _wrong_plan(rule, state, result["value"]):
                     return failed(f"{state}{wrong}")
-            if not any(result["value"][0] for result in evidence["results"]):
-                return failed("The plan is empty in each state. Who could be served?")
-            return passed(praise)
+                plans.append((state, result["value"][0]))
+            if any(shows(*plan) for plan in plans):
+                return passed(praise)
+            scarce = [plan for plan in plans if plan[0].is_mixed_and_scarce()]
+            state, pieces = min(scarce, key=lambda plan: len(f"{plan[0]}"))
+            return failed(
+                f"No plan of {STATES} breaks this rule, and none shows that it is kept. {state}. "
+                f"{_plan_in_words(pieces)} {question}"
+            )
 
         probe = partial(probe_calls, run=run_plan)
         return Check(
@@ -153,8 +182,7 @@ def _wrong_plan(
     if (count, tokens) != (len(pieces), sum(n for _, n in pieces)):
         return ": a part of the plan did not come back."
     if wrong := rule(state, pieces):
-        plan = ", ".join(f"{number}: {n}" for number, n in pieces) or "nothing"
-        return f". Your plan: {plan}. {wrong}"
+        return f". {_plan_in_words(pieces)} {wrong}"
     if not kept:
         return (
             ": the plan is right, but a list or a request was changed on the way. A plan is only a "
@@ -163,12 +191,38 @@ def _wrong_plan(
     return None
 
 
+def _plan_in_words(pieces: Pieces) -> str:
+    plan = ", ".join(f"{number}: {n}" for number, n in pieces) or "nothing"
+    return f"Your plan: {plan}."
+
+
 def planned(pieces: Pieces, request: Request) -> int:
     """The tokens that a plan gives a request."""
     return sum(n for number, n in pieces if number == request.id)
 
 
-@check_plans(f"{STATES} plans: none beyond the budget, the room, or what there is to feed.")
+def several_share_a_budget(state: State, pieces: Pieces) -> bool:
+    """Whether several requests share a budget that is too small for all, more than a token each."""
+    total = sum(n for _, n in pieces)
+    return len(pieces) > 1 and len(pieces) < total <= state.budget < state.work()
+
+
+def a_prompt_is_cut(state: State, pieces: Pieces) -> bool:
+    """Whether a prompt gets a part of what it has left, and of the budget: what others left of it."""
+    prompts = [request for request in (*state.running, *state.waiting) if not request.decodes]
+    return any(1 < planned(pieces, one) < min(one.left, state.budget) for one in prompts)
+
+
+def several_use_it_up(state: State, pieces: Pieces) -> bool:
+    """Whether several requests use a budget up that is too small for all."""
+    return len(pieces) > 1 and sum(n for _, n in pieces) == state.budget < state.work()
+
+
+@check_plans(
+    f"{STATES} plans: none beyond the budget, the room, or what there is to feed.",
+    shows=several_share_a_budget,
+    question="Who else could take part in this pass, and with how many tokens?",
+)
 def within_budget_and_room(state: State, pieces: Pieces) -> str | None:
     left = {r.id: r.left for r in (*state.running, *state.waiting)}
     for number, n in pieces:
@@ -203,10 +257,20 @@ def decodes_come_first(state: State, pieces: Pieces) -> str | None:
                 f"Request {request.id} decodes and gets no token of a budget of {state.budget}"
                 f"{f', while {others} do' if others else ''}. Who stands first, and in which order?"
             )
+    for request in decoding[state.budget :]:
+        if planned(pieces, request) > 0:
+            return (
+                f"{len(decoding)} requests decode, and the budget is {state.budget}: {request.id}, which "
+                f"is not among the oldest {state.budget}, gets a token. For whom is the budget enough?"
+            )
     return None
 
 
-@check_plans("Prompts are fed in the order in which they came.")
+@check_plans(
+    "Prompts are fed in the order in which they came.",
+    shows=a_prompt_is_cut,
+    question="How much of what others left of the budget does the next prompt get?",
+)
 def nobody_overtakes(state: State, pieces: Pieces) -> str | None:
     line = [request for request in (*state.running, *state.waiting) if not request.decodes]
     for place, request in enumerate(line):
@@ -220,10 +284,13 @@ def nobody_overtakes(state: State, pieces: Pieces) -> str | None:
     return None
 
 
-@check_plans("What the budget allows is used while there is work.")
+@check_plans(
+    "What the budget allows is used while there is work.",
+    shows=several_use_it_up,
+    question="How many tokens would fill the budget, and of how many requests?",
+)
 def nothing_is_left_idle(state: State, pieces: Pieces) -> str | None:
-    room = max(0, state.max_running - len(state.running))
-    work = sum(request.left for request in [*state.running, *state.waiting[:room]])
+    work = state.work()
     expected, total = min(state.budget, work), sum(n for _, n in pieces)
     if total < expected:
         return (

@@ -89,7 +89,17 @@ def draw_traffic(seed: int) -> Challenge:
         server = draw_server(rng, n, longest=13, latest=6 if n > 2 else 0)
         budget, room = int(rng.choice([1, 2, 3, 5, 9, 40])), int(rng.integers(1, 5))
         servers.append(server | {"budget": budget if n > 1 else 3, "room": room})
-    return {"servers": servers}
+    return {"servers": [*servers, draw_two(rng)]}
+
+
+def draw_two(rng: np.random.Generator) -> dict[str, Any]:
+    """Draw a server that has to mix: both prompts are longer than the budget, and the first request
+    decodes while the second one is fed."""
+    server = draw_server(rng, 2, longest=13, latest=0)
+    for row in server["requests"]:
+        row["n_new"] = int(rng.integers(2, 7))
+        row["prompt"] = rng.integers(0, server["size"], int(rng.integers(4, 14))).tolist()
+    return server | {"budget": 3, "room": 2}
 
 
 def draw_ample(seed: int) -> Challenge:
@@ -226,7 +236,22 @@ def every_request_as_if_alone(challenge: Challenge, evidence: Evidence) -> Verdi
                 return failed(f"{describe_server(server)}. {wrong}")
         if wrong := wrong_out(server, result):
             return failed(f"{describe_server(server)}. {wrong}")
+    if wrong := _not_mixed(server, result):  # the last one, see draw_two
+        return failed(f"{describe_server(server)}. Each text is right, but {wrong}")
     return passed("However they were mixed, each request got the text that it gets alone.")
+
+
+def _not_mixed(server: dict[str, Any], result: Evidence) -> str | None:
+    """Say that nothing was mixed: no two requests in one pass, or no prompt in pieces."""
+    pieces = [number for span in result["spans"] for number, _, _ in span]
+    if all(len(span) < 2 for span in result["spans"]):
+        return (
+            "no pass has two requests, so each was alone. Who could be fed beside a request that "
+            "decodes?"
+        )
+    if all(pieces.count(row["id"]) <= row["n_new"] for row in server["requests"]):
+        return "each prompt was fed in one piece. What is the budget for?"
+    return None
 
 
 def _wrong_answer(language: Language, request: dict[str, Any], result: Evidence) -> str | None:

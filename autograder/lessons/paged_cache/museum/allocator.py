@@ -19,3 +19,17 @@ class SharedByAllAllocators(BlockAllocator):
 
 
 SHARED: list[int] = []
+
+
+bug = MUSEUM.section("BlockAllocator", check="a_refusal_is_whole")
+
+
+@bug("arguments", "an allocator that refuses whatever is shared or released", kind="cheapest")
+class RefusesWhateverIsShared(BlockAllocator):
+    """What is always refused is refused whole, and nobody ever shares or gives back a block."""
+
+    def share(self, blocks):
+        raise ValueError("no block can be shared")
+
+    def release(self, blocks):
+        raise ValueError("no block can be released")

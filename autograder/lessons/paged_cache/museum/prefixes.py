@@ -24,6 +24,13 @@ def hash_trusted_without_the_tokens(tokens, block_size):
     return keys
 
 
+@bug("state", "keys of four bytes, which two texts may share", kind="cheapest")
+def a_checksum_of_four_bytes(tokens, block_size):
+    """A checksum of all tokens so far: whoever looks for two texts with the same one finds them."""
+    ends = range(block_size, len(tokens) + 1, block_size)
+    return [zlib.crc32(repr(tokens[:end]).encode()).to_bytes(4, "big") for end in ends]
+
+
 @bug("form", "whole numbers in the place of bytes")
 def python_hashes(tokens, block_size):
     """hash() of a tuple is a number."""

@@ -80,3 +80,36 @@ def plans_nothing(running, waiting, budget, max_running):
     """An empty plan breaks no limit."""
     check_room(budget, max_running)
     return []
+
+
+@bug("cost", "plans in which the first request alone gets a token", kind="cheapest")
+def one_token_for_the_first(running, waiting, budget, max_running):
+    """One token in each pass breaks no limit, and serves nobody else."""
+    return [(request, 1) for request in [*running, *waiting][:1]]
+
+
+bug = MUSEUM.section("plan_step", check="decodes_come_first")
+
+
+@bug("cost", "plans that give everybody everything", kind="cheapest")
+def everybody_gets_everything(running, waiting, budget, max_running):
+    """Whoever decodes gets its token, since all get all they have left, whatever the budget is."""
+    return [(request, request.left) for request in [*running, *waiting]]
+
+
+bug = MUSEUM.section("plan_step", check="nobody_overtakes")
+
+
+@bug("cost", "plans in which all that runs is fed whole", kind="cheapest")
+def whole_prompts_of_all_that_run(running, waiting, budget, max_running):
+    """Nobody is cut, so nobody is seen to wait: the order of a line without a limit."""
+    return [(request, request.left) for request in running]
+
+
+bug = MUSEUM.section("plan_step", check="nothing_is_left_idle")
+
+
+@bug("cost", "plans that offer each request the whole budget", kind="cheapest")
+def as_much_as_fits_for_each(running, waiting, budget, max_running):
+    """Nothing of the budget is left, for it is given out again and again."""
+    return [(request, min(request.left, budget)) for request in [*running, *waiting]]
