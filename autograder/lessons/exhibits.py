@@ -69,6 +69,7 @@ KINDS = {
     "refusals": "a refusal comes at once and changes nothing",
     "cost": "work that the lesson promises is counted",
     "evidence": "what decides is computed or drawn by the judge",
+    "cheapest": "the cheapest wrong answer gets no point",
 }
 """The house rules of lesson 00, and what else holds in every lesson: each kind of mistake has wrong
 answers in the museum of every lesson where it can be made (the table in docs/grading.md)."""
