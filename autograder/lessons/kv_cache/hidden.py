@@ -12,7 +12,7 @@ import numpy as np
 from autograder import oracle
 from autograder.lessons.kv_cache import probes
 from course.checks import kv_cache as visible
-from course.checks.check import Challenge, Evidence, Verdict, by_name, failed
+from course.checks.check import Challenge, Check, Evidence, Verdict, by_name, failed
 from course.checks.comparing import Truth, first_difference
 from course.checks.kv_cache.generation import draw_prompt
 from course.model.config import GPTConfig
@@ -62,6 +62,39 @@ def judge_poison(
     if verdict.score == 1 and wrong:
         return failed(f"The same 5 cached rows in another order. {wrong}")
     return verdict
+
+
+# --- a forward pass -------------------------------------------------------------------------------
+
+
+def counted(check: Check, probe: Callable[..., Evidence], texts: str) -> Check:
+    """Make the hidden check of a forward pass whose FLOPs its probe counts as well.
+
+    Args:
+        texts: what the challenge calls the tokens of these passes, (B, T) or a list of such.
+    """
+
+    def form(challenge: Challenge) -> Evidence:
+        return {**check.evidence(challenge), "flops": int}
+
+    def verdict(
+        challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
+    ) -> Verdict:
+        seen = {name: part for name, part in evidence.items() if name != "flops"}
+        visible_verdict = check.verdict(challenge, seen, truth=truth, tolerance=tolerance)
+        if visible_verdict.score < 1:
+            return visible_verdict
+        B, T = np.asarray(challenge[texts]).shape[-2:]
+        limit = flops_of_rows(challenge, B, T)
+        if evidence["flops"] > limit:
+            return failed(
+                f"The logits are right, but for {B} texts of {T} tokens, chunk by chunk, "
+                f"{evidence['flops']:,} FLOPs were spent where {limit:,} are enough. Which tokens go "
+                f"through the model again when the next chunk comes?"
+            )
+        return visible_verdict
+
+    return check.hidden(probe=probe, evidence=form, verdict=verdict, truth=logits)
 
 
 def bytes_of(case: Challenge) -> int:
@@ -124,14 +157,19 @@ def wrong_after_exchange(
 
 
 def flop_limit(challenge: Challenge) -> int:
-    """Count the FLOPs that a cached generation may need at most.
+    """Count the FLOPs that a cached generation may need at most."""
+    B, P = challenge["prompt"].shape
+    return flops_of_rows(challenge, B, P + challenge["n_new"] - 1)
+
+
+def flops_of_rows(challenge: Challenge, B: int, rows: int) -> int:
+    """Count the FLOPs of B texts of so many tokens, each fed once.
 
     Logits of every token fed, and attention of every query over every place, masked or not: one row
     computed too often costs more than this leaves room for.
     """
     c = GPTConfig(**challenge["config"])
-    B, P = challenge["prompt"].shape
-    rows, C, kv_width = P + challenge["n_new"] - 1, c.d_model, c.n_kv_heads * c.head_dim
+    C, kv_width = c.d_model, c.n_kv_heads * c.head_dim
     layer = C * (C + 2 * kv_width) + C * C + 3 * C * c.d_ff
     attention = 2 * C * (rows + 1)
     return 2 * B * rows * (c.n_layers * (layer + attention) + c.vocab_size * C)
@@ -162,9 +200,9 @@ CHECKS = by_name(
     visible.full_cache_changes_nothing,
     visible.cache_can_go_back,
     visible.layer_equals_uncached.hidden(truth=layer_output),
-    visible.every_split_equals_uncached.hidden(truth=logits),
+    counted(visible.every_split_equals_uncached, probes.every_split_equals_uncached, "tokens"),
     visible.cache_is_the_only_memory.hidden(truth=logits_after, verdict=judge_poison),
-    visible.two_conversations_stay_apart.hidden(truth=logits),
+    counted(visible.two_conversations_stay_apart, probes.two_conversations_stay_apart, "texts"),
     visible.no_row_is_computed_twice.hidden(
         probe=probes.no_row_is_computed_twice,
         challenge=draw_generation,

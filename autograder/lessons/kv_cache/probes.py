@@ -1,7 +1,9 @@
 """The probes of lesson 03: those of its visible checks, and more where a count could be forged.
 
 The student's process counts its own work, and could lie. So generation is asked once more in a way that
-only the work itself can answer: from a past that is exchanged before every step.
+only the work itself can answer: from a past that is exchanged before every step. A pass that reads the
+whole text again, with a model of its own, goes through none of the layers whose rows are counted. So
+every FLOP of it is counted as well.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from course.checks.caches import feed, new_cache
 from course.checks.check import Challenge, Evidence
 from course.checks.comparing import outcome
 from course.checks.drawing import build_model
+from course.checks.kv_cache.forward import COUNTED, probe_splits, run_split
 from course.checks.kv_cache.generation import probe_generation, write
+from course.checks.kv_cache.memory import probe_two_texts
 from course.checks.lookups import BeforeEachPass
 from course.checks.recorder import given
 
@@ -29,6 +33,29 @@ def exchange_contents(cache: Any, contents: np.ndarray) -> None:
     n = len(cache)
     cache.reset()
     feed(cache, contents[n][..., :n, :])
+
+
+def every_split_equals_uncached(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Run the visible probe, and count the FLOPs of the chunks whose rows it counts."""
+    evidence = probe_splits(student, challenge)
+    return {**evidence, "flops": flops_of(student, challenge, challenge["tokens"], COUNTED)}
+
+
+def two_conversations_stay_apart(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Run the visible probe, and count the FLOPs of the first text alone."""
+    evidence = probe_two_texts(student, challenge)
+    return {**evidence, "flops": flops_of(student, challenge, challenge["texts"][0], [3, 1, 2])}
+
+
+def flops_of(
+    student: SimpleNamespace, challenge: Challenge, tokens: np.ndarray, split: list[int]
+) -> int:
+    """Count every FLOP of a text that is fed chunk by chunk to a cache of just its length."""
+    model = build_model(challenge)
+    cache = new_cache(student, challenge, tokens.shape[1], batch=len(tokens))
+    with FlopCounterMode(display=False) as counter:
+        outcome(lambda: run_split(student, model, tokens, split, cache))
+    return counter.get_total_flops()
 
 
 def no_row_is_computed_twice(student: SimpleNamespace, challenge: Challenge) -> Evidence:

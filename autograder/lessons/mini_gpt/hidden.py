@@ -1,14 +1,22 @@
-"""The hidden checks of lesson 01: those of the visible ones. Here is what they compare with."""
+"""The hidden checks of lesson 01: those of the visible ones. Here is what they compare with.
+
+What a token sees and which heads share is asked by nudging: a running average, or keys and values that
+are only added, would pass. So both checks bring one case more, in which the last token's query points
+at one key, see `draw_pointing`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from autograder import oracle
 from course.checks import mini_gpt as visible
-from course.checks.check import Challenge, by_name
+from course.checks.check import Challenge, Check, Evidence, Verdict, by_name, failed
+from course.checks.mini_gpt.attention import Case, attention_error
 from course.checks.recording import Array
 
 
@@ -85,11 +93,68 @@ def probabilities(logits: list[float], settings: dict[str, Any]) -> dict[str, Ar
     return {"right": right, **others}
 
 
+# --- a query that points at one key ---------------------------------------------------------------
+
+
+def draw_pointing(draw: Callable[[int], Challenge], seed: int) -> Challenge:
+    """Draw a challenge, and one case more of the first one's sizes: in every KV head one key lies along
+    the queries, and its score is near 50 where the others are near 0."""
+    challenge, rng = draw(seed), np.random.default_rng([seed, 1])
+    q, k, v = (rng.normal(size=part.shape).astype(part.dtype) for part in challenge["cases"][0])
+    B, G, T, D = k.shape
+    k[..., 0], q[..., 0] = 0.0, 10 * np.sqrt(D)
+    row, head = np.ogrid[:B, :G]
+    k[row, head, rng.integers(T, size=(B, G)), 0] = 5.0
+    return {**challenge, "cases": [*challenge["cases"], (q, k, v)]}
+
+
+def judge_pointing(check: Check) -> Callable[..., Verdict]:
+    """Make a verdict that judges as the visible one does, and then the case that `draw_pointing` adds."""
+
+    def verdict(challenge: Challenge, evidence: Evidence, tolerance: float) -> Verdict:
+        *cases, case = challenge["cases"]
+        *outputs, out = evidence["outputs"]
+        fewer = {**challenge, "cases": cases}
+        visible_verdict = check.verdict(fewer, {"outputs": outputs}, tolerance=tolerance)
+        if visible_verdict.score < 1:
+            return visible_verdict
+        wrong = wrong_pointing(case, out, tolerance)
+        return failed(wrong) if wrong else visible_verdict
+
+    return verdict
+
+
+def wrong_pointing(case: Case, out: Evidence, tolerance: float) -> str | None:
+    """Say that the last token's output is not the value of the key to which all its weight goes, or None.
+
+    How scores are scaled makes no difference here, nor does the mask.
+    """
+    if error := attention_error(out, case):
+        return error
+    difference = np.abs(out["array"][:, :, -1] - last_by_oracle(case)).max(axis=-1)  # (B, H)
+    if difference.max() <= tolerance:
+        return None
+    b, h = np.argwhere(difference > tolerance)[0].tolist()
+    return (
+        f"{case[0].shape[2]} tokens; the last one's query meets one key with a score near 50, and the "
+        f"others with scores near 0. Its output in row {b}, head {h}, is not that key's value (max |Δ| "
+        f"{difference[b, h]:.2g}, tolerance {tolerance:g}). Where do query and key decide what is "
+        f"averaged?"
+    )
+
+
+def with_pointing(check: Check) -> Check:
+    """Make the hidden check of a visible one that only nudges."""
+    return check.hidden(
+        challenge=partial(draw_pointing, check.challenge), verdict=judge_pointing(check)
+    )
+
+
 CHECKS = by_name(
     visible.heads_split_and_merge.hidden(truth=heads_by_oracle),
-    visible.attention_sees_no_future,
+    with_pointing(visible.attention_sees_no_future),
     visible.attention_weighs_by_softmax.hidden(truth=last_by_oracle),
-    visible.query_heads_share_kv_heads,
+    with_pointing(visible.query_heads_share_kv_heads),
     visible.layer_joins_its_parts.hidden(truth=layer_by_oracle),
     visible.layer_obeys_positions.hidden(truth=layer_by_oracle),
     visible.greedy_takes_the_likeliest.hidden(truth=best_of_each),

@@ -22,6 +22,62 @@ def oracle_logits(challenge: Challenge, tokens: np.ndarray) -> np.ndarray:
     return oracle.forward(challenge["state"], challenge["config"], tokens)
 
 
+# --- the text is the model's ----------------------------------------------------------------------
+
+
+def results_form(challenge: Challenge) -> Evidence:
+    return {**visible.result_starts_with_the_prompt.evidence(challenge), "other": RECORD}
+
+
+def judge_results(challenge: Challenge, evidence: Evidence) -> Verdict:
+    """Judge as the visible check does; then whether another model writes another text."""
+    verdict = visible.result_starts_with_the_prompt.verdict(challenge, evidence)
+    if verdict.score < 1:
+        return verdict
+    return same_by_another(challenge, evidence["results"][0], evidence["other"]) or verdict
+
+
+def same_by_another(challenge: Challenge, text: Evidence, other: Evidence) -> Verdict | None:
+    """Fail a text that two models which disagree about every next token write alike, or give None."""
+    if not text["kind"] and not np.array_equal(text["numbers"], other["numbers"]):
+        return None
+    return failed(
+        f"A prompt of shape {challenge['prompt'].shape} with n_new={challenge['n_new']} gave "
+        f"{text['kind'] or 'one and the same text'}, by two models of which one has its likeliest token "
+        f"where the other has its least likely. Who chooses the new tokens?"
+    )
+
+
+def prompt_form(challenge: Challenge) -> Evidence:
+    visible_form = visible.prompt_is_left_alone.evidence(challenge)
+    return {**visible_form, **dict.fromkeys(("text", "continued", "other"), RECORD)}
+
+
+def judge_prompt(challenge: Challenge, evidence: Evidence) -> Verdict:
+    """Judge as the visible check does; then whether a text was written meanwhile: by the model, and so
+    that each new token is read before the next. Whether it is the right one is asked elsewhere."""
+    verdict = visible.prompt_is_left_alone.verdict(challenge, evidence)
+    if verdict.score < 1:
+        return verdict
+    text, continued = evidence["text"], evidence["continued"]
+    if wrong := same_by_another(challenge, text, evidence["other"]):
+        return wrong
+    # Where the texts have other shapes, result_starts_with_the_prompt says so.
+    together, apart = text["numbers"], continued["numbers"]
+    if together.shape == apart.shape and (together != apart).any():
+        row, place = np.argwhere(together != apart)[0].tolist()
+        g, P = challenge["n_new"], challenge["prompt"].shape[1]
+        return failed(
+            f"The prompt is left alone; but {g} new tokens in one call, and 1 and then {g - 1} in two, "
+            f"are different texts: row {row}, new token {place - P + 1}, is {together[row, place]} and "
+            f"{apart[row, place]}. What has the model read when it chooses that token?"
+        )
+    return verdict
+
+
+# --- the work -------------------------------------------------------------------------------------
+
+
 def draw_passes(seed: int) -> Challenge:
     """Draw the visible challenge, and for each forward pass the weights that it finds: keys and values
     of the first layer, and the head, are others every time."""
@@ -72,6 +128,9 @@ def judge_passes(
     return verdict
 
 
+# --- the counts -----------------------------------------------------------------------------------
+
+
 def draw_counts(function: str, rng: np.random.Generator) -> Iterator[Case]:
     """Draw prompt and new tokens: a single new one, then more and more, then none at all."""
     # Even and odd numbers of steps: a triangle that is rounded may be right for one of them.
@@ -113,9 +172,13 @@ def visits(prompt_len: int, n_new: int) -> int:
 
 
 CHECKS = by_name(
-    visible.result_starts_with_the_prompt,
+    visible.result_starts_with_the_prompt.hidden(
+        probe=probes.result_starts_with_the_prompt, evidence=results_form, verdict=judge_results
+    ),
     visible.every_new_token_is_the_likeliest.hidden(truth=oracle_logits),
-    visible.prompt_is_left_alone,
+    visible.prompt_is_left_alone.hidden(
+        probe=probes.prompt_is_left_alone, evidence=prompt_form, verdict=judge_prompt
+    ),
     visible.bad_requests_are_refused,
     visible.each_step_reads_everything.hidden(
         challenge=draw_passes,

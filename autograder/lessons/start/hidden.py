@@ -1,13 +1,20 @@
-"""The hidden checks of lesson 00: larger shapes than a student can count, and plain formulas."""
+"""The hidden checks of lesson 00: larger shapes than a student can count, and plain formulas.
+
+Two of them also ask how a count grows: else a function of one argument alone would pass.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from functools import partial
 
+import numpy as np
+
 from course.checks import start as visible
-from course.checks.calls import drawn
-from course.checks.check import by_name
+from course.checks.calls import Case, call, call_text, drawn
+from course.checks.check import Challenge, Evidence, Verdict, by_name, failed
+from course.checks.recording import wrong_kind
 
 
 def flops(m: int, k: int, n: int) -> int:
@@ -21,9 +28,76 @@ def moved_bytes(m: int, k: int, n: int, bytes_per_element: int) -> int:
     return sum(math.prod(shape) for shape in ((m, k), (k, n), (m, n))) * bytes_per_element
 
 
+# --- how a count grows ----------------------------------------------------------------------------
+
+
+def draw_dot_products(rng: np.random.Generator) -> Iterator[Case]:
+    """Draw the visible cases, larger; then products of several dot products as long as the first: of
+    one row, and of one column."""
+    cases = list(visible.draw_dot_products(rng, largest=5_000))
+    yield from cases
+    (_, k, _), (m, n) = cases[0]["arguments"], rng.integers(2, 9, 2).tolist()
+    yield from (call("matmul_flops", 1, k, n), call("matmul_flops", m, k, 1))
+
+
+def judge_dot_products(
+    challenge: Challenge, evidence: Evidence, truth: Callable[..., int]
+) -> Verdict:
+    """Judge single dot products as the visible check does; then whether several are more than one. How
+    much more is asked elsewhere."""
+    (*cases, columns, rows), (*results, wide, high) = challenge["cases"], evidence["results"]
+    visible_check = visible.flops_of_one_dot_product
+    verdict = visible_check.verdict({"cases": cases}, {"results": results}, truth=truth)
+    if verdict.score < 1:
+        return verdict
+    for case, result in ((columns, wide), (rows, high)):
+        if wrong := wrong_more(case, result, cases[0], results[0]):
+            return failed(f"{wrong}, a single dot product. How many dot products are in the first?")
+    return verdict
+
+
+def draw_doubled(rng: np.random.Generator) -> Iterator[Case]:
+    """Draw the visible cases; then the first product with one size doubled, and with all of them."""
+    cases = visible.bytes_follow_the_element_size.challenge(int(rng.integers(2**32)))["cases"]
+    yield from cases
+    *shape, width = cases[0]["arguments"]
+    for factors in ((2, 1, 1), (1, 2, 1), (1, 1, 2), (2, 2, 2)):
+        sizes = (size * factor for size, factor in zip(shape, factors, strict=True))
+        yield call("matmul_bytes", *sizes, width)
+
+
+def judge_widths(challenge: Challenge, evidence: Evidence) -> Verdict:
+    """Judge as the visible check does; then whether it is matrices whose numbers have a width: more
+    numbers for any size that grows, and four times as many in a matrix twice as high and wide."""
+    cases, results = challenge["cases"], evidence["results"]
+    visible_check = visible.bytes_follow_the_element_size
+    verdict = visible_check.verdict({"cases": cases[:4]}, {"results": results[:4]})
+    if verdict.score < 1:
+        return verdict
+    for case, result in zip(cases[4:], results[4:], strict=True):
+        if wrong := wrong_more(case, result, cases[0], results[0]):
+            return failed(f"{wrong}. Which of the three matrices have more numbers now?")
+    first, doubled = results[0]["value"], results[-1]["value"]
+    if doubled != 4 * first:
+        return failed(
+            f"{call_text(cases[-1])} gave {doubled:,}, and with all three sizes half as large it is "
+            f"{first:,}, which is not a quarter of it. Of which matrices are these the numbers?"
+        )
+    return verdict
+
+
+def wrong_more(case: Case, result: Evidence, smaller: Case, less: Evidence) -> str | None:
+    """Say that a larger product does not count for more than a smaller one, or None."""
+    if wrong := wrong_kind(result, 0):
+        return f"{call_text(case)} {wrong}"
+    if result["value"] > less["value"]:
+        return None
+    return f"{call_text(case)} gave {result['value']:,}, no more than {call_text(smaller)}"
+
+
 CHECKS = by_name(
     visible.flops_of_one_dot_product.hidden(
-        truth=flops, challenge=drawn(partial(visible.draw_dot_products, largest=5_000))
+        truth=flops, challenge=drawn(draw_dot_products), verdict=judge_dot_products
     ),
     visible.flops_of_any_product.hidden(
         truth=flops, challenge=drawn(partial(visible.draw_products, largest=200))
@@ -31,5 +105,7 @@ CHECKS = by_name(
     visible.bytes_of_three_matrices.hidden(
         truth=moved_bytes, challenge=drawn(partial(visible.draw_products_of_bytes, largest=3_000))
     ),
-    visible.bytes_follow_the_element_size,
+    visible.bytes_follow_the_element_size.hidden(
+        challenge=drawn(draw_doubled), verdict=judge_widths
+    ),
 )

@@ -59,6 +59,12 @@ def count_as_text(m, k, n):
     return f"{2 * m * k * n:,}"
 
 
+@bug("formula", "a count of one dot product, however many there are", kind="cheapest")
+def one_dot_product_only(m, k, n):
+    """Right for one row and one column, and neither rows nor columns are looked at."""
+    return 2 * k
+
+
 COUNTED = {}
 
 
@@ -208,3 +214,15 @@ def width_reaches_the_last_term_only(m, k, n, bytes_per_element):
 def takes_bytes_for_bits(m, k, n, bytes_per_element):
     """Divides by 8 although the width is in bytes already."""
     return (m * k + k * n + m * n) * bytes_per_element // 8
+
+
+@bug("formula", "the width of a number, in place of all the numbers", kind="cheapest")
+def width_alone(m, k, n, bytes_per_element):
+    """Twice the width is twice the bytes, also where no number is counted."""
+    return bytes_per_element
+
+
+@bug("formula", "a width for every multiply-add", kind="cheapest")
+def width_of_every_pair(m, k, n, bytes_per_element):
+    """All arguments multiplied: it grows with the width, and faster than any matrix."""
+    return m * k * n * bytes_per_element

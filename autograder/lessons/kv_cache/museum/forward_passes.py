@@ -4,6 +4,8 @@ import torch
 
 from autograder.lessons.kv_cache.museum import MUSEUM
 from course.minigpt import kv_cache as right
+from course.model import MiniGPT
+from course.model.cache import CacheFull
 
 bug = MUSEUM.section("forward_cached", check="every_split_equals_uncached")
 
@@ -14,6 +16,18 @@ def forward_that_makes_room(model, tokens, cache):
     if len(cache) + tokens.shape[1] > cache.max_len:
         cache.reset()
     return right.forward_cached(model, tokens, cache)
+
+
+@bug("cost", "a forward pass that reads the whole text again, by another model", kind="cheapest")
+def forward_by_another_model(model, tokens, cache):
+    """The text is kept beside the cache, and a new model of the same weights reads all of it."""
+    held, T = len(cache), tokens.shape[1]
+    if held + T > cache.max_len:
+        raise CacheFull("no room")
+    cache.text = torch.cat([cache.text, tokens], dim=1) if held else tokens
+    cache.advance(T)
+    again = MiniGPT.from_state(model.config, model.state_dict())
+    return again.to(model.embed.weight.dtype)(cache.text)[:, -T:]
 
 
 bug = MUSEUM.section("forward_cached", check="cache_is_the_only_memory")
@@ -39,6 +53,14 @@ def forward_that_begins_anew(model, tokens, cache):
 
 
 bug = MUSEUM.section("forward_cached", check="two_conversations_stay_apart")
+
+
+@bug("cost", "a forward pass that reads the whole text of a conversation again", kind="cheapest")
+def forward_that_reads_again(model, tokens, cache):
+    """Two texts stay apart where each is kept whole, and nothing of them is cached."""
+    cache.text = torch.cat([cache.text, tokens], dim=1) if len(cache) else tokens
+    cache.advance(tokens.shape[1])
+    return model(cache.text)[:, -tokens.shape[1] :]
 
 
 @bug("state", "a forward pass that empties a cache to which it comes back", kind="evidence")

@@ -39,3 +39,20 @@ def averaged_kv_heads(q, k, v):
     if k.shape[1] < q.shape[1]:
         k, v = k.mean(1, keepdim=True), v.mean(1, keepdim=True)
     return right.causal_attention(q, k, v)
+
+
+@bug("softmax", "keys and values that are added, with no query", kind="cheapest")
+def keys_and_values_added(q, k, v):
+    """Heads are shared as they should be, but nothing attends: the query is never looked at."""
+    return (k + v).repeat_interleave(q.shape[1] // k.shape[1], dim=1)
+
+
+bug = MUSEUM.section("causal_attention", check="attention_sees_no_future")
+
+
+@bug("softmax", "the plain average of the values so far", kind="cheapest")
+def average_so_far(q, k, v):
+    """The first of the lesson's loops: no token sees the future, and all of the past weighs the same."""
+    v = v.repeat_interleave(q.shape[1] // v.shape[1], dim=1)
+    n_seen = torch.arange(1, v.shape[2] + 1).unsqueeze(1)
+    return (v.cumsum(dim=2) / n_seen).to(q.dtype)

@@ -40,6 +40,28 @@ def writes_into_one_buffer(model, prompt, n_new, kept={}):  # noqa: B006 (the mi
     return buffer[: text.shape[0], : text.shape[1]].copy_(text)
 
 
+@bug("choice", "a copy of the prompt, to which nothing was written", kind="cheapest")
+def copy_of_the_prompt(model, prompt, n_new):
+    """The prompt stays as it was, and so does the text."""
+    return prompt.clone()
+
+
+@bug("choice", "one token that is chosen once and then repeated", kind="cheapest")
+def repeats_the_first_token(model, prompt, n_new):
+    """One forward pass; what it says about the first new token is taken for all of them."""
+    new = model(prompt)[:, -1].argmax(dim=-1, keepdim=True)
+    return torch.cat([prompt, new.expand(-1, n_new)], dim=1)
+
+
+bug = MUSEUM.section("generate_naive", check="result_starts_with_the_prompt")
+
+
+@bug("choice", "new tokens that are all 0, with no model asked", kind="cheapest")
+def zeros_behind_the_prompt(model, prompt, n_new):
+    """The right shape, and no forward pass."""
+    return torch.cat([prompt, prompt.new_zeros(len(prompt), n_new)], dim=1)
+
+
 bug = MUSEUM.section("generate_naive", check="bad_requests_are_refused")
 
 
