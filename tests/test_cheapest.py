@@ -6,7 +6,15 @@ import pytest
 from confined import needs_bubblewrap
 from submissions import ORDER
 
-from autograder.cheapest import FILE, TOGETHER, cheats_of, most_of, points_in, rows_of
+from autograder.cheapest import (
+    FILE,
+    TOGETHER,
+    cheats_of,
+    forgeable_table,
+    most_of,
+    points_in,
+    rows_of,
+)
 from autograder.lessons import hidden_checks
 from autograder.sandbox.launch import Launcher
 
@@ -26,3 +34,7 @@ def test_the_cheapest_wrong_functions_get_what_the_table_says(lesson):
     known = FILE.read_text(encoding="utf-8").splitlines()
     assert [row for row in rows if row not in known] == [], "autograder cheapest writes the table"
     assert TOGETHER in rows[-1]
+
+
+def test_the_questions_without_a_truth_are_named():
+    assert forgeable_table() in FILE.read_text(encoding="utf-8")
