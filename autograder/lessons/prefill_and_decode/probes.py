@@ -106,7 +106,8 @@ def stream_writes_the_uncached_text(student: SimpleNamespace, challenge: Challen
     if first.size and n_held >= P:
         cache.truncate(P)
         logits = as_array(forward_cached(model, given(first), cache)[:, -1])
-    return {**evidence, "first": first, "passes": passes, "held": n_held, "logits": logits}
+    counts = {"n_passes": len(passes), "held": n_held}
+    return {**evidence, **counts, "first": first, "logits": logits}
 
 
 def rollback_equals_a_fresh_start(student: SimpleNamespace, challenge: Challenge) -> Evidence:
