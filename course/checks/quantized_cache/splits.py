@@ -104,7 +104,8 @@ def every_split_leaves_the_same(
     coded = [truth(*sizes, step) for step in range(n + 1)]
     reads = [fed["reads"] for fed in evidence["splits"]]
     wrong = wrong_ends(challenge, [read[-1] for read in reads], coded[n], near)
-    if wrong := wrong or wrong_steps(challenge, reads[1], coded, near):
+    wrong = wrong or wrong_steps(challenge, reads[1], coded, near)
+    if wrong := wrong or wrong_blocks(challenge, reads, coded):
         return failed(f"{describe(challenge)}{wrong}")
     if wrong := wrong_work(evidence["growth"]):
         return failed(f"{describe(challenge['long'])}: {wrong}")
@@ -153,6 +154,25 @@ def wrong_ends(
                 f"first of them at token {token} ({('keys', 'values')[kind]}). What in your cache "
                 f"depends on where a block ends?"
             )
+    return None
+
+
+def wrong_blocks(
+    challenge: Challenge, reads: list[list[list[Array]]], coded: list[int]
+) -> str | None:
+    """Say which block of which split is read wrongly.
+
+    Args:
+        reads: what was read at each block of each split.
+        coded: how many tokens are codes when so many are held.
+    """
+    for split, read in zip(challenge["splits"], reads, strict=True):
+        held = 0
+        for number, (size, layers) in enumerate(zip([*split, 1], read, strict=True), start=1):
+            rows = challenge["rows"][..., : held + size, :]
+            if problem := wrong_read(challenge, rows, layers, coded[held]):
+                return f", block {number} of {split}: {problem}"
+            held += size
     return None
 
 
