@@ -2,7 +2,7 @@
 
 The student's process counts its own work, and could lie. So generation is asked once more in a way that
 only the work itself can answer: from a past that is exchanged before every step. A pass that reads the
-whole text again, with a model of its own, goes through none of the layers whose rows are counted. So
+whole text again, with a copy of the weights, goes through none of the layers whose rows are counted. So
 every FLOP of it is counted as well.
 """
 
