@@ -133,7 +133,8 @@ def forward_cached(model, tokens, cache):
         raise CacheFull("no room")
     cache.text = torch.cat([cache.text, tokens], dim=1) if cache.n else tokens
     cache.n += tokens.shape[1]
-    again = MiniGPT.from_state(model.config, model.state_dict())
+    weights = {name: part.clone() for name, part in model.state_dict().items()}
+    again = MiniGPT.from_state(model.config, weights)
     return again.to(model.embed.weight.dtype)(cache.text)[:, -tokens.shape[1] :]
 
 

@@ -1,9 +1,9 @@
 """The probes of lesson 03: those of its visible checks, and more where a count could be forged.
 
 The student's process counts its own work, and could lie. So generation is asked once more in a way that
-only the work itself can answer: from a past that is exchanged before every step. A pass that reads the
-whole text again, with a model of its own, goes through none of the layers whose rows are counted. So
-every FLOP of it is counted as well.
+only the work itself can answer: from a past that is exchanged before every step. Where two conversations
+are kept apart no rows are counted, so a pass that reads the whole text again would do: there, and for the
+chunks of one text, every FLOP is counted as well.
 """
 
 from __future__ import annotations

@@ -20,13 +20,14 @@ def forward_that_makes_room(model, tokens, cache):
 
 @bug("cost", "a forward pass that reads the whole text again, by another model", kind="cheapest")
 def forward_by_another_model(model, tokens, cache):
-    """The text is kept beside the cache, and a new model of the same weights reads all of it."""
+    """The text is kept beside the cache, and a new model with a copy of the weights reads it all."""
     held, T = len(cache), tokens.shape[1]
     if held + T > cache.max_len:
         raise CacheFull("no room")
     cache.text = torch.cat([cache.text, tokens], dim=1) if held else tokens
     cache.advance(T)
-    again = MiniGPT.from_state(model.config, model.state_dict())
+    weights = {name: part.clone() for name, part in model.state_dict().items()}
+    again = MiniGPT.from_state(model.config, weights)
     return again.to(model.embed.weight.dtype)(cache.text)[:, -T:]
 
 
