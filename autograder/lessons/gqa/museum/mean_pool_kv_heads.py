@@ -33,13 +33,7 @@ def pool_rows_as_they_lie(state, config, n_kv_heads):
     return pooled
 
 
-@bug("wiring", "a copy of the dict, in which nothing is pooled", kind="cheapest")
-def pool_nothing(state, config, n_kv_heads):
-    """All names and types are right, and so is everything that is not pooled."""
-    return dict(state)
-
-
-@bug("wiring", "the first heads, while the others are cut off", kind="cheapest")
+@bug("head order", "the first heads, while the others are cut off", kind="cheapest")
 def pool_cuts_off(state, config, n_kv_heads):
     """A slice has the right shape, and everything else is as it was."""
     rows = n_kv_heads * config.head_dim

@@ -46,7 +46,7 @@ def copy_of_the_prompt(model, prompt, n_new):
     return prompt.clone()
 
 
-@bug("choice", "one token that is chosen once and then repeated", kind="cheapest")
+@bug("feeding", "one token that is chosen once and then repeated", kind="cheapest")
 def repeats_the_first_token(model, prompt, n_new):
     """One forward pass; what it says about the first new token is taken for all of them."""
     new = model(prompt)[:, -1].argmax(dim=-1, keepdim=True)

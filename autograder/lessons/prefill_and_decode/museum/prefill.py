@@ -107,7 +107,7 @@ bug = MUSEUM.section("prefill", check="too_long_a_prompt_changes_nothing")
 
 
 @bug(
-    "capacity",
+    "feeding",
     "a prompt that goes in by one pass, so that lesson 03 refuses what does not fit",
     kind="cheapest",
 )

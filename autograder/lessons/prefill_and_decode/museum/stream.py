@@ -38,7 +38,7 @@ def stream_gives_out_what_is_finished(model, prompt, n_new, cache, chunk_size=25
     yield from generate_cached(model, prompt, n_new, cache)[:, prompt.shape[1] :].T.clone()
 
 
-@bug("feeding", "a prompt that goes in by one pass, whatever chunk_size is", kind="cheapest")
+@bug("cost", "a prompt that goes in by one pass, whatever chunk_size is", kind="cheapest")
 def stream_asks_lesson_03_for_each_token(model, prompt, n_new, cache, chunk_size=256):
     """Lesson 03's function writes one token at a time: a stream, but without a prefill."""
     for _ in range(n_new):

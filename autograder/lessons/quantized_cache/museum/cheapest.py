@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from autograder.lessons.quantized_cache.museum import MUSEUM
-from course.fast.quantized import Quantized
+from course.fast.quantized import Quantized, check_finite
 from course.minigpt.kv_cache import KVCache
 from course.minigpt.quantized_cache import dequantize, quantize
 
@@ -52,7 +52,7 @@ class HalvesOfFloats(KVCache):
 bug = MUSEUM.section("QuantizedKVCache", check="keys_by_channel_values_by_token")
 
 
-@bug("writes", "floats that are rounded as they are read", kind="cheapest")
+@bug("state", "floats that are rounded as they are read", kind="cheapest")
 class RoundsAsItReads(KVCache):
     """Lesson 03's cache: groups are quantized and dequantized at each read, and no code is kept."""
 
@@ -61,6 +61,8 @@ class RoundsAsItReads(KVCache):
         self.bits, self.group, self.window = bits, group, window
 
     def append(self, layer, k, v):
+        check_finite("keys", k)
+        check_finite("values", v)
         n, rows = max(0, len(self) - self.window) // self.group, super().append(layer, k, v)
         rows = [held.clone() for held in rows]
         for held, dim in zip(rows, (-2, -1), strict=True) if n else ():
