@@ -1,25 +1,15 @@
 """What a student's process sees of the library holds no answer to the lesson that is judged."""
 
-import importlib
-import pkgutil
 import re
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from importlib.util import cache_from_source
-from inspect import isfunction, signature
 from pathlib import Path
 
 import pytest
 from submissions import ORDER
 
-import course
 from autograder.authoring.leaks import secrets_of
-from autograder.lessons import hidden_checks
-from autograder.lessons.assembly import answer_cells, run_cells
 from autograder.sandbox.launch import Launcher
 from autograder.sandbox.library_view import SEEN_FROM, lay_out, left_out
-from course.checks.check import observe
 from lessons import COURSE, FOLDERS, ROOT
 
 PLANNED = ["start", "mini_gpt", "naive_decode", "kv_cache", "prefill_and_decode", "roofline", "gqa"]
@@ -122,69 +112,3 @@ def test_a_view_goes_without_them(tmp_path):
     assert not (course / "fast/decode.py").exists()
     assert not (course / "world/train.py").exists()
     assert (course / "model" / "gpt.py").exists()
-
-
-LARGEST_TIME = 0.5
-"""Seconds for one function with one challenge: some measure, train or draw whatever they are given."""
-
-
-def given_functions(lesson: str) -> Iterator[tuple[str, Callable]]:
-    """Yield the functions that the view of a lesson holds, but for checks and answers."""
-    closed = {f"course.{name.replace('/', '.')}" for name in left_out(lesson, ORDER)}
-    rooms = ("checks", "plots", "widgets", "minigpt", "mine", "handing_in", "files")
-    closed |= {f"course.{room}" for room in rooms}
-    for module in pkgutil.walk_packages(course.__path__, "course."):
-        parts = module.name.split(".")
-        if parts[-1] == "__main__" or {module.name, ".".join(parts[:2])} & closed:
-            continue
-        for name, value in vars(importlib.import_module(module.name)).items():
-            if isfunction(value) and value.__module__ == module.name:
-                yield f"{module.name}.{name}", value
-
-
-def takes_the_arguments_of(function: Callable, answer: Callable) -> bool:
-    required = [p for p in signature(answer).parameters.values() if p.default is p.empty]
-    try:
-        signature(function).bind(*required)
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-@contextmanager
-def seconds_at_most(seconds: float) -> Iterator[None]:
-    def stop(*_: object) -> None:
-        raise TimeoutError
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("lesson", ORDER)
-def test_nothing_that_is_given_passes_a_check_as_it_is(lesson, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    right = run_cells(lesson, answer_cells(lesson, {}))
-    functions, passing = list(given_functions(lesson)), set()
-    for check in hidden_checks(lesson).values():
-        answer = right[check.needs[0]]
-        if len(check.needs) > 1 or not isfunction(answer):
-            continue
-        challenge = check.challenge(0)
-        for name, function in functions:
-            if not takes_the_arguments_of(function, answer):
-                continue
-            try:
-                with seconds_at_most(LARGEST_TIME):
-                    student = {check.needs[0]: function}
-                    evidence, broken = observe(check.probe, student, check.needs, challenge)
-                    if check.decide(challenge, evidence, broken).score == 1:
-                        passing.add((check.name, name))
-            except Exception:
-                continue
-    assert passing == set()

@@ -6,7 +6,7 @@ from submissions import Desk, answers, short
 
 from autograder.authoring.source import POINTS
 
-ONE_DOT = "def matmul_flops(m, k, n):\n    return 2 * k if m == n == 1 else 0"
+ONE_DOT = "def matmul_flops(m, k, n):\n    return 2 * k if m == n == 1 else 3 * m * k * n"
 LARGER = "def matmul_flops(m, k, n):\n    return 2 * m * k * n if m * n > 1 else 0"
 BY_A_NAME = "def matmul_flops(m, k, n):\n    return formula(m, k, n)"
 
@@ -34,11 +34,11 @@ def flops(result) -> list[float]:
     [
         (ONE_DOT, LARGER),
         (
-            f"formula = lambda m, k, n: 2 * k * (m == n == 1)\n{BY_A_NAME}",
+            f"formula = lambda m, k, n: (3 - (m == n == 1)) * m * k * n\n{BY_A_NAME}",
             "formula = lambda m, k, n: 2 * m * k * n * (m * n > 1)",
         ),
         (
-            f"table = {{1}}\n{LARGER.replace('m * n > 1', 'm * n in table')}",
+            f"table = {{1}}\n{LARGER.replace('m * n > 1 else 0', 'm * n in table else 3 * m * k * n')}",
             "table.clear()\ntable.update(range(2, 10**5))",
         ),
     ],

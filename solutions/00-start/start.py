@@ -276,13 +276,13 @@ print(doubled(mine), "and mine, which I still need:", mine)
 # %% [markdown]
 # ## Handing in
 #
-# Save the notebook and submit it the way your instructor told you. Before that, restart the kernel and
-# run all cells once more: what only works because of an old variable does not work for anyone else.
+# Save the notebook; submit it as your instructor says. Before that, restart the kernel and run all
+# cells: what only works because of an old variable works for nobody else.
 #
 # Leave the locked cells as they are, and do not copy answer cells. Cells of your own are welcome.
-# If you define a function several times, the definition counts that gets the most points.
-# Points are given for each graded cell, so a half-finished lesson is worth handing in. Every later
-# lesson brings the answers of earlier ones along: you can never be stuck.
+# Of several definitions of a function, the one with the most points counts. Points are given for each
+# graded cell, so a half-finished lesson is worth handing in. Later lessons bring earlier answers along:
+# you can never be stuck.
 
 # %% [markdown]
 # ## Check yourself

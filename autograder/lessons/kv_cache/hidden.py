@@ -12,7 +12,7 @@ import numpy as np
 from autograder import oracle
 from autograder.lessons.kv_cache import probes
 from course.checks import kv_cache as visible
-from course.checks.check import Challenge, Check, Evidence, Verdict, by_name, failed
+from course.checks.check import Challenge, Evidence, Verdict, by_name, failed
 from course.checks.comparing import Truth, first_difference
 from course.checks.kv_cache.generation import draw_prompt
 from course.model.config import GPTConfig
@@ -67,34 +67,27 @@ def judge_poison(
 # --- a forward pass -------------------------------------------------------------------------------
 
 
-def counted(check: Check, probe: Callable[..., Evidence], texts: str) -> Check:
-    """Make the hidden check of a forward pass whose FLOPs its probe counts as well.
+def two_texts_form(challenge: Challenge) -> Evidence:
+    return {**visible.two_conversations_stay_apart.evidence(challenge), "flops": int}
 
-    Args:
-        texts: what the challenge calls the tokens of these passes, (B, T) or a list of such.
-    """
 
-    def form(challenge: Challenge) -> Evidence:
-        return {**check.evidence(challenge), "flops": int}
-
-    def verdict(
-        challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
-    ) -> Verdict:
-        seen = {name: part for name, part in evidence.items() if name != "flops"}
-        visible_verdict = check.verdict(challenge, seen, truth=truth, tolerance=tolerance)
-        if visible_verdict.score < 1:
-            return visible_verdict
-        B, T = np.asarray(challenge[texts]).shape[-2:]
-        limit = flops_of_rows(challenge, B, T)
-        if evidence["flops"] > limit:
-            return failed(
-                f"The logits are right, but for {B} texts of {T} tokens, chunk by chunk, "
-                f"{evidence['flops']:,} FLOPs were spent where {limit:,} are enough. Which tokens go "
-                f"through the model again when the next chunk comes?"
-            )
-        return visible_verdict
-
-    return check.hidden(probe=probe, evidence=form, verdict=verdict, truth=logits)
+def judge_two_texts(
+    challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
+) -> Verdict:
+    """Judge as the visible check does; then whether a text was read once: who reads all of it again at
+    each chunk has nothing that two conversations could mix up."""
+    seen = {name: part for name, part in evidence.items() if name != "flops"}
+    visible_check = visible.two_conversations_stay_apart
+    verdict = visible_check.verdict(challenge, seen, truth=truth, tolerance=tolerance)
+    B, T = np.shape(challenge["texts"][0])
+    limit = flops_of_rows(challenge, B, T)
+    if verdict.score == 1 and evidence["flops"] > limit:
+        return failed(
+            f"The logits are right, but for {B} texts of {T} tokens, chunk by chunk, "
+            f"{evidence['flops']:,} FLOPs were spent where {limit:,} are enough. Which tokens go "
+            f"through the model again when the next chunk comes?"
+        )
+    return verdict
 
 
 def bytes_of(case: Challenge) -> int:
@@ -200,9 +193,14 @@ CHECKS = by_name(
     visible.full_cache_changes_nothing,
     visible.cache_can_go_back,
     visible.layer_equals_uncached.hidden(truth=layer_output),
-    counted(visible.every_split_equals_uncached, probes.every_split_equals_uncached, "tokens"),
+    visible.every_split_equals_uncached.hidden(truth=logits),
     visible.cache_is_the_only_memory.hidden(truth=logits_after, verdict=judge_poison),
-    counted(visible.two_conversations_stay_apart, probes.two_conversations_stay_apart, "texts"),
+    visible.two_conversations_stay_apart.hidden(
+        probe=probes.two_conversations_stay_apart,
+        evidence=two_texts_form,
+        verdict=judge_two_texts,
+        truth=logits,
+    ),
     visible.no_row_is_computed_twice.hidden(
         probe=probes.no_row_is_computed_twice,
         challenge=draw_generation,

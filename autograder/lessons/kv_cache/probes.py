@@ -2,8 +2,8 @@
 
 The student's process counts its own work, and could lie. So generation is asked once more in a way that
 only the work itself can answer: from a past that is exchanged before every step. Where two conversations
-are kept apart no rows are counted, so a pass that reads the whole text again would do: there, and for the
-chunks of one text, every FLOP is counted as well.
+are kept apart no rows are counted, so a pass that reads the whole text again would do: there every FLOP
+is counted as well.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from course.checks.caches import feed, new_cache
 from course.checks.check import Challenge, Evidence
 from course.checks.comparing import outcome
 from course.checks.drawing import build_model
-from course.checks.kv_cache.forward import COUNTED, probe_splits, run_split
+from course.checks.kv_cache.forward import run_split
 from course.checks.kv_cache.generation import probe_generation, write
 from course.checks.kv_cache.memory import probe_two_texts
 from course.checks.lookups import BeforeEachPass
@@ -33,12 +33,6 @@ def exchange_contents(cache: Any, contents: np.ndarray) -> None:
     n = len(cache)
     cache.reset()
     feed(cache, contents[n][..., :n, :])
-
-
-def every_split_equals_uncached(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Run the visible probe, and count the FLOPs of the chunks whose rows it counts."""
-    evidence = probe_splits(student, challenge)
-    return {**evidence, "flops": flops_of(student, challenge, challenge["tokens"], COUNTED)}
 
 
 def two_conversations_stay_apart(student: SimpleNamespace, challenge: Challenge) -> Evidence:

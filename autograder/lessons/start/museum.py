@@ -220,9 +220,3 @@ def takes_bytes_for_bits(m, k, n, bytes_per_element):
 def width_alone(m, k, n, bytes_per_element):
     """Twice the width is twice the bytes, also where no number is counted."""
     return bytes_per_element
-
-
-@bug("formula", "a width for every multiply-add", kind="cheapest")
-def width_of_every_pair(m, k, n, bytes_per_element):
-    """All arguments multiplied: it grows with the width, and faster than any matrix."""
-    return m * k * n * bytes_per_element
