@@ -18,6 +18,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import tempfile
 from collections import defaultdict
 from collections.abc import Collection, Mapping
@@ -56,6 +57,8 @@ BY_LESSON |= {"test_notebooks", "test_nbgrader", "test_no_truth", "test_cheapest
 """Files whose tests of different lessons may run in different processes."""
 PICTURES = ("course/plots", "course/widgets")
 """A change here voids only what names them: a picture decides about no result."""
+SHOWS_PICTURES = re.compile(r"\b(plots|widgets|built|build|book|browser)\b")
+"""In a file of tests: pictures are drawn, or lessons built or shown. No notebook, and no gradebook."""
 LEFT_OUT = {"build", "grading", "recorded", "__pycache__", "second_token.egg-info"}
 """Folders of what is built or measured. Hidden folders are tools' caches, and left out, too."""
 
@@ -276,7 +279,7 @@ def digest_of_tree() -> str:
 def digest_of_pictures(stem: str) -> str:
     """Digest all pictures and widgets for a file of tests that names them, directly or not."""
     text = (ROOT / "tests" / f"{stem}.py").read_text(encoding="utf-8")
-    if not any(word in text for word in ("plots", "widgets", "built", "build", "book", "browser")):
+    if not SHOWS_PICTURES.search(text):
         return ""
     files = (path for folder in PICTURES for path in sorted((ROOT / folder).rglob("*.py")))
     return hashed(path.read_text(encoding="utf-8") for path in files)
