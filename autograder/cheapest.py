@@ -8,8 +8,8 @@ that for every check of it, in cells that begin with the check and a few words:
         return [(queue[0].number, 1)]
 
 Each is handed in alone, in the released notebook with nothing else written, before the check's test cell;
-and then all of a lesson together. The points that they get stand in docs/grading.md, with few exceptions
-0. The exit code is 1 when one gets more than MOST_ALONE, or those of a lesson more than MOST_TOGETHER.
+and then all of a lesson together. The points that they get stand in docs/grading.md: 0, but
+where a few lines do show the property. The exit code is 1 when one gets more than MOST_ALONE, or those of a lesson more than MOST_TOGETHER.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from course.files.writing import write_whole
 MOST_ALONE, MOST_TOGETHER = 1.0, 2.0
 """The most points, of 10, that one of these may get, and all of a lesson together."""
 HALVES = {"00": 2.0}
-"""How many times as many it may be in a lesson in which two functions share all points: half a formula is
-a mistake there, and not a trick, and it keeps the points of its half."""
+"""By the number of a lesson, what these bounds are multiplied by. In lesson 00 two functions share all
+points: half a formula is a mistake there, not a trick, and keeps the points of its half."""
 SECRET = b"cheapest"
 HEAD = re.compile(r"^# %% (?P<check>\w+): (?P<words>.+)\n", re.MULTILINE)
 StartFor = Callable[[Path], AbstractContextManager[Start]]
