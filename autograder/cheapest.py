@@ -8,8 +8,9 @@ that for every check of it, in cells that begin with the check and a few words:
         return [(queue[0].number, 1)]
 
 Each is handed in alone, in the released notebook with nothing else written, before the check's test cell;
-and then all of a lesson together. The points that they get stand in docs/grading.md: 0, but
-where a few lines do show the property. The exit code is 1 when one gets more than MOST_ALONE, or those of a lesson more than MOST_TOGETHER.
+and then all of a lesson together. The points that they get stand in docs/grading.md: 0, but where a few
+lines do show the property. The exit code is 1 when one gets more than MOST_ALONE, or those of a lesson
+more than MOST_TOGETHER.
 """
 
 from __future__ import annotations
