@@ -126,7 +126,9 @@ checks.heads_stand_in_a_row(repeat_kv)
 #
 # A cache of 2 heads, written out for 16 at every step, moves *more* bytes than one of 16 that is only
 # read. So move the queries: put the H // G heads of a group **below one another**, and for a matrix
-# product they are T · H // G queries of one head. The keys are read where they lie.
+# product they are T · H // G queries of one head. The keys are read where they lie. PyTorch has this
+# built in, `F.scaled_dot_product_attention(…, enable_gqa=True)`; here you write it, so that option is
+# not accepted.
 #
 # | tensor | shape |
 # |---|---|
@@ -222,8 +224,7 @@ for name, count in numbers.items():
 # {{44 = 1 + 2 * 16 * 8192 * 64 / (3 * 16 * 8192 + 16 * 64)}} times the numbers (scores count on both
 # sides); less in time, for both read the cache.
 #
-# PyTorch has this built in: `F.scaled_dot_product_attention(…, enable_gqa=True)`. Whether that copies
-# depends on version, device and mask.
+# Whether PyTorch's `enable_gqa=True` copies depends on version, device and mask.
 #
 # Now in a model: lesson 01's layer around *your* attention, in the sibling with two KV heads.
 

@@ -69,12 +69,6 @@ def repeat_by_index(x, n_rep):
     return x[:, torch.arange(x.shape[1] * n_rep) // n_rep]
 
 
-def grouped_by_pytorch(q, k, v, mask=None):
-    """PyTorch's own; on a CPU its fused kernel reads KV heads where they lie."""
-    check_grouped(q, k, v, mask)
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)
-
-
 def pool_layer_by_layer(state, config, n_kv_heads):
     check_pooling(config, n_kv_heads)
     pooled = {**state}
@@ -313,7 +307,6 @@ VARIANTS = [
     _variant(
         "einsum", repeat_by_expanding, grouped_by_einsum, pool_head_by_head, batch_by_counting
     ),
-    _variant("pytorch", repeat_by_index, grouped_by_pytorch, pool_layer_by_layer, batch_by_hand),
     _variant(
         "stacked",
         repeat_by_stacking,
@@ -333,6 +326,14 @@ VARIANTS = [
     ),
     _variant(
         "numpy", repeat_by_numpy, grouped_with_the_log_of_the_mask, pool_by_numpy, batch_by_numpy
+    ),
+    Variant(
+        "layer_by_layer",
+        {
+            "repeat_kv": repeat_by_index,
+            "mean_pool_kv_heads": pool_layer_by_layer,
+            "max_batch_that_fits": batch_by_hand,
+        },
     ),
     Variant("double", {"grouped_attention": grouped_in_double}),
     Variant("in_passing", {"grouped_attention": grouped_in_passing}),

@@ -33,10 +33,6 @@ def attention_by_einsum(q, k, v):
     return torch.einsum("bgits,bgsd->bgitd", scores.softmax(-1), v).reshape(B, H, T, D)
 
 
-def attention_by_sdpa(q, k, v):
-    return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-
-
 def attention_by_loops(q, k, v):
     H, T, D = q.shape[1:]
     group = H // k.shape[1]
@@ -240,7 +236,6 @@ VARIANTS = [
     Variant("unflatten_and_cat", {"split_heads": split_by_unflatten, "merge_heads": merge_by_cat}),
     Variant("stack_and_permute", {"split_heads": split_by_stack, "merge_heads": merge_by_permute}),
     Variant("einsum_with_additive_mask", {"causal_attention": attention_by_einsum}),
-    Variant("sdpa", {"causal_attention": attention_by_sdpa}),
     Variant("float64_inside", {"causal_attention": attention_in_float64}),
     Variant("loops", {"causal_attention": attention_by_loops}),
     Variant("exponentials_masked", {"causal_attention": attention_by_exponentials}),

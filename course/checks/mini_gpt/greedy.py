@@ -22,6 +22,7 @@ def draw_logits(seed: int) -> Challenge:
     logits = 10 * rng.normal(size=(B, V)) - 20
     V = int(rng.integers(6, 12))
     below = -20 - 5 * rng.random((1, V))
+    below[0, 0] -= 10  # who starts at token 0 must move on
     close = rng.normal(size=(3, V))
     second, best = np.sort(rng.permutation(V)[:2])  # who rounds takes the first of the two
     close[:, best] = 5.0

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 
 from autograder.lessons.gqa.museum import MUSEUM
 from course.minigpt import gqa as right
 from course.minigpt.gqa import repeat_kv
 
 bug = MUSEUM.section("grouped_attention", check="grouped_equals_repeated")
+
+
+@bug("head order", "PyTorch's ready-made attention for shared heads", kind="cheapest")
+def ready_made_attention(q, k, v, mask=None):
+    """Right numbers by an option that does what the lesson asks to write."""
+    return F.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True)
 
 
 @bug("head order", "a head number divided by the number of KV heads")

@@ -1,6 +1,7 @@
 """Wrong answers to `causal_attention`."""
 
 import torch
+import torch.nn.functional as F
 
 from autograder.lessons.mini_gpt.museum import MUSEUM
 from course.minigpt import mini_gpt as right
@@ -48,6 +49,12 @@ def keys_and_values_added(q, k, v):
 
 
 bug = MUSEUM.section("causal_attention", check="attention_sees_no_future")
+
+
+@bug("softmax", "PyTorch's ready-made attention", kind="cheapest")
+def ready_made_attention(q, k, v):
+    """Right numbers in one call, which the lesson asks to write out: nobody sees what it does."""
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
 
 
 @bug("softmax", "the plain average of the values so far", kind="cheapest")
