@@ -242,7 +242,8 @@ def test_grading_measures_every_kind_of_submission(tmp_path):
     }
     assert done.result["bars"] == []  # none is set for lesson 00
     assert row["lesson"] == "00-start"
-    assert {"cells and questions", "follow-through", "names of mistakes"} == set(row["parts"])
+    parts = {"cells and questions", "one definition", "follow-through", "names of mistakes"}
+    assert parts == set(row["parts"])
     for kind in ("solved", "wrong", "empty", "before_the_first", "memory"):
         assert set(row[kind]) == {"1", "2"}
     assert row["stock"] > 0

@@ -97,6 +97,7 @@ def test_json_is_all_that_is_printed(course):
         "points": 10,
         "penalty": 0,
         "reason": "",
+        "timed_out": False,
     }
     assert said["students"][3]["score"] is None
     assert "judging" in done.stderr
