@@ -1,5 +1,6 @@
-"""Change a file of the project for the digests of `autograder.sources`, and nowhere else."""
+"""Change the project: for the digests of `autograder.sources` alone, or in a checkout of its own."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -31,3 +32,13 @@ def change(monkeypatch):
 def forget() -> None:
     sources.forget()
     run_record.digest_of_questions.cache_clear()
+
+
+def lay_out_another_judge(place: Path) -> None:
+    """Write to a folder what a checkout needs for judging, with a line of the judge changed."""
+    for name in ("autograder", "course", "lessons", "solutions"):
+        shutil.copytree(ROOT / name, place / name)
+    changed, line = place / "autograder" / "examiner.py", "MAX_TEST_CELLS = 3\n"
+    text = changed.read_text(encoding="utf-8")
+    assert line in text
+    changed.write_text(text.replace(line, "MAX_TEST_CELLS = 4\n"), encoding="utf-8")

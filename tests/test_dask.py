@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import dask
 import pytest
+from changing import lay_out_another_judge
 from confined import needs_bubblewrap
 from distributed import Client, LocalCluster
 from nbgrader_course import CourseFolder
@@ -399,12 +399,7 @@ def test_a_scheduler_that_ends_leaves_who_is_not_graded_and_why(tmp_path):
 @contextmanager
 def another_grader(client: Client, place: Path):
     """A worker that runs a copy of the judge in which a line is another."""
-    for name in ("autograder", "course", "lessons", "solutions"):
-        shutil.copytree(ROOT / name, place / name)
-    changed = place / "autograder" / "examiner.py"
-    line = "MAX_TEST_CELLS = 3\n"
-    assert line in changed.read_text()
-    changed.write_text(changed.read_text().replace(line, "MAX_TEST_CELLS = 4\n"))
+    lay_out_another_judge(place)
     before = len(client.nthreads())
     process = subprocess.Popen(
         [

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import slurm
 import yaml
+from changing import lay_out_another_judge
 from confined import needs_bubblewrap
 from nbgrader_course import CourseFolder
 from submissions import answers, solved, submission
@@ -122,10 +123,7 @@ def with_another_secret(folder: CourseFolder, _: Path) -> Path:
 
 
 def with_another_version(_: CourseFolder, place: Path) -> Path:
-    for name in ("autograder", "course", "lessons", "solutions"):
-        shutil.copytree(ROOT / name, place / name)
-    with (place / "autograder" / "oracle.py").open("a") as file:
-        file.write("# another\n")
+    lay_out_another_judge(place)
     return place
 
 
