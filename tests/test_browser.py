@@ -155,19 +155,20 @@ def await_output(page, selector: str) -> None:
 
 
 def await_error(page, name: str) -> None:
-    """Wait until a cell has stopped with this error, and scroll to it: the page holds only cells that
-    are near to what is in sight."""
+    """Wait until a cell has stopped with an error, which must be this one, and scroll to it: the page
+    holds only cells that are near to what is in sight."""
     found = page.wait_for_function(
-        """name => {
+        """() => {
             const cells = window.jupyterapp.shell.currentWidget.content.model.cells;
             for (let number = 0; number < cells.length; number++) {
                 const outputs = cells.get(number).sharedModel.outputs ?? [];
-                if (outputs.some(output => output.ename === name)) return [number];
+                const error = outputs.find(output => output.ename);
+                if (error) return [number, error.ename, error.evalue];
             }
         }""",
-        arg=name,
         timeout=1000 * PATIENCE,
     )
+    assert found.json_value()[1] == name, found.json_value()
     page.evaluate(
         "([number]) => window.jupyterapp.shell.currentWidget.content.scrollToItem(number, 'center')",
         found.json_value(),

@@ -19,16 +19,19 @@ from autograder.diagnosis.measuring import (
     OWN,
     SEEDS,
     STYLES,
+    catches_in,
     digest_of_museum,
-    measure,
+    play,
+    recognition,
 )
 from autograder.diagnosis.museum_page import LESSONS, outcomes
 from autograder.diagnosis.recognize import diagnose, name_mistake
 from autograder.follow_through import own_cells
 from autograder.judge import known_in_memory
 from autograder.lessons import find, hidden_checks
+from autograder.lessons.assembly import answer_cells
 from autograder.lessons.exhibits import FAMILIES, Bug, bugs_of
-from autograder.run_record import RunRecord
+from autograder.run_record import RunRecord, run
 
 SPLITS = "every_split_equals_uncached"
 SILENT = 0.03
@@ -50,10 +53,11 @@ def test_what_was_measured_of_a_museum_is_of_these_sources(lesson):
 @pytest.mark.parametrize("lesson", LESSONS)
 def test_a_museum_measured_again_gives_the_same(lesson, record):
     """At two of the challenges from which the file was written, which they must not contradict."""
-    again, known = measure(lesson, record, challenges=len(SEEDS)), measured(lesson)
-    assert again["recognized"] == known["recognized"]
+    rounds, known = list(play(lesson, record, SEEDS)), measured(lesson)
+    assert recognition(lesson, record, rounds, known["catches"]) == known["recognized"]
+    again = catches_in(lesson, rounds)
     for bug, caught in known["catches"].items():
-        now = again["catches"][bug]
+        now = again[bug]
         assert set(now) <= set(caught)
         assert {check for check in caught if caught[check] == ALWAYS} <= set(now)
 
@@ -68,7 +72,7 @@ def test_the_pages_say_what_was_measured():
 def shares(case: str) -> dict[str, float]:
     """The part of each outcome in one case of what was measured, 0 … 1."""
     counted = outcomes(case)
-    parts = ("mistake", "family", "wrong", "nothing")
+    parts = ("mistake", "family", "relation", "wrong", "nothing")
     return {name: counted[name] / counted.total() for name in parts}
 
 
@@ -125,15 +129,17 @@ def test_one_mistake_costs_the_points_of_its_function(lesson):
 def test_no_mistake_is_named_that_would_lose_what_was_passed():
     """The numbers of a mask that hides nothing, or of a layer that does not use it."""
     (bug,) = [bug for bug in bugs_of("kv_cache") if bug.name == "mask_sees_all"]
-    challenge = find(f"kv_cache.{SPLITS}").challenge(1)
-    ((_, reply),) = wrong_replies("kv_cache", SPLITS, challenge, [bug])
+    check = find(f"kv_cache.{SPLITS}")
+    challenge = check.challenge(1)
+    right = run("kv_cache", answer_cells("kv_cache", {}), check, challenge)
+    ((_, reply),) = wrong_replies("kv_cache", SPLITS, challenge, [bug], right)
     asked = (known_in_memory("kv_cache"), SPLITS, challenge, reply, None)
     found = diagnose(*asked)
     assert (found.bug, found.family) == ("", "mask")
     passed = {"mask_is_rectangular"}
     assert diagnose(*asked, passed).bug == "layer_without_mask"
     passed |= {"layer_equals_uncached"}
-    assert diagnose(*asked, passed) is None
+    assert diagnose(*asked, passed).bug == ""
 
 
 # --- what is said --------------------------------------------------------------------------------

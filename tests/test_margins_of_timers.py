@@ -31,7 +31,7 @@ def error_of_timer(answer: dict, check: Check, seed: int) -> float:
     if wrong or any(asks(seen) for seen in timers):
         return np.inf
     right = [(seen, statistics.median(seen.repeats())) for seen in timers if seen.repeats()]
-    return max(abs(seen.said - seconds) / seconds for seen, seconds in right)
+    return max(abs(seen.returned - seconds) / seconds for seen, seconds in right)
 
 
 @pytest.mark.parametrize("check", TIMERS, ids=lambda check: check.name)

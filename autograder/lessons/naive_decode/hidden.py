@@ -39,12 +39,27 @@ def judge_results(challenge: Challenge, evidence: Evidence) -> Verdict:
 
 def same_by_another(challenge: Challenge, text: Evidence, other: Evidence) -> Verdict | None:
     """Fail a text that two models which disagree about every next token write alike, or give None."""
+    if wrong := rows_missing(challenge, text) or rows_missing(challenge, other):
+        return wrong
     if not text["kind"] and not np.array_equal(text["numbers"], other["numbers"]):
         return None
     return failed(
         f"A prompt of shape {challenge['prompt'].shape} with n_new={challenge['n_new']} gave "
         f"{text['kind'] or 'one and the same text'}, by two models of which one has its likeliest token "
         f"where the other has its least likely. Who chooses the new tokens?"
+    )
+
+
+def rows_missing(challenge: Challenge, text: Evidence) -> Verdict | None:
+    """Fail a tensor that has not several tokens for each row of the prompt, or give None. Whether it has
+    as many as it should is asked elsewhere."""
+    B, _ = challenge["prompt"].shape
+    shape = text["numbers"].shape
+    if text["kind"] or (shape[:1] == (B,) and text["numbers"].size > B):
+        return None
+    return failed(
+        f"A prompt of shape {challenge['prompt'].shape} with n_new={challenge['n_new']} gave shape "
+        f"{shape}. Where are the tokens of each row?"
     )
 
 
@@ -61,6 +76,8 @@ def judge_prompt(challenge: Challenge, evidence: Evidence) -> Verdict:
         return verdict
     text, continued = evidence["text"], evidence["continued"]
     if wrong := same_by_another(challenge, text, evidence["other"]):
+        return wrong
+    if wrong := rows_missing(challenge, continued):
         return wrong
     # Where the texts have other shapes, result_starts_with_the_prompt says so.
     together, apart = text["numbers"], continued["numbers"]
