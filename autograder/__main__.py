@@ -20,6 +20,10 @@ COMMANDS = {
         "autograder.classroom.collecting.collect",
         "collect what was handed in, from archives of platforms",
     ),
+    "diagnose": (
+        "autograder.diagnose",
+        "judge single wrong answers, and print what their students would be told",
+    ),
     "doctor": ("autograder.sandbox.doctor", "try every barrier of the sandbox on this machine"),
     "export": (
         "autograder.classroom.exporting.export",

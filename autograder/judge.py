@@ -18,6 +18,7 @@ from pathlib import Path
 from autograder.assignment import Assignment, BadSubmission, CodeCell, read_submission
 from autograder.diagnosis.known_replies import KnownReplies
 from autograder.diagnosis.recognize import diagnose
+from autograder.diagnosis.relations import relations
 from autograder.examiner import Attempt, Examiner
 from autograder.result import Answer, Outcome, Result
 from autograder.sandbox.child import InfraError
@@ -120,15 +121,24 @@ def known_in_memory(lesson: str) -> KnownReplies:
 def _name_mistakes(
     assignment: Assignment, known: KnownReplies, attempts: dict[str, Attempt]
 ) -> list[Answer]:
-    """Return the answers. A lost one names the known mistake that fits it and the checks that passed."""
+    """Return the answers. A lost one names the known mistake that fits it and the checks that passed; or
+    else it says what is true of its numbers."""
     passed = {name for name, a in attempts.items() if a.is_full and not a.answer.credited}
     answers = []
     for question in assignment.questions:
         attempt = attempts[question.check]
         answer = attempt.answer
-        what = (question.check, attempt.challenge, attempt.reply, attempt.specimen, passed)
-        if attempt.reply is not None and (named := diagnose(known, *what)):
-            message = f"{answer.message[: MESSAGE - len(named.sentence) - 1]} {named.sentence}"
-            answer = replace(answer, message=message, bug=named.bug, family=named.family)
+        if attempt.reply is not None and attempt.challenge is not None:
+            what = (question.check, attempt.challenge, attempt.reply)
+            named = diagnose(known, *what, attempt.specimen, passed)
+            said = [named.sentence] if named else []
+            if not named or not named.bug:
+                said += relations(assignment.module, *what)
+            if said:
+                words = " ".join(said)[:MESSAGE]
+                message = f"{answer.message[: MESSAGE - len(words) - 1]} {words}"
+                answer = replace(answer, message=message)
+            if named:
+                answer = replace(answer, bug=named.bug, family=named.family)
         answers.append(answer)
     return answers

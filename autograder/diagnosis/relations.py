@@ -1,0 +1,74 @@
+"""Say what is true of a student's numbers, beside the reference's answers to the same challenge."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from autograder.diagnosis.deciding import fields_read, reduced
+from autograder.lessons import find
+from autograder.lessons.assembly import answer_cells, run_cells
+from autograder.run_record import Reply, run
+from course.checks.check import Challenge, Check, observe
+from course.checks.relations import sentences
+from course.checks.relations.calls import Calls
+from course.checks.relations.pairs import fields_of
+
+
+def relations(lesson: str, name: str, challenge: Challenge, reply: Any) -> list[str]:
+    """Say what is true of the wrong numbers in a reply, which may hold anything. Never raises.
+
+    Args:
+        lesson: the module's name, such as "kv_cache".
+        name: of the hidden check, without the lesson.
+        challenge: what was asked.
+    """
+    try:
+        if type(reply) is not dict or "evidence" not in reply:
+            return []
+        check = find(f"{lesson}.{name}")
+        right = run(lesson, answer_cells(lesson, {}), check, challenge)
+        with np.errstate(all="ignore"):
+            return relations_to(right, reply["evidence"], lesson, check, challenge)
+    except Exception:  # a message without them is as good as it was before
+        return []
+
+
+def relations_to(
+    right: Reply, evidence: Any, lesson: str, check: Check, challenge: Challenge
+) -> list[str]:
+    """Say what is true of the numbers in evidence, beside the reference's reply to the challenge."""
+    fields = fields_read(check, challenge, right)
+    both = (reduced(one, fields) for one in (right["evidence"], evidence))
+    return sentences(*both, calls_of(lesson, check, challenge))
+
+
+def calls_of(lesson: str, check: Check, challenge: Challenge) -> Calls:
+    """Describe the calls of a challenge, which the reference can answer for other arguments, too."""
+    functions = reference(lesson)
+    parameters = {
+        name: list(inspect.signature(functions[name]).parameters)
+        for name in check.needs
+        if inspect.isfunction(functions[name])
+    }
+
+    def answer(case: Any) -> Mapping[str, np.ndarray]:
+        """Run the check's probe on one case alone."""
+        alone = {**challenge, "cases": [case]}
+        evidence, _ = observe(check.probe, functions, check.needs, alone)
+        pairs = fields_of(evidence, evidence, Calls(alone, parameters))
+        first = {field: pairs[0].expected for field, pairs in pairs.items()}
+        return {field: x for field, x in first.items() if isinstance(x, np.ndarray)}
+
+    plain = len(parameters) == len(check.needs)  # a class is asked for more than single results
+    return Calls(challenge, parameters, answer if plain else None)
+
+
+@cache
+def reference(lesson: str) -> Mapping[str, Any]:
+    """Return what the reference answers of a lesson define."""
+    return run_cells(lesson, answer_cells(lesson, {}))

@@ -1,0 +1,48 @@
+"""Say what is true of wrong numbers, whoever made the mistake.
+
+    sentences(expected, got)  ->  ["The wrong numbers are 0.25 × the right ones.", …]
+
+Both are evidence of one probe on one challenge: of the reference answer, and of a student's. Their
+numbers are paired place by place (`pairs`), and a relation is said only if it holds for *all* numbers
+of a field that differ: of their values (`values`), of how an array is arranged (`arrangement`), of the
+arguments of the calls (`arguments`), of where they lie and in which calls (`places`), and of what was
+refused (`refusals`). Each could have failed: nothing is said of a single number.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from course.checks.relations.arguments import arguments, by_arguments
+from course.checks.relations.arrangement import arrangement
+from course.checks.relations.calls import Calls
+from course.checks.relations.pairs import Pair, wrong_fields
+from course.checks.relations.places import places
+from course.checks.relations.refusals import is_outcome, refusals
+from course.checks.relations.values import values
+
+MOST = 2
+"""Sentences about one reply."""
+
+
+def sentences(expected: Any, got: Any, calls: Calls | None = None) -> list[str]:
+    """Say what is true of the first field in which a reply differs and of which anything is known, most
+    telling first.
+
+    Args:
+        calls: the calls of the challenge, where each case is one.
+    """
+    for pairs in wrong_fields(expected, got, calls):
+        if said := relations_of(pairs, calls):
+            return said[:MOST]
+    return []
+
+
+def relations_of(pairs: list[Pair], calls: Calls | None) -> list[str]:
+    """List every sentence that is true of the pairs of one field, most telling first."""
+    if isinstance(pairs[0].expected, str):
+        return refusals(pairs) if is_outcome(pairs) else []
+    about = values(pairs) or arrangement(pairs)
+    if calls is None:
+        return [*about, *places(pairs)]
+    return [*arguments(pairs, calls), *about, *by_arguments(pairs, calls), *places(pairs)]

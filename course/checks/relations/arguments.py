@@ -1,0 +1,182 @@
+"""Relations of calls: results that are right for other arguments, and which calls are right.
+
+matmul_flops(2, 3, 4) gave 16, matmul_flops(5, 1, 7) gave 70: the right results for k = 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from course.checks.relations.calls import Answer, Calls, Size, with_sizes
+from course.checks.relations.pairs import Pair, near
+
+FEWEST = 2
+"""Wrong results that must agree; of formulas with several sizes in them, one more."""
+COEFFICIENTS = {1.0: "", 2.0: "2 · ", 0.5: "½ · ", 4.0: "4 · ", 3.0: "3 · ", 8.0: "8 · "}
+MOST_FACTORS = 5
+EQUALS = (("n_heads", "n_kv_heads"), ("H", "G"))
+"""Sizes of which it counts whether they are the same."""
+Change = Callable[[Mapping[str, int]], Mapping[str, int]]
+"""Makes new sizes of the sizes of a case, both by name."""
+
+
+def arguments(pairs: list[Pair], calls: Calls) -> list[str]:
+    """Say what the wrong results of a field have to do with the arguments; [] where nothing is known."""
+    cases = calls.cases_of(pairs[0].field)
+    wrong = [p for p in pairs if p.differs and p.case and p.case[0] < len(cases)]
+    if len(wrong) < FEWEST or len({p.got.tobytes() for p in wrong}) < 2:
+        return []
+    about = [cases[p.case[0]] for p in wrong]
+    if said := for_other_arguments(wrong, about, calls):
+        return said
+    if any(p.expected.ndim or p.expected.shape != p.got.shape for p in wrong):
+        return []
+    return by_sizes(wrong, [calls.values_of(case) for case in about])
+
+
+def for_other_arguments(wrong: list[Pair], cases: list[Any], calls: Calls) -> list[str]:
+    """Say with which other arguments every wrong result would be right."""
+    sizes = [{size.name: size for size in calls.sizes_of(case) if size.path} for case in cases]
+    names = [name for name in sizes[0] if all(name in s for s in sizes)]
+    is_call = all(isinstance(case, Mapping) and "arguments" in case for case in cases)
+    if (
+        calls.answer is None
+        or not names
+        or not (is_call or all(p.expected.ndim == 0 for p in wrong))
+    ):
+        return []
+    varied = [name for name in names if len({s[name].value for s in sizes}) > 1]
+    for words, change in changes(names, varied, {n: sizes[0][n].path[:-1] for n in names}):
+        if all(
+            _fits(*each, change, calls.answer) for each in zip(wrong, cases, sizes, strict=True)
+        ):
+            return [f"The wrong results are the right ones {words}."]
+    return []
+
+
+def changes(
+    names: Sequence[str], varied: Sequence[str], groups: Mapping[str, Any]
+) -> Iterator[tuple[str, Change]]:
+    """List changes of sizes, each with its words.
+
+    Args:
+        varied: the sizes that are not always the same.
+        groups: sizes of one group stand beside each other, and may be exchanged by mistake.
+    """
+    for name in names:
+        yield f"for {name} - 1", lambda v, name=name: {name: v[name] - 1}
+        yield f"for {name} + 1", lambda v, name=name: {name: v[name] + 1}
+        yield f"for {name} = 1", lambda v, name=name: {name: 1}
+        yield f"for {name} = 0", lambda v, name=name: {name: 0}
+    for a, b in combinations(varied, 2):
+        if groups[a] == groups[b]:
+            yield f"with {a} and {b} exchanged", lambda v, a=a, b=b: {a: v[b], b: v[a]}
+            yield f"with {b} in the place of {a}", lambda v, a=a, b=b: {a: v[b]}
+            yield f"with {a} in the place of {b}", lambda v, a=a, b=b: {b: v[a]}
+
+
+def by_sizes(wrong: list[Pair], sizes: list[dict[str, int]]) -> list[str]:
+    """Say by which product of sizes all wrong numbers are too large or too small, or are multiplied."""
+    names = [name for name in sizes[0] if all(s.get(name, 0) > 0 for s in sizes)]
+    if len(wrong) <= FEWEST or not names:
+        return []
+    got = np.array([float(p.got) for p in wrong])
+    expected = np.array([float(p.expected) for p in wrong])
+    columns = {name: np.array([float(s[name]) for s in sizes]) for name in names}
+    if expected.all() and (words := _product(got / expected, columns, most=2)):
+        return [f"The wrong results are the right ones times {words}."]
+    if got.all() and (words := _product(expected / got, columns, most=2)):
+        return [f"The wrong results are the right ones divided by {words}."]
+    for amount, sign in (("large", 1), ("small", -1)):
+        if words := _product(sign * (got - expected), columns, most=MOST_FACTORS):
+            return [f"The wrong results are too {amount} by {words}."]
+    return []
+
+
+def _product(numbers: np.ndarray, columns: Mapping[str, np.ndarray], most: int) -> str:
+    """Name the product of few sizes, one of them perhaps less 1, that these numbers are; "" where they
+    are none."""
+    if len(set(numbers)) <= FEWEST or (numbers <= 0).any():
+        return ""
+    varied = {name: column for name, column in columns.items() if len(set(column)) > 1}
+    less_one = {f"({n} - 1)": column - 1 for n, column in varied.items() if (column > 1).all()}
+    for count in range(1, most + 1):
+        for names in combinations(varied, count):
+            if (words := _as_multiple(numbers, [varied[n] for n in names])) is not None:
+                return words + " · ".join(names)
+            for less, column in less_one.items():
+                rest = [varied[n] for n in names[1:]]
+                words = _as_multiple(numbers, [column, *rest]) if count < most else None
+                if words is not None:
+                    return words + " · ".join([less, *names[1:]])
+    return ""
+
+
+def _as_multiple(numbers: np.ndarray, factors: list[np.ndarray]) -> str | None:
+    """Return the words of the coefficient by which these numbers are the product; "" stands for none
+    needed, None for no such coefficient."""
+    ratios = numbers / np.prod(factors, axis=0)
+    if np.ptp(ratios) > 1e-9 * abs(ratios[0]):
+        return None
+    return next((words for c, words in COEFFICIENTS.items() if abs(ratios[0] / c - 1) < 1e-9), None)
+
+
+def by_arguments(pairs: list[Pair], calls: Calls) -> list[str]:
+    """Name the size whose value tells the right results of a field from the wrong ones. Where several do,
+    that is no more than the luck of the draw."""
+    cases = calls.cases_of(pairs[0].field)
+    known = [p for p in pairs if p.case and p.case[0] < len(cases)]
+    sizes = [calls.values_of(cases[p.case[0]]) for p in known]
+    names = [name for name in (sizes[0] if sizes else ()) if all(name in s for s in sizes)]
+    edges, others = [], []
+    for name in names:
+        good = [s[name] for p, s in zip(known, sizes, strict=True) if not p.differs]
+        bad = [s[name] for p, s in zip(known, sizes, strict=True) if p.differs]
+        said, is_edge = _told_apart(name, good, bad)
+        if said:
+            (edges if is_edge else others).append(said)
+    masked = [
+        isinstance(c := cases[p.case[0]], Mapping) and c.get("mask") is not None for p in known
+    ]
+    if masked == [p.differs for p in known] and len(set(masked)) == 2:
+        edges = ["Right without a mask, wrong with one."]
+    for a, b in EQUALS:
+        same = [s[a] == s[b] for s in sizes] if a in names and b in names else []
+        if same == [not p.differs for p in known] and len(set(same)) == 2:
+            edges = [f"Right where {a} = {b}, wrong otherwise."]
+    found = edges or others
+    return found if len(found) == 1 else []
+
+
+def _told_apart(name: str, good: list[int], bad: list[int]) -> tuple[str, bool]:
+    """Say how a size tells right from wrong, and whether its value there is 0 or 1."""
+    if not good or not bad or set(good) & set(bad):
+        return "", False
+    for some, others, words in (
+        (good, bad, "Right for {} = {}, wrong otherwise."),
+        (bad, good, "Wrong for {} = {}, right otherwise."),
+    ):
+        value = some[0]
+        if len(set(some)) == 1 and len(set(others)) > 1 and (value in (0, 1) or len(some) > 1):
+            return words.format(name, f"{value:,}"), value in (0, 1)
+    if len(good) > 1 and len(bad) > 1 and max(good) < min(bad):
+        words = f"Right up to {name} = {max(good):,}, wrong from {name} = {min(bad):,} on."
+        return words, max(good) in (0, 1)
+    return "", False
+
+
+def _fits(pair: Pair, case: Any, sizes: Mapping[str, Size], change: Change, answer: Answer) -> bool:
+    values = {name: size.value for name, size in sizes.items()}
+    new = change(values)
+    if all(values[name] == value for name, value in new.items()):
+        return False
+    try:
+        changed = with_sizes(case, {sizes[name].path: value for name, value in new.items()})
+        right = answer(changed)[pair.field]
+    except Exception:  # sizes that are refused
+        return False
+    return right.shape == pair.got.shape and bool(near(right, pair.got).all())

@@ -1,0 +1,157 @@
+"""Relations of arrays as wholes: the right numbers, arranged in another way or given for another call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import permutations
+
+import numpy as np
+
+from course.checks.relations.pairs import Pair, near
+from course.checks.relations.words import axis_name, listed, sentence, slice_name
+
+SMALLEST = 3
+"""Numbers that an array must have: fewer agree by chance."""
+LARGEST = 4_000_000
+"""Comparisons that are made for one axis of one array."""
+
+
+def arrangement(pairs: list[Pair]) -> list[str]:
+    """Say how the wrong arrays of a field are arranged; [] where nothing is known of all of them."""
+    wrong = [p for p in pairs if p.differs]
+    if all(p.expected.ndim and min(p.expected.size, p.got.size) >= SMALLEST for p in wrong):
+        for say in (_reordered_axes, _other_length, _swapped, _moved_along):
+            if sentence := _of_all(wrong, say):
+                return [sentence]
+    return _of_other_cases(pairs, wrong)
+
+
+def _of_all(wrong: list[Pair], say: Callable[[Pair], str]) -> str:
+    """Return what is said of every wrong pair, if that is the same."""
+    said = {say(pair) for pair in wrong}
+    return said.pop() if len(said) == 1 else ""
+
+
+def _reordered_axes(pair: Pair) -> str:
+    expected, got = pair.expected, pair.got
+    if expected.shape == got.shape or expected.size != got.size or not _telling(expected):
+        return ""
+    for order in permutations(range(expected.ndim)):
+        turned = expected.transpose(order)
+        if turned.shape == got.shape and near(turned, got).all():
+            return f"The right numbers, with their axes in another order: axes {listed(order)}."
+    if near(expected.ravel(), got.ravel()).all():
+        return "The right numbers in the right order, in another shape."
+    return ""
+
+
+def _other_length(pair: Pair) -> str:
+    """Compare arrays that differ in the size of one axis: more or fewer, at the front or the end."""
+    expected, got = pair.expected, pair.got
+    axes = [a for a in range(expected.ndim) if expected.shape[a] != got.shape[a]]
+    if len(axes) != 1 or not min(expected.size, got.size):
+        return ""
+    (axis,) = axes
+    short, long = sorted((expected, got), key=lambda array: array.shape[axis])
+    n = short.shape[axis]
+    count = long.shape[axis] - n
+    what = f"the {{}} {count} along {axis_name(pair, axis)}" if count > 1 else "the {} one"
+    what += "" if count > 1 else f" along {axis_name(pair, axis)}"
+    ends = {"last": (0, n), "first": (count, count + n)}
+    for end, (start, stop) in ends.items():
+        if near(long.take(range(start, stop), axis), short).all():
+            too_many = long is got
+            return (
+                f"{sentence(what.format(end))} {'are' if count > 1 else 'is'} "
+                f"{'too many' if too_many else 'missing'}; all others are right."
+            )
+    return ""
+
+
+def _swapped(pair: Pair) -> str:
+    expected, got = pair.expected, pair.got
+    if expected.shape != got.shape or not _telling(expected):
+        return ""
+    for a in range(expected.ndim):
+        for b in range(a + 1, expected.ndim):
+            same_size = expected.shape[a] == expected.shape[b] > 1
+            if same_size and near(expected.swapaxes(a, b), got).all():
+                axes = f"{axis_name(pair, a)} and {axis_name(pair, b)}"
+                return f"The right numbers, transposed: {axes} exchanged."
+    return ""
+
+
+def _moved_along(pair: Pair) -> str:
+    """Find, along one axis, whose slices the slices are."""
+    expected, got = pair.expected, pair.got
+    if expected.shape != got.shape:
+        return ""
+    for axis, size in enumerate(expected.shape):
+        if not 2 <= size <= 128 or expected.size * size > LARGEST:
+            continue
+        owners = _owners(expected, got, axis)
+        if owners is None:
+            continue
+        if sentence := _word_owners(owners, pair, axis):
+            return sentence
+    return ""
+
+
+def _owners(expected: np.ndarray, got: np.ndarray, axis: int) -> list[int] | None:
+    """Return for each slice of `got` along an axis the number of the expected slice that it is; None
+    where one is nobody's, or where it cannot be told."""
+    rows = [np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1) for array in (expected, got)]
+    if rows[0].shape[1] < SMALLEST and expected.dtype.kind != "f":
+        return None
+    alike = np.stack([near(rows[0], row).all(axis=1) for row in rows[1]])  # (of got, of expected)
+    if not alike.any(axis=1).all():
+        return None
+    for number, matches in enumerate(alike):
+        candidates = np.flatnonzero(matches)
+        if len(candidates) > 1 and number not in candidates:
+            return None
+    return [n if alike[n, n] else int(alike[n].argmax()) for n in range(len(alike))]
+
+
+def _word_owners(owners: list[int], pair: Pair, axis: int) -> str:
+    n, name = len(owners), slice_name(pair, axis)
+    if owners == list(range(n)):
+        return ""
+    if sorted(owners) == list(range(n)):
+        if owners == list(range(n))[::-1]:
+            return f"The right numbers, in reverse order along {axis_name(pair, axis)}."
+        for shift in range(1, n):
+            if owners == [(i - shift) % n for i in range(n)] and n > 2:
+                return f"The right numbers, rolled by {shift} along {axis_name(pair, axis)}."
+        return f"The right numbers, in the order {listed(owners)} along {axis_name(pair, axis)}."
+    others = {owner for number, owner in enumerate(owners) if owner != number}
+    if len(others) == 1:
+        (owner,) = others
+        where = [number for number in range(n) if owners[number] != number]
+        plural = len(where) > 1
+        subject = sentence(f"{name}{'s' * plural} {listed(where)}")
+        return f"{subject} {'have' if plural else 'has'} the numbers of {name} {owner}."
+    along = axis_name(pair, axis)
+    return f"Along {along}, numbers stand where others belong: 0 to {n - 1} hold {listed(owners)}."
+
+
+def _of_other_cases(pairs: list[Pair], wrong: list[Pair]) -> list[str]:
+    """Say that each wrong result is that of the call before, or of the first."""
+    if any(len(p.case) != 1 for p in pairs) or len({p.expected.tobytes() for p in wrong}) < 2:
+        return []
+    right = {p.case[0]: p.expected for p in pairs}
+    offsets = {"the call before it": lambda n: n - 1, "the call after it": lambda n: n + 1}
+    offsets["the first call"] = lambda n: 0
+    for whose, other in offsets.items():
+        if all(_is_of(p.got, right.get(other(p.case[0]))) for p in wrong):
+            return [f"Each wrong result is the right one of {whose}."]
+    return []
+
+
+def _is_of(got: np.ndarray, expected: np.ndarray | None) -> bool:
+    return expected is not None and got.shape == expected.shape and bool(near(expected, got).all())
+
+
+def _telling(array: np.ndarray) -> bool:
+    """Tell whether numbers differ enough that to find them again says something."""
+    return len(np.unique(array)) > 2 or array.dtype.kind == "b"

@@ -1,0 +1,82 @@
+"""Relations of places: which rows, heads, tokens and calls are right, and which are not."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from course.checks.relations.pairs import Pair
+from course.checks.relations.words import SINGULAR, listed, sentence, slice_name
+
+FEW = 4
+"""Places that are still listed."""
+
+
+def places(pairs: list[Pair]) -> list[str]:
+    """Say where the numbers of a field are wrong, if that is only in a part of it."""
+    wrong, right = [p for p in pairs if p.differs], [p for p in pairs if not p.differs]
+    if not all(p.expected.shape == p.got.shape for p in wrong):
+        return []
+    return [s for s in (_along_axes(wrong), _by_sizes(wrong, right)) if s]
+
+
+def _along_axes(wrong: list[Pair]) -> str:
+    """Name the axis along which only some slices are wrong, the same for every wrong array."""
+    if len({p.expected.ndim for p in wrong}) != 1:
+        return ""
+    for axis in range(wrong[0].expected.ndim):
+        said = {_word_slices(pair, axis) for pair in wrong}
+        if len(said) == 1 and (sentence := said.pop()):
+            return sentence
+    return ""
+
+
+def _word_slices(pair: Pair, axis: int) -> str:
+    size = pair.expected.shape[axis]
+    others = tuple(a for a in range(pair.expected.ndim) if a != axis)
+    wrong = np.flatnonzero(pair.wrong.any(axis=others)).tolist()
+    if size < 2 or len(wrong) == size:
+        return ""
+    if pair.axes[axis : axis + 1] == "k":
+        return (
+            "Keys are right, values are not." if wrong == [1] else "Values are right, keys are not."
+        )
+    name = slice_name(pair, axis)
+    right = [n for n in range(size) if n not in wrong]
+    if (
+        len(right) > 1
+        and right == list(range(len(right)))
+        and wrong[-1] == size - 1
+        and len(wrong) > 1
+    ):
+        return f"Right up to {name} {right[-1]}, wrong from {name} {wrong[0]} on."
+    if len(right) <= len(wrong) and len(right) <= FEW:
+        return sentence(f"{_subject(name, right)} right, the others are not.")
+    if len(wrong) <= FEW:
+        return f"Only {_subject(name, wrong)} wrong."
+    return ""
+
+
+def _subject(name: str, numbers: list[int]) -> str:
+    return f"{name}s {listed(numbers)} are" if len(numbers) > 1 else f"{name} {numbers[0]} is"
+
+
+def _by_sizes(wrong: list[Pair], right: list[Pair]) -> str:
+    """Name the axis whose size, or the type, tells right results from wrong ones."""
+    if not right or len({(p.expected.ndim, p.axes) for p in wrong + right}) != 1:
+        return ""
+    for axis, letter in enumerate(wrong[0].axes):
+        if letter == "k":
+            continue
+        good = {p.expected.shape[axis] for p in right}
+        bad = {p.expected.shape[axis] for p in wrong}
+        name = SINGULAR[letter]
+        if good == {1} and min(bad) > 1:
+            return f"Right for a single {name}, wrong for several {name}s."
+        if bad == {1} and min(good) > 1:
+            return f"Right for several {name}s, wrong for a single {name}."
+        if len(good) > 1 and len(bad) > 1 and max(good) < min(bad):
+            return f"Right up to {max(good)} {name}s, wrong from {min(bad)} on."
+    good, bad = ({p.expected.dtype.name for p in part} for part in (right, wrong))
+    if len(good) == 1 and not good & bad:
+        return f"Right in {good.pop()}, wrong in {' and '.join(sorted(bad))}."
+    return ""

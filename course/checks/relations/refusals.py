@@ -1,0 +1,38 @@
+"""Relations of refusals: what is taken that should be refused, and the other way round."""
+
+from __future__ import annotations
+
+from course.checks.relations.pairs import Pair
+
+TAKEN = ("returned", "", "a token", "no token", "ok")
+"""What evidence says of a call that was not refused."""
+
+
+def is_outcome(pairs: list[Pair]) -> bool:
+    """Tell whether a field says how calls went: with a result, or with which error."""
+    said = {text for p in pairs if p.differs for text in (p.expected, p.got)}
+    return bool(said) and all(text in TAKEN or text.endswith(("Error", "Full")) for text in said)
+
+
+def refusals(pairs: list[Pair]) -> list[str]:
+    """Say of a field of outcomes which kind of call has the wrong one, if it is only one."""
+    wrong = [p for p in pairs if p.differs]
+    kinds = {(p.expected in TAKEN, p.got in TAKEN) for p in wrong}
+    if len(kinds) != 1:
+        return []
+    should_take, takes = kinds.pop()
+    n = len(wrong)
+    if should_take and not takes:
+        error = {p.got for p in wrong}
+        with_error = f", with {error.pop()}" if len(error) == 1 else ""
+        return [f"What should be accepted is refused{with_error} ({_count(n, pairs)})."]
+    if takes and not should_take:
+        return [f"What should be refused is accepted ({_count(n, pairs)})."]
+    if not takes and not should_take:
+        names = sorted({p.got for p in wrong})
+        return [f"It is refused, but with {' and '.join(names)} ({_count(n, pairs)})."]
+    return []
+
+
+def _count(n: int, pairs: list[Pair]) -> str:
+    return f"{n} of {len(pairs)} calls"
