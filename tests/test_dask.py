@@ -322,10 +322,15 @@ def judge_in_thread(these: Class, client: Client) -> tuple[threading.Thread, dic
     return thread, problems
 
 
-def kill_workers(client: Client) -> dict[int, str]:
-    """Kill all workers that judge, of which there is one at least; return what they had started."""
+def kill_workers(client: Client, thread: threading.Thread) -> dict[int, str]:
+    """Kill all workers that judge, of which there is one at least; return what they had started.
+
+    Args:
+        thread: in which the class is judged.
+    """
     judging = {}
-    wait_until(lambda: judging.update(in_sandbox(client)) or judging)
+    wait_until(lambda: judging.update(in_sandbox(client)) or judging or not thread.is_alive())
+    assert judging, "all were judged before a worker could be killed"
     for pid in judging:
         os.kill(pid, signal.SIGKILL)
     return {child: when for found in judging.values() for child, when in found.items()}
@@ -335,11 +340,11 @@ def kill_workers(client: Client) -> dict[int, str]:
 def test_workers_that_are_killed_cost_nobody_a_grade(client, tmp_path):
     these = Class(tmp_path)
     for number in range(8):
-        these.hand_in(f"s{number}", solved(LESSON, f"import time; time.sleep(1 + {number} / 100)"))
+        these.hand_in(f"s{number}", solved(LESSON, f"import time; time.sleep(4 + {number} / 100)"))
     thread, problems = judge_in_thread(these, client)
     orphans = {}
     for _ in range(3):
-        orphans |= kill_workers(client)
+        orphans |= kill_workers(client, thread)
     assert len(orphans) >= 6  # fork servers and sandboxes
     thread.join()
     assert problems == {f"s{number}": "" for number in range(8)}
@@ -355,10 +360,10 @@ def test_who_outlives_no_worker_is_named_and_the_others_go_on(tmp_path):
     ):
         these = Class(tmp_path / "class")
         for number in range(4):
-            text = f"import time; time.sleep(3 + {number} / 100)"
+            text = f"import time; time.sleep(4 + {number} / 100)"
             these.hand_in(f"s{number}", solved(LESSON, text))
         thread, problems = judge_in_thread(these, client)
-        kill_workers(client)
+        kill_workers(client, thread)
         thread.join()
     lost = {student for student, problem in problems.items() if "were killed" in problem}
     assert 1 <= len(lost) <= 2  # the one that was judged, and the one that waited behind it
