@@ -169,8 +169,9 @@ def test_known_answers_to_known_series_of_operations_are_not_enough(kv_cache, ch
     assert bug[0] in cache
     result = kv_cache.judge(opening(kv_cache.lesson, forgery, KVCache=cache.replace(*bug)))
     assert lost(result)[check].startswith("A cache of 9 places")
-    # The forgery ran: a series of the same length got the records of this one.
-    assert "a new one: then len(cache) is" in lost(result)["cache_returns_what_it_was_given"]
+    # The forgery ran: other series got nothing, or one of the same length the records of this one.
+    others = lost(result)["cache_returns_what_it_was_given"]
+    assert "did not come back" in others or "a new one: then len(cache) is" in others
 
 
 FORGES_PASSES = """
