@@ -126,9 +126,8 @@ checks.heads_stand_in_a_row(repeat_kv)
 #
 # A cache of 2 heads, written out for 16 at every step, moves *more* bytes than one of 16 that is only
 # read. So move the queries: put the H // G heads of a group **below one another**, and for a matrix
-# product they are T · H // G queries of one head. The keys are read where they lie. PyTorch has this
-# built in, `F.scaled_dot_product_attention(…, enable_gqa=True)`; here you write it, so that option is
-# not accepted.
+# product they are T · H // G queries of one head. The keys are read where they lie. Not by
+# PyTorch's `enable_gqa=True`: write it.
 #
 # | tensor | shape |
 # |---|---|
