@@ -135,7 +135,7 @@ def _name_mistakes(
             if not named or not named.bug:
                 said += relations(assignment.module, *what)
             if said:
-                words = " ".join(said)[:MESSAGE]
+                words = " ".join(said)[: MESSAGE // 2]
                 message = f"{answer.message[: MESSAGE - len(words) - 1]} {words}"
                 answer = replace(answer, message=message)
             if named:

@@ -62,14 +62,16 @@ class _WatchedDict(dict):
         return _watched(super().__getitem__(name), f"{self._path}.{name}", self._read)
 
     def __iter__(self) -> Iterator[Any]:
+        """A dict that has its own is copied item by item, through `__getitem__`: by {**values}, too."""
         return super().__iter__()
 
-    def keys(self) -> list[Any]:  # so that {**values} asks for each
+    def keys(self) -> list[Any]:
         return list(super().keys())
 
     def get(self, name: Any, default: Any = None) -> Any:
-        found = name in self
-        return self[name] if found else default
+        if name not in self:
+            return default
+        return self[name]
 
     def values(self) -> list[Any]:
         return [self[name] for name in self.keys()]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from autograder.diagnosis.deciding import fields_read, reduced
 from autograder.lessons import find
-from autograder.lessons.assembly import answer_cells, run_cells
+from autograder.lessons.assembly import answer_cells
 from autograder.run_record import Reply, run
-from course.checks.check import Challenge, Check, observe
+from course.checks.check import Challenge, Check
 from course.checks.relations import sentences
 from course.checks.relations.calls import Calls
 from course.checks.relations.pairs import fields_of
@@ -49,7 +49,7 @@ def relations_to(
 
 def calls_of(lesson: str, check: Check, challenge: Challenge) -> Calls:
     """Describe the calls of a challenge, which the reference can answer for other arguments, too."""
-    functions = reference(lesson)
+    functions = vars(import_module(f"course.minigpt.{lesson}"))
     parameters = {
         name: list(inspect.signature(functions[name]).parameters)
         for name in check.needs
@@ -57,18 +57,12 @@ def calls_of(lesson: str, check: Check, challenge: Challenge) -> Calls:
     }
 
     def answer(case: Any) -> Mapping[str, np.ndarray]:
-        """Run the check's probe on one case alone."""
+        """Put one case alone to the reference; a KeyError says that it stopped."""
         alone = {**challenge, "cases": [case]}
-        evidence, _ = observe(check.probe, functions, check.needs, alone)
+        evidence = run(lesson, answer_cells(lesson, {}), check, alone)["evidence"]
         pairs = fields_of(evidence, evidence, Calls(alone, parameters))
         first = {field: pairs[0].expected for field, pairs in pairs.items()}
         return {field: x for field, x in first.items() if isinstance(x, np.ndarray)}
 
     plain = len(parameters) == len(check.needs)  # a class is asked for more than single results
     return Calls(challenge, parameters, answer if plain else None)
-
-
-@cache
-def reference(lesson: str) -> Mapping[str, Any]:
-    """Return what the reference answers of a lesson define."""
-    return run_cells(lesson, answer_cells(lesson, {}))

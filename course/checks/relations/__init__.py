@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from course.checks.relations.arguments import arguments, by_arguments
+from course.checks.relations.arguments import about_arguments, which_calls_are_right
 from course.checks.relations.arrangement import arrangement
 from course.checks.relations.calls import Calls
 from course.checks.relations.pairs import Pair, wrong_fields
@@ -45,4 +45,9 @@ def relations_of(pairs: list[Pair], calls: Calls | None) -> list[str]:
     about = values(pairs) or arrangement(pairs)
     if calls is None:
         return [*about, *places(pairs)]
-    return [*arguments(pairs, calls), *about, *by_arguments(pairs, calls), *places(pairs)]
+    return [
+        *about_arguments(pairs, calls),
+        *about,
+        *which_calls_are_right(pairs, calls),
+        *places(pairs),
+    ]

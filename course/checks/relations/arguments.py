@@ -24,21 +24,21 @@ Change = Callable[[Mapping[str, int]], Mapping[str, int]]
 """Makes new sizes of the sizes of a case, both by name."""
 
 
-def arguments(pairs: list[Pair], calls: Calls) -> list[str]:
+def about_arguments(pairs: list[Pair], calls: Calls) -> list[str]:
     """Say what the wrong results of a field have to do with the arguments; [] where nothing is known."""
     cases = calls.cases_of(pairs[0].field)
     wrong = [p for p in pairs if p.differs and p.case and p.case[0] < len(cases)]
     if len(wrong) < FEWEST or len({p.got.tobytes() for p in wrong}) < 2:
         return []
     about = [cases[p.case[0]] for p in wrong]
-    if said := for_other_arguments(wrong, about, calls):
+    if said := right_for_other_arguments(wrong, about, calls):
         return said
     if any(p.expected.ndim or p.expected.shape != p.got.shape for p in wrong):
         return []
-    return by_sizes(wrong, [calls.values_of(case) for case in about])
+    return off_by_a_product(wrong, [calls.values_of(case) for case in about])
 
 
-def for_other_arguments(wrong: list[Pair], cases: list[Any], calls: Calls) -> list[str]:
+def right_for_other_arguments(wrong: list[Pair], cases: list[Any], calls: Calls) -> list[str]:
     """Say with which other arguments every wrong result would be right."""
     sizes = [{size.name: size for size in calls.sizes_of(case) if size.path} for case in cases]
     names = [name for name in sizes[0] if all(name in s for s in sizes)]
@@ -79,7 +79,7 @@ def changes(
             yield f"with {a} in the place of {b}", lambda v, a=a, b=b: {b: v[a]}
 
 
-def by_sizes(wrong: list[Pair], sizes: list[dict[str, int]]) -> list[str]:
+def off_by_a_product(wrong: list[Pair], sizes: list[dict[str, int]]) -> list[str]:
     """Say by which product of sizes all wrong numbers are too large or too small, or are multiplied."""
     names = [name for name in sizes[0] if all(s.get(name, 0) > 0 for s in sizes)]
     if len(wrong) <= FEWEST or not names:
@@ -125,7 +125,7 @@ def _as_multiple(numbers: np.ndarray, factors: list[np.ndarray]) -> str | None:
     return next((words for c, words in COEFFICIENTS.items() if abs(ratios[0] / c - 1) < 1e-9), None)
 
 
-def by_arguments(pairs: list[Pair], calls: Calls) -> list[str]:
+def which_calls_are_right(pairs: list[Pair], calls: Calls) -> list[str]:
     """Name the size whose value tells the right results of a field from the wrong ones. Where several do,
     that is no more than the luck of the draw."""
     cases = calls.cases_of(pairs[0].field)
@@ -139,9 +139,7 @@ def by_arguments(pairs: list[Pair], calls: Calls) -> list[str]:
         said, is_edge = _told_apart(name, good, bad)
         if said:
             (edges if is_edge else others).append(said)
-    masked = [
-        isinstance(c := cases[p.case[0]], Mapping) and c.get("mask") is not None for p in known
-    ]
+    masked = [has_mask(cases[p.case[0]]) for p in known]
     if masked == [p.differs for p in known] and len(set(masked)) == 2:
         edges = ["Right without a mask, wrong with one."]
     for a, b in EQUALS:
@@ -150,6 +148,10 @@ def by_arguments(pairs: list[Pair], calls: Calls) -> list[str]:
             edges = [f"Right where {a} = {b}, wrong otherwise."]
     found = edges or others
     return found if len(found) == 1 else []
+
+
+def has_mask(case: Any) -> bool:
+    return isinstance(case, Mapping) and case.get("mask") is not None
 
 
 def _told_apart(name: str, good: list[int], bad: list[int]) -> tuple[str, bool]:

@@ -8,7 +8,7 @@ from itertools import permutations
 import numpy as np
 
 from course.checks.relations.pairs import Pair, near
-from course.checks.relations.words import axis_name, listed, sentence, slice_name
+from course.checks.relations.words import axis_name, capitalized, listed, slice_name
 
 SMALLEST = 3
 """Numbers that an array must have: fewer agree by chance."""
@@ -55,16 +55,12 @@ def _other_length(pair: Pair) -> str:
     short, long = sorted((expected, got), key=lambda array: array.shape[axis])
     n = short.shape[axis]
     count = long.shape[axis] - n
-    what = f"the {{}} {count} along {axis_name(pair, axis)}" if count > 1 else "the {} one"
-    what += "" if count > 1 else f" along {axis_name(pair, axis)}"
     ends = {"last": (0, n), "first": (count, count + n)}
     for end, (start, stop) in ends.items():
         if near(long.take(range(start, stop), axis), short).all():
-            too_many = long is got
-            return (
-                f"{sentence(what.format(end))} {'are' if count > 1 else 'is'} "
-                f"{'too many' if too_many else 'missing'}; all others are right."
-            )
+            which = f"The {end} {count if count > 1 else 'one'} along {axis_name(pair, axis)}"
+            verb, what = "are" if count > 1 else "is", "too many" if long is got else "missing"
+            return f"{which} {verb} {what}; all others are right."
     return ""
 
 
@@ -129,7 +125,7 @@ def _word_owners(owners: list[int], pair: Pair, axis: int) -> str:
         (owner,) = others
         where = [number for number in range(n) if owners[number] != number]
         plural = len(where) > 1
-        subject = sentence(f"{name}{'s' * plural} {listed(where)}")
+        subject = capitalized(f"{name}{'s' * plural} {listed(where)}")
         return f"{subject} {'have' if plural else 'has'} the numbers of {name} {owner}."
     along = axis_name(pair, axis)
     return f"Along {along}, numbers stand where others belong: 0 to {n - 1} hold {listed(owners)}."

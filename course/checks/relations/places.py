@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from course.checks.relations.pairs import Pair
-from course.checks.relations.words import SINGULAR, listed, sentence, slice_name
+from course.checks.relations.words import SINGULAR, capitalized, listed, slice_name
 
 FEW = 4
 """Places that are still listed."""
@@ -50,7 +50,7 @@ def _word_slices(pair: Pair, axis: int) -> str:
     ):
         return f"Right up to {name} {right[-1]}, wrong from {name} {wrong[0]} on."
     if len(right) <= len(wrong) and len(right) <= FEW:
-        return sentence(f"{_subject(name, right)} right, the others are not.")
+        return capitalized(f"{_subject(name, right)} right, the others are not.")
     if len(wrong) <= FEW:
         return f"Only {_subject(name, wrong)} wrong."
     return ""

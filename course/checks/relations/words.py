@@ -43,6 +43,6 @@ def listed(numbers: Iterable[int], most: int = 8) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def sentence(text: str) -> str:
+def capitalized(text: str) -> str:
     """Begin a text with a capital letter."""
     return text[:1].upper() + text[1:]
