@@ -8,12 +8,12 @@ import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 
-class WrittenOut(TorchFunctionMode):
-    """While it lasts, `F.scaled_dot_product_attention` stops with an error.
+class NoReadyMadeAttention(TorchFunctionMode):
+    """While it lasts, `F.scaled_dot_product_attention` stops with a RuntimeError.
 
     Args:
-        option: only a call with this option does, "enable_gqa".
-        instead: what the lesson asks for, and the error says.
+        instead: what the lesson asks for, which the error says.
+        option: such as "enable_gqa": only calls with this option stop; None: all do.
     """
 
     def __init__(self, instead: str, option: str | None = None) -> None:
@@ -24,9 +24,11 @@ class WrittenOut(TorchFunctionMode):
         self, function: Any, types: Any, args: tuple = (), kwargs: dict | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if function is F.scaled_dot_product_attention and kwargs.get(
-            self._option, not self._option
-        ):
-            option = f" with {self._option}" * bool(self._option)
-            raise RuntimeError(f"{function.__name__}{option} is ready-made; {self._instead}")
+        if function is F.scaled_dot_product_attention:
+            if self._option is None:
+                raise RuntimeError(f"{function.__name__} is ready-made; {self._instead}")
+            if kwargs.get(self._option):
+                raise RuntimeError(
+                    f"{self._option} of {function.__name__} is ready-made; {self._instead}"
+                )
         return function(*args, **kwargs)

@@ -126,8 +126,8 @@ checks.heads_stand_in_a_row(repeat_kv)
 #
 # A cache of 2 heads, written out for 16 at every step, moves *more* bytes than one of 16 that is only
 # read. So move the queries: put the H // G heads of a group **below one another**, and for a matrix
-# product they are T · H // G queries of one head. The keys are read where they lie. Not by
-# PyTorch's `enable_gqa=True`: write it.
+# product they are T · H // G queries of one head. The keys are read where they lie.
+# Write it out: PyTorch's `enable_gqa=True` is not accepted.
 #
 # | tensor | shape |
 # |---|---|
@@ -137,7 +137,7 @@ checks.heads_stand_in_a_row(repeat_kv)
 # | mask | None, or bool that broadcasts to (B, H, T, S); True: may look |
 #
 # **Two common wrong answers.** Cutting H into (H // G, G) instead of (G, H // G): tiling again; prefill
-# and decode both make the same mistake, so comparing them shows nothing. And a matrix product of
+# and decode make the same mistake, so comparing them shows nothing. And a matrix product of
 # queries (B, G, H // G, T, D) with keys (B, G, **1**, D, S): right numbers, but where batch axes
 # differ, PyTorch *writes the keys out* for you. Nothing in your code shows the copy; the last check
 # counts it.
@@ -162,7 +162,7 @@ def grouped_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = Non
 
     Neither k nor v is copied or converted, whole or head by head: for one or two new tokens, with a
     mask or without, fewer numbers are written into new tensors than k has. Operations of PyTorch
-    alone, for only these can be counted.
+    alone, for only these can be counted, but not its `enable_gqa`.
 
     Args:
         q: queries (B, H, T, D).
@@ -223,7 +223,7 @@ for name, count in numbers.items():
 # {{44 = 1 + 2 * 16 * 8192 * 64 / (3 * 16 * 8192 + 16 * 64)}} times the numbers (scores count on both
 # sides); less in time, for both read the cache.
 #
-# Whether PyTorch's `enable_gqa=True` copies depends on version, device and mask.
+# Whether `enable_gqa=True` copies depends on version, device, mask.
 #
 # Now in a model: lesson 01's layer around *your* attention, in the sibling with two KV heads.
 

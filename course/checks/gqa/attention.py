@@ -10,7 +10,7 @@ import numpy as np
 
 from course.checks.attention_cases import draw_case, sizes_text, tensors_of
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.ready_made import WrittenOut
+from course.checks.ready_made import NoReadyMadeAttention
 from course.checks.recording import RECORD, one_each, record, wrong_form
 
 Truth = Callable[[Challenge], np.ndarray]
@@ -83,13 +83,13 @@ def with_far_scores(case: Challenge) -> Challenge:
 
 def probe_attention(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     calls = map(tensors_of, challenge["cases"])
-    with stacked_by_hand():
+    with refuse_enable_gqa():
         return {"out": [record(student.grouped_attention(*tensors)) for tensors in calls]}
 
 
-def stacked_by_hand() -> WrittenOut:
+def refuse_enable_gqa() -> NoReadyMadeAttention:
     """Refuse PyTorch's option for shared heads, which does what this lesson asks to write."""
-    return WrittenOut("stack the queries of a group yourself.", option="enable_gqa")
+    return NoReadyMadeAttention("stack the queries of a group yourself.", option="enable_gqa")
 
 
 def wrong_queries(got: np.ndarray, expected: np.ndarray, tolerance: float) -> tuple[Any, Any]:

@@ -9,7 +9,7 @@ import torch
 
 from course.checks.attention_cases import NOT_READ, WATCHED, run_watched, sizes_text
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.gqa.attention import Truth, first_difference, level, stacked_by_hand
+from course.checks.gqa.attention import Truth, first_difference, level, refuse_enable_gqa
 from course.checks.recording import one_each
 
 WIDTH = 128
@@ -66,7 +66,7 @@ def probe_new_tensors(student: SimpleNamespace, challenge: Challenge) -> Evidenc
         )
         k, v = room[..., : case["held"], :]
         masks = [] if case["mask"] is None else [torch.tensor(case["mask"])]
-        with stacked_by_hand():
+        with refuse_enable_gqa():
             calls.append(run_watched(student.grouped_attention, q, k, v, *masks))
     return {"calls": calls}
 

@@ -10,7 +10,7 @@ import numpy as np
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.mini_gpt.outputs import call, form_error, gap, moved, one_output_each
 from course.checks.mini_gpt.sizes import draw_sizes
-from course.checks.ready_made import WrittenOut
+from course.checks.ready_made import NoReadyMadeAttention
 from course.checks.recorder import given
 from course.checks.recording import Array
 
@@ -32,7 +32,7 @@ def draw_qkv(
 def probe_attention(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Call causal_attention on each case, a (q, k, v)."""
     cases = challenge["cases"]
-    with WrittenOut("write the matrix products, the mask and the softmax out."):
+    with NoReadyMadeAttention("write the matrix products, the mask and the softmax out."):
         return {"outputs": [call(student.causal_attention, *map(given, case)) for case in cases]}
 
 
