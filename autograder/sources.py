@@ -22,6 +22,8 @@ from pathlib import Path
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
+from autograder.syntax import parse
+
 PACKAGES = ("course", "autograder")
 EVERYTHING = ""
 """In the place of a name: all definitions of a module."""
@@ -143,7 +145,7 @@ def read_module(name: str) -> Module | None:
     if path is None:
         return None
     module = Module(source_of(path))
-    for statement in ast.parse(module.text).body:
+    for statement in parse(module.text).body:
         if isinstance(statement, ast.Import | ast.ImportFrom):
             for place, alias in _imported_names(statement):
                 module.imports[alias] = place
@@ -273,7 +275,7 @@ def _inside_lambda(function: FunctionType) -> Iterator[Definition | str]:
     """Yield the source of a lambda at the top of a module, and what it names; where several begin on its
     line, all of them."""
     module = read_module(function.__module__)
-    for node in ast.walk(ast.parse(module.text)) if module else ():
+    for node in ast.walk(parse(module.text)) if module else ():
         if isinstance(node, ast.Lambda) and node.lineno == function.__code__.co_firstlineno:
             yield ast.get_source_segment(module.text, node)
             yield from _named_in(node, function.__module__, module)
@@ -289,7 +291,7 @@ def _is_full(cell: CellType) -> bool:
 def imports_of(text: str) -> list[Definition]:
     """List what a piece of code imports of the project; nothing of one that is no valid Python."""
     try:
-        nodes = list(ast.walk(ast.parse(text)))
+        nodes = list(ast.walk(parse(text)))
     except SyntaxError:
         return []
     imports = (node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom))
