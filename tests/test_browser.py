@@ -91,8 +91,21 @@ def page(lab):
         page.goto(lab)
         page.wait_for_function("window.jupyterapp")
         await_output(page, "h1:has-text('Start here')")  # else it opens over what a test opens
+        await_kernel(page)  # else it starts late, and takes the place of a test's kernel
         yield page
         browser.close()
+
+
+def await_kernel(page) -> None:
+    """Wait until every open notebook has its kernel."""
+    page.evaluate(
+        """async () => {
+            const app = window.jupyterapp;
+            await app.restored;
+            const contexts = [...app.shell.widgets('main')].map(panel => panel.sessionContext);
+            await Promise.all(contexts.filter(Boolean).map(context => context.ready));
+        }"""
+    )
 
 
 def open_notebook(page, path: str) -> None:
@@ -159,12 +172,16 @@ def await_error(page, name: str) -> None:
     holds only cells that are near to what is in sight."""
     found = page.wait_for_function(
         """() => {
-            const cells = window.jupyterapp.shell.currentWidget.content.model.cells;
+            const panel = window.jupyterapp.shell.currentWidget;
+            const cells = panel.content.model.cells;
             for (let number = 0; number < cells.length; number++) {
                 const outputs = cells.get(number).sharedModel.outputs ?? [];
                 const error = outputs.find(output => output.ename);
                 if (error) return [number, error.ename, error.evalue];
             }
+            const status = panel.sessionContext.session?.kernel?.status ?? 'missing';
+            const gone = ['missing', 'dead', 'terminating', 'restarting', 'autorestarting'];
+            if (gone.includes(status)) return [0, 'the kernel', status];
         }""",
         timeout=1000 * PATIENCE,
     )
