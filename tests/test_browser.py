@@ -91,21 +91,8 @@ def page(lab):
         page.goto(lab)
         page.wait_for_function("window.jupyterapp")
         await_output(page, "h1:has-text('Start here')")  # else it opens over what a test opens
-        await_kernel(page)  # else it starts late, and takes the place of a test's kernel
         yield page
         browser.close()
-
-
-def await_kernel(page) -> None:
-    """Wait until every open notebook has its kernel."""
-    page.evaluate(
-        """async () => {
-            const app = window.jupyterapp;
-            await app.restored;
-            const contexts = [...app.shell.widgets('main')].map(panel => panel.sessionContext);
-            await Promise.all(contexts.filter(Boolean).map(context => context.ready));
-        }"""
-    )
 
 
 def open_notebook(page, path: str) -> None:
