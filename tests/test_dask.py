@@ -18,7 +18,7 @@ from confined import needs_bubblewrap
 from distributed import Client, LocalCluster
 from nbgrader_course import CourseFolder
 from patience import PATIENCE
-from submissions import answers, released, solved, submission
+from submissions import answers, opening, released, solved, submission
 
 from autograder.authoring.source import POINTS
 from autograder.classroom import dask_cluster, dask_task
@@ -340,7 +340,7 @@ def kill_workers(client: Client, thread: threading.Thread) -> dict[int, str]:
 def test_workers_that_are_killed_cost_nobody_a_grade(client, tmp_path):
     these = Class(tmp_path)
     for number in range(8):
-        these.hand_in(f"s{number}", solved(LESSON, f"import time; time.sleep(4 + {number} / 100)"))
+        these.hand_in(f"s{number}", opening(LESSON, f"import time; time.sleep(4 + {number} / 100)"))
     thread, problems = judge_in_thread(these, client)
     orphans = {}
     for _ in range(3):
@@ -361,7 +361,7 @@ def test_who_outlives_no_worker_is_named_and_the_others_go_on(tmp_path):
         these = Class(tmp_path / "class")
         for number in range(4):
             text = f"import time; time.sleep(4 + {number} / 100)"
-            these.hand_in(f"s{number}", solved(LESSON, text))
+            these.hand_in(f"s{number}", opening(LESSON, text))
         thread, problems = judge_in_thread(these, client)
         kill_workers(client, thread)
         thread.join()

@@ -10,7 +10,8 @@ from autograder.authoring.source import Lesson, headings
 from course.checks.check import checks_in
 from lessons import COURSE, FOLDERS
 
-MOST_WORDS, CELLS = 1500, range(25, 46)
+MOST_WORDS, CELLS = 1650, range(25, 46)
+"""1,500 words are the goal. Beyond them, only what a reader would misunderstand without."""
 
 
 @pytest.fixture(params=FOLDERS)
@@ -40,7 +41,7 @@ def test_it_has_25_to_45_cells(lesson):
     assert len(lesson.cells) in CELLS
 
 
-def test_it_has_at_most_1500_words(lesson):
+def test_it_has_at_most_1650_words(lesson):
     n_words = len(words("\n".join(markdown(lesson))))
     assert n_words <= MOST_WORDS
 

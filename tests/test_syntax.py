@@ -48,6 +48,25 @@ def test_a_tree_that_another_thread_has_begun_is_not_disturbed(other_at_work):
     assert other_at_work() == []
 
 
+def test_a_tree_that_a_library_disturbs_is_built_again():
+    disturbed, main = [], threading.current_thread()
+
+    def disturb(phase: str, info: dict) -> None:
+        if threading.current_thread() is main and len(disturbed) < 3:
+            disturbed.append(phase)
+            library = threading.Thread(target=ast.parse, args=("y = 1",))
+            library.start()
+            library.join()
+
+    gc.callbacks.append(disturb)
+    try:
+        tree = parse(LONG)
+    finally:
+        gc.callbacks.remove(disturb)
+    assert len(disturbed) == 3
+    assert len(tree.body[0].value.elts) == 5000
+
+
 @pytest.mark.parametrize("source", ["x = = 1", "x = '\0'"])
 def test_what_is_no_python_is_said_as_ever(source):
     with pytest.raises((SyntaxError, ValueError)):

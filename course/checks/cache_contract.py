@@ -158,7 +158,8 @@ def in_words(operations: Sequence[Operation], number: int) -> str:
     done: list[str] = []
     for name, cache, what in operations:
         if cache == number and name != "new":
-            done = [] if name == "reset" else done
+            if name == "reset":  # what is pending then should be forgotten
+                done = [one for one in done[-1:] if one.startswith("append")]
             size = len(what) if name in MEANINGS else "" if what is None else what
             done.append(f"{name}({size})")
     times = [(len(list(alike)), one) for one, alike in groupby(done)]

@@ -6,7 +6,7 @@ An operation is (name, cache, what); caches are numbered in the order in which t
     ("feed", 0, tokens)     append them to every layer, and advance
     ("append", 0, tokens)   append them to every layer: they are pending, and count for nothing yet
     ("start", 0, tokens)    append them to the first layer alone, as a pass that stops there does
-    ("advance", 0, n)       count the first n pending tokens
+    ("advance", 0, n)       count the first n pending tokens, and forget the rest; of 0 it does nothing
     ("truncate", 0, n)      keep the first n tokens
     ("reset", 0, None)      keep none
     ("fork", 1, 0)          begin cache 1 as cache 0 is
@@ -285,7 +285,8 @@ class _Text:
     def take(self, name: str, what: Any) -> None:
         """Change as an operation that is not refused."""
         if name == "advance":
-            self.held, self.pending = self.held + self.pending[:what], self.pending[what:]
+            if what:
+                self.held, self.pending = self.held + self.pending[:what], []
             return
         self.pending = list(what) if name == "append" else []
         if name == "feed":

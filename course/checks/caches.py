@@ -105,6 +105,13 @@ def stored_bytes(holder: Any) -> int:
     return total
 
 
+def devices_of(holder: Any) -> list[str]:
+    """List the kinds of devices on which a cache keeps numbers; see `_stored`."""
+    return sorted(
+        {str(getattr(value, "device", "cpu")).partition(":")[0] for value in _stored(holder)}
+    )
+
+
 def stored_numbers(holder: Any, floats: bool = True) -> int:
     """Count the floats other than 0 in these memories: what is kept, and not the room for it.
 

@@ -5,21 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from course.checks.caches import DTYPES, stored_bytes
+from course.checks.caches import DTYPES, devices_of, stored_bytes
 from course.checks.calls import Case
-from course.checks.check import Evidence
+from course.checks.check import Each, Evidence
 from course.checks.counts import NUMBER_OR_WORDS, plain
 from course.model.config import GPTConfig
 
-WEIGHT = {"empty": NUMBER_OR_WORDS, "full": NUMBER_OR_WORDS, "stored": int}
+WEIGHT = {
+    "empty": NUMBER_OR_WORDS,
+    "full": NUMBER_OR_WORDS,
+    "stored": int,
+    "devices": Each(str),
+}
 """The form of what `weigh` returns."""
+ELSEWHERE = "meta"
+"""A device that every machine has, and that holds no numbers."""
 
 
-def weigh(cache: Any, fill: Callable[[Any], Any]) -> Evidence:
-    """Record what nbytes() says of a cache before and after it is filled, and weigh the full one."""
+def weigh(make: Callable[..., Any], fill: Callable[[Any], Any]) -> Evidence:
+    """Record what nbytes() says of a cache before and after it is filled, and weigh the full one; list
+    the devices on which another one lies that was made for ELSEWHERE.
+
+    Args:
+        make: makes a cache, on a `device` if one is given.
+    """
+    cache = make()
     empty = plain(cache.nbytes())
     fill(cache)
-    return {"empty": empty, "full": plain(cache.nbytes()), "stored": stored_bytes(cache)}
+    weight = {"empty": empty, "full": plain(cache.nbytes()), "stored": stored_bytes(cache)}
+    return {**weight, "devices": devices_of(make(device=ELSEWHERE))}
 
 
 def wrong_weight(
@@ -47,6 +61,11 @@ def wrong_weight(
                 f"nbytes() of the {which} cache gives {weight[which]}, and its storage takes {right:,}. "
                 f"What is allocated when, and what does nbytes() leave out, or count twice?"
             )
+    if elsewhere := [device for device in weight["devices"] if device != ELSEWHERE]:
+        return (
+            f'made with device="{ELSEWHERE}", it keeps tensors on the {elsewhere[0]}; a GPU could not '
+            f"use them. Which of its tensors are not told where to lie?"
+        )
     return None
 
 

@@ -10,7 +10,7 @@ tokens' numbers, so the cache need not keep its rows in the order of the text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -142,9 +142,32 @@ def attention_to_token(model: MiniGPT, tokens: Tensor, number: int, first: int =
     Returns:
         (L, H): the mean over rows and queries; 1 for a head that looks at nothing else.
     """
+    weights = _attention_weights(model, tokens)
+    return torch.stack([w[:, :, first:, number].mean(dim=(0, 2)) for w in weights])
+
+
+def attention_beyond(model: MiniGPT, tokens: Tensor, distance: int, first: int = 0) -> Tensor:
+    """Measure how much of its attention each head gives to tokens that lie far back.
+
+    Args:
+        tokens: (B, T) int64.
+        distance: how many tokens back far begins.
+        first: the first query that counts.
+
+    Returns:
+        (L, H): the mean over rows and queries.
+    """
+    far = torch.ones(tokens.shape[1], tokens.shape[1], device=tokens.device).tril(
+        -distance
+    )  # (T, T)
+    weights = _attention_weights(model, tokens)
+    return torch.stack([(w * far)[:, :, first:].sum(dim=-1).mean(dim=(0, 2)) for w in weights])
+
+
+def _attention_weights(model: MiniGPT, tokens: Tensor) -> Iterator[Tensor]:
+    """Yield the weights of each layer, (B, H, T, T): of each query on all keys."""
     model.check_tokens(tokens)
-    T, means = tokens.shape[1], []
-    positions = torch.arange(T, device=tokens.device)
+    positions = torch.arange(tokens.shape[1], device=tokens.device)
     x = model.embed(tokens)  # (B, T, C)
     for block in model.blocks:
         attn, normed = block.attn, block.attn_norm(x)
@@ -153,7 +176,6 @@ def attention_to_token(model: MiniGPT, tokens: Tensor, number: int, first: int =
         k = k.repeat_interleave(attn.n_heads // attn.n_kv_heads, dim=1)  # (B, H, T, D)
         scores = q @ k.mT / attn.head_dim**0.5
         scores = scores.masked_fill(positions > positions[:, None], -torch.inf)
-        means.append(scores.softmax(dim=-1)[:, :, first:, number].mean(dim=(0, 2)))  # (H,)
+        yield scores.softmax(dim=-1)
         x = x + model.attention_layer(attn, normed, positions)
         x = x + block.mlp(block.mlp_norm(x))
-    return torch.stack(means)

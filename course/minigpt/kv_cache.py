@@ -51,8 +51,9 @@ class GrowingKVCache:
         device: str | torch.device = "cpu",
     ) -> None:
         shape = (batch, config.n_kv_heads, 0, config.head_dim)  # no tokens yet
-        self.keys = [torch.empty(shape, dtype=dtype, device=device)] * config.n_layers
-        self.values = [torch.empty(shape, dtype=dtype, device=device)] * config.n_layers
+        layers, new = range(config.n_layers), {"dtype": dtype, "device": device}
+        self.keys = [torch.empty(shape, **new) for _ in layers]
+        self.values = [torch.empty(shape, **new) for _ in layers]
         self.length, self.max_len = 0, config.max_seq_len
 
     def __len__(self) -> int:

@@ -55,7 +55,7 @@ def plan_step(
             way.
         waiting: requests that are not running, in the order in which they came.
         budget: tokens of a pass, all requests together, at least 1.
-        max_running: requests that may run after this pass, at least 1.
+        max_running: requests that may run at once, those that end in this pass included, at least 1.
 
     Returns:
         (request, n) for each request that takes part, n from 1 to `request.left`, each request once.

@@ -99,35 +99,34 @@ def draw_quality(cache: Mapping[int, int], trained: Quality, pooled: Quality) ->
             axes.set_xticks(range(len(heads)), labels)
             axes.set_xlabel("KV heads, and bytes of the cache per token")
     models = "; ".join(
-        f"G = {G}, {cache[G]:,} bytes a token: far recall {trained[G]['recall_far']:.0%} "
-        f"({pooled[G]['recall_far']:.0%} before training), perplexity "
+        f"G = {G}, {cache[G]:,} bytes a token: places {trained[G]['recall_place_far']:.0%} "
+        f"({pooled[G]['recall_place_far']:.0%} before training), surnames "
+        f"{trained[G]['recall_surname_far']:.0%} ({pooled[G]['recall_surname_far']:.0%}), perplexity "
         f"{trained[G]['perplexity']:.3g} ({pooled[G]['perplexity']:.3g})"
         for G in heads
     )
     return Picture(
         figure,
-        f"Two panels, fewer KV heads to the right. Left: share of facts recalled, near and far. "
-        f"Right: perplexity, logarithmic. {models}.",
+        f"Two panels, fewer KV heads to the right. Left: share of places and surnames recalled "
+        f"that were last said 100 tokens or more ago. Right: perplexity, logarithmic. {models}.",
         "Filled: the siblings as shipped. Hollow and dotted: the same heads averaged, and nothing "
         "learned since. The cache halves with every step to the right.",
     )
 
 
 def _draw_recall(axes: Axes, heads: Sequence[int], trained: Quality, pooled: Quality) -> None:
-    for name, colour, marker, label in (
-        ("recall_near", SKY, "o", "near"),
-        ("recall_far", BLUE, "s", "100 tokens or more back"),
-    ):
+    for kind, colour, marker in (("surname", SKY, "o"), ("place", BLUE, "s")):
+        label = f"{kind}s, of {trained[heads[0]][f'questions_{kind}_far']}"
         for quality, line, when in ((trained, "-", ""), (pooled, ":", ", only pooled")):
             axes.plot(
                 range(len(heads)),
-                [100 * quality[G][name] for G in heads],
+                [100 * quality[G][f"recall_{kind}_far"] for G in heads],
                 marker + line,
                 color=colour,
                 markerfacecolor=colour if quality is trained else "white",
                 label=label + when,
             )
-    axes.set(title="Facts recalled", ylim=(-3, 104))
+    axes.set(title="Recalled from 100 tokens back or more", ylim=(-3, 104))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
     axes.legend(fontsize=8)
 

@@ -237,12 +237,13 @@ def draw_quality(
     with course_style():
         figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.3))
         for (name, results), style, colour in styles:
-            recall = [100 * recall_of(result) for result in results]
+            recall = [100 * result["recall_place_far"] for result in results]
             left.plot(bits, recall, style, color=colour, label=name)
             right.plot(bits, [r["perplexity"] for r in results], style, color=colour, label=name)
-        left.axhline(100 * recall_of(full), color=GREEN, lw=1, label="full precision")
+        left.axhline(100 * full["recall_place_far"], color=GREEN, lw=1, label="full precision")
         right.axhline(full["perplexity"], color=GREEN, lw=1, label="full precision")
-        left.set(title="Questions answered right", ylim=(0, 104), xlabel="bits of a code")
+        left.set(title="Places recalled, 100 tokens or more back", ylim=(0, 104))
+        left.set_xlabel("bits of a code")
         left.yaxis.set_major_formatter(lambda value, _: f"{value:g} %")
         top = max(r["perplexity"] for results in quality.values() for r in results)
         _label_perplexity(right, full["perplexity"], top)
@@ -253,17 +254,17 @@ def draw_quality(
     in_words = "; ".join(
         f"{name}: "
         + ", ".join(
-            f"{n} bits {100 * recall_of(r):.1f} % and {r['perplexity']:.3f}"
+            f"{n} bits {100 * r['recall_place_far']:.1f} % and {r['perplexity']:.3f}"
             for n, r in zip(bits, results, strict=True)
         )
         for name, results in quality.items()
     )
+    far = 100 * full["recall_place_far"]
     return Picture(
         figure,
-        f"Recall and perplexity against bits. Full precision {100 * recall_of(full):.1f} % and "
+        f"Recall and perplexity against bits. Full precision {far:.1f} % and "
         f"{full['perplexity']:.3f}. {in_words}.",
-        f"Full precision: {100 * recall_of(full):.1f} %, perplexity {full['perplexity']:.3f}. "
-        f"{in_words}.",
+        f"Full precision: {far:.1f} %, perplexity {full['perplexity']:.3f}. {in_words}.",
     )
 
 

@@ -18,6 +18,7 @@ from course.plots.style import (
     Picture,
     course_style,
 )
+from course.plots.units import in_digits
 from course.serving.clock import Served
 
 _COLOURS = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, YELLOW, GREY)
@@ -132,9 +133,7 @@ def draw_budgets(rows: Mapping[int, tuple[float, float, float, float]]) -> Pictu
         for axis, (title, values) in zip(axes, panels.items(), strict=True):
             axis.barh(names, values, color=BLUE, height=0.65)
             for place, value in enumerate(values):
-                axis.text(
-                    value, place, f" {value:,.3g}" if value < 1e3 else f" {value:,.0f}", va="center"
-                )
+                axis.text(value, place, f" {in_digits(value)}", va="center")
             axis.set(title=title, xlim=(0, 1.4 * max(*values, 1e-9)), xticks=[])
             axis.invert_yaxis()
             axis.grid(visible=False)
@@ -169,7 +168,7 @@ def draw_server(
                 ["yours", "usual"], [factor * mine, factor * other], color=[BLUE, GREY], height=0.6
             )
             for place, value in enumerate((factor * mine, factor * other)):
-                axis.text(value, place, f" {value:,.3g}", va="center")
+                axis.text(value, place, f" {in_digits(value)}", va="center")
             if mark:
                 axis.axvline(mark, color=VERMILION, linestyle=":")
             axis.set(

@@ -11,6 +11,7 @@ from matplotlib.patches import Rectangle
 
 from course.measure.machine import Card
 from course.plots.style import BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, Picture, course_style
+from course.plots.units import in_digits
 
 LIGHT = "#EEEEEE"
 MODELS = {"this course": 1.4e6, "135M": 0.27e9, "8B": 16e9, "70B": 140e9}
@@ -162,13 +163,13 @@ def draw_time_per_token(times: Mapping[int, Sequence[float]]) -> Picture:
             (axes[1], each, ORANGE, "the same, for each token (ms)"),
         ]:
             bars = one.bar(labels, values * 1e3, color=color)
-            one.bar_label(bars, [f"{value * 1e3:.2g}" for value in values], fontsize=8)
+            one.bar_label(bars, [in_digits(value * 1e3) for value in values], fontsize=8)
             one.set(title=title, xlabel="tokens together", yticks=[])
             one.spines["left"].set_visible(False)
-    seen = ", ".join(f"{m}: {c * 1e3:.2g} ms" for m, c in zip(tokens, call, strict=True))
+    seen = ", ".join(f"{m}: {in_digits(c * 1e3)} ms" for m, c in zip(tokens, call, strict=True))
     alt = (
         f"Two bar charts. Left, the time of one call by tokens: {seen}. Right, the same divided by "
-        f"the tokens, from {each[0] * 1e3:.2g} ms down to {each[-1] * 1e3:.2g} ms."
+        f"the tokens, from {in_digits(each[0] * 1e3)} ms down to {in_digits(each[-1] * 1e3)} ms."
     )
     caption = (
         f"Measured here, one thread, medians: {tokens[-1]} tokens together took {call[-1] / call[0]:.0f} "

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import matplotlib.pyplot as plt
 
 from course.plots.style import BLUE, GREY, Picture, course_style
+from course.plots.units import in_digits
 
 
 def draw_times(times: Mapping[str, Sequence[float]], what: str, beside: str) -> Picture:
@@ -23,16 +24,16 @@ def draw_times(times: Mapping[str, Sequence[float]], what: str, beside: str) -> 
         colours = [GREY if name == beside else BLUE for name in shortest]
         axis.barh(list(shortest), list(shortest.values()), color=colours, height=0.6)
         for place, length in enumerate(shortest.values()):
-            axis.text(length, place, f" {length:.3g} ms", va="center")
+            axis.text(length, place, f" {in_digits(length)} ms", va="center")
         axis.set(xlim=(0, max(shortest.values()) * 1.2), ylim=(len(shortest) - 0.5, -0.5))
         axis.set_xlabel(f"ms for {what}, shortest of several rounds")
     in_words = ", ".join(
-        f"{name} {length / shortest[beside]:.2g} times"
+        f"{name} {in_digits(length / shortest[beside])} times"
         for name, length in shortest.items()
         if name != beside
     )
     return Picture(
         figure,
-        f"Bars of milliseconds. {beside}: {shortest[beside]:.3g} ms; of that, {in_words}.",
+        f"Bars of milliseconds. {beside}: {in_digits(shortest[beside])} ms; of that, {in_words}.",
         f"Measured here. In units of {beside}: {in_words}.",
     )

@@ -90,6 +90,7 @@ class Trace:
 
     Attributes:
         steps: until all requests were answered.
+        put_back: how often a request was put back, to compute its tokens again.
         running: requests at once, on average over the steps at which others waited or all users had one.
         used: share of the memory that held tokens, over the same steps.
         reserved: share that was reserved, taken by blocks, and held no token.
@@ -100,6 +101,7 @@ class Trace:
     """
 
     steps: int = 0
+    put_back: int = 0
     running: float = 0.0
     used: float = 0.0
     reserved: float = 0.0
@@ -150,6 +152,7 @@ def simulate(
                 last = list(running)[-1]
                 put_back = running.pop(last)
                 room.give_back(put_back.cells)
+                trace.put_back += 1
                 queue.appendleft((last, put_back.request, put_back.request.answer - put_back.left))
         trace.steps += 1
     n, *shares = np.mean(seen, axis=0).tolist() if seen else (0.0, 0.0, 0.0, 0.0)

@@ -18,8 +18,8 @@
 #
 # > **Predict before you read on.** One token meets one weight matrix of 4,096 × 4,096 numbers of 16
 # > bits. The matrix must come out of memory, and every number in it is used. Which is larger: the
-# > number of **bytes** that are read, or the number of **operations**? By what factor? You will
-# > compute both.
+# > number of **bytes** that are read, or the number of **operations** (multiplications and
+# > additions)? By what factor?
 
 # %% tags=["setup"]
 
@@ -232,8 +232,8 @@ show(draw_work_and_bytes(matmul_flops, matmul_bytes))
 # {{64 = matmul_flops(64, 4096, 4096) / matmul_flops(1, 4096, 4096)}} times the work for
 # nearly the same bytes.
 #
-# > **Predict.** On your machine, one token takes some time to go through such a matrix. How many
-# > times longer do 64 tokens take together: 64 times? Not longer at all? Something between?
+# > **Predict.** On your machine, one token takes some time to go through such a matrix, of 32-bit
+# > numbers. How many times longer do 64 tokens take: 64 times? Not longer at all? Something between?
 
 # %%
 weights = torch.randn(4096, 4096)
@@ -258,7 +258,7 @@ show(draw_time_per_token(times))
 # * Never change an argument, nor later what you have returned.
 # * Results have the dtype and device of the inputs.
 # * A tensor may be a slice or a transpose (not contiguous), and sizes may be 0 or 1.
-# * If you refuse a call, raise before you change or draw anything.
+# * If you refuse a call, raise before you change anything or draw a random number.
 # * Two objects of a class share no data.
 #
 # The first rule, broken:
@@ -279,7 +279,7 @@ print(doubled(mine), "and mine, which I still need:", mine)
 # Save the notebook; submit it as your instructor says. Before that, restart the kernel and run all
 # cells: what only works because of an old variable works for nobody else.
 #
-# Leave the locked cells as they are, and do not copy answer cells. Cells of your own are welcome.
+# Leave the locked cells as they are, and do not duplicate answer cells. Cells of your own are welcome.
 # Of several definitions of a function, the one with the most points counts. Points are given for each
 # graded cell, so a half-finished lesson is worth handing in. Later lessons bring earlier answers along:
 # you can never be stuck.

@@ -11,10 +11,10 @@
 # * name every axis of the tensors inside a model,
 # * write causal attention by hand, with KV heads that several query heads share,
 # * choose the next word: the likeliest, or one by chance,
-# * say why a text's past never changes.
+# * say why a new word changes no number of the words before it.
 #
 # **You build:** heads, causal attention, sampling.
-# **Time:** 60 minutes. **Points:** 10. **Needs:** lesson 00 and matrix products in PyTorch.
+# **Time:** 90 minutes. **Points:** 10. **Needs:** lesson 00 and matrix products in PyTorch.
 #
 # > **Predict before you read on.** A model has read *The cat sat on the mat*. Now replace *sat* by
 # > *dog*. For which words do the model's inner numbers change: all six, only *dog*, or some?
@@ -56,7 +56,7 @@ print(tokens, "shape", tuple(tokens.shape))
 print(repr(decode(tokens)))
 
 # %% [markdown]
-# These letters mean the same in all lessons. *Here* is this text in our model `mini`:
+# The lessons use these letters. *Here* is this text in our model `mini`:
 #
 # | letter | counts | here | | tensor | shape |
 # |---|---|---|---|---|---|
@@ -245,8 +245,8 @@ show(draw_weights(["The", "cat", "sat"], {**steps, "scores × 10": (10 * scores)
 # %% [markdown]
 # In attention, the tokens make the scores: each asks with its **query** and is found by its **key**.
 #
-# 1. A **score** for each pair: query · key, divided by √D. A sum of D products grows like √D, and large
-#    scores leave all the weight to one word (last panel).
+# 1. A **score** for each pair: query · key, divided by √D. The typical size of a sum of D products
+#    grows like √D, and large scores leave all the weight to one word (last panel).
 # 2. A pair that must not be seen gets −∞.
 # 3. **Softmax** over each row.
 # 4. The output is the average of the values with these weights.
@@ -398,7 +398,8 @@ show(draw_attention(model, story, causal_attention, looks=[(0, 1, "Wood"), (1, 1
 # At *Wood*, the word after the first *Mia*. That takes **two layers**. In block 0, *Wood* looks one word
 # back and notes: "I follow *Mia*". In block 1, an **induction head**, the second *Mia* searches for
 # this note, finds *Wood*, and copies it. In block 0 it could not: there the key of *Wood* is made of
-# *Wood* alone. Hide *Mia* from *Wood* in block 0, and *Wood* is predicted with 19 % instead of 99 %.
+# *Wood* alone. Hide *Mia* from *Wood* in all heads of block 0, and *Wood* is predicted with 19 % instead
+# of 99 %; in head 1 alone, nothing is lost: the other heads have noted it too.
 #
 # ## What moves when a word changes
 #

@@ -70,7 +70,8 @@ show(draw_grid(3, 4, ["The", "cat", "sat", "on", "the", "mat", "."]))
 # *Difficulty 2 of 5 · importance 5 of 5 · 15 minutes*
 #
 # Write `generate_naive`. It takes a batch: every row gets its own next token. Refuse what cannot be
-# done **before** the first forward pass; the caller should learn it now and not after a minute.
+# done (`model.check_tokens`, `check_between`) **before** the first forward pass; the caller should
+# learn it now and not after a minute.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Start with a copy of the prompt. n_new times: logits, last position, likeliest token, put it behind.
@@ -255,9 +256,10 @@ play_with_the_grid()
 #
 # *Difficulty 1 of 5 · importance 4 of 5 · 5 minutes*
 #
-# Rows are one side. In attention, the last token fed in each step also **looks at** every position so
-# far, its own included: P of them at the first step, one more at each later one. Write
-# `attention_visits`, the sum over all steps. From a prompt of one token, 8 new ones make 1 + 2 + … + 8.
+# Computing rows is one part of a step's work. In attention, the last token fed in each step also
+# **looks at** every position so far, its own included: P of them at the first step, one more at each
+# later one. Write `attention_visits`, the sum over all steps. From a prompt of one token, 8 new ones
+# make 1 + 2 + … + 8.
 #
 # <details><summary>Hint 1: the idea</summary>
 # You have met this sum today.
@@ -307,13 +309,14 @@ show(draw_staircases([(1, 8), (1, 16), (2000, 200)]))
 # ### A small model in numbers
 #
 # One projection of a mini-GPT, d = 64: a row costs d² multiply-adds. A prompt of P = 8, T = 20 new: each
-# step reads P rows, and those written before it, 0, 1, … T - 1.
+# step reads P rows, and those written before it, 0, 1, … T - 1. Textbooks round: T²/2 in the place of
+# T(T - 1)/2, and P + T rows in the place of P + T - 1. Does that matter?
 
 # %%
 P, T, d = 8, 20, 64
 linear = T * P * d**2  # the prompt, at every step
-quadratic = T**2 * d**2 // 2  # the growing part, with T²/2 for T(T-1)/2
-once = (kv_rows_needed(P, T) + 1) * d**2  # P + T rows: the last token counted as well
+quadratic = T**2 * d**2 // 2  # the growing part, rounded
+once = (P + T) * d**2  # rounded as well
 print(f"{linear:,} + {quadratic:,} = {linear + quadratic:,} against {once:,}")
 print(f"that is {(linear + quadratic) / once:.1f} times as much")
 exact = kv_rows_naive(P, T) * d**2, kv_rows_needed(P, T) * d**2
@@ -366,7 +369,7 @@ show(draw_step_times(times, fit_to=128))
 # takes one pass, not 100.
 # </details>
 #
-# **2.** Why is naive decoding quadratic in the number of new tokens?
+# **2.** Why do the *rows* of naive decoding grow with the square of the number of new tokens?
 #
 # <details><summary>Answer</summary>
 # Each step reads everything so far, so steps get longer one by one, and their sum is a triangle.<br>

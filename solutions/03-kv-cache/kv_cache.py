@@ -13,7 +13,7 @@
 # * count what a cache copies, and how many bytes it takes, here and in published models.
 #
 # **You build:** two caches, and proof that nothing changed.
-# **Time:** 75 minutes. **Points:** 10. **Needs:** lessons 01 and 02 (your answers, or ours).
+# **Time:** 110 minutes. **Points:** 10. **Needs:** lessons 01 and 02 (your answers, or ours).
 #
 # > **Predict.** A prompt has 3 tokens and the model writes 4 more. Lesson 02 computed
 # > {{18 = kv_rows_naive(3, 4)}} rows of keys. With a cache, how many? You will count.
@@ -35,6 +35,7 @@ from course.model import MiniGPT
 # %%
 import statistics
 import sys
+import time
 
 from tqdm.auto import tqdm
 
@@ -63,10 +64,11 @@ show(draw_rows(prompt_len=3, n_new=4))
 # On the left every step starts again. On the right a row is computed once, kept, and later only *read*.
 #
 # Why may a row be kept? Lesson 01's causality map said it: nothing to the left of a changed token
-# moves. The key of token 2 is the same at step 1 and at step 1,000, its rotation included: its product
-# with a query depends only on the *difference* of their positions.
+# moves. The key of token 2 is the same at step 1 and at step 1,000, its rotation included, for it stays
+# token 2. One rotation serves every later query, since their product depends only on the *difference* of
+# the positions.
 #
-# A cached step is not O(1), as is often said: attention reads *every* cached row, six at step 4.
+# A cached step is often called O(1). It is not: attention reads *every* cached row, six at step 4.
 #
 # ## 1 · A mask that is not square
 #
@@ -163,8 +165,9 @@ class GrowingKVCache:
         device: str | torch.device = "cpu",
     ) -> None:
         shape = (batch, config.n_kv_heads, 0, config.head_dim)  # no tokens yet
-        self.keys = [torch.empty(shape, dtype=dtype, device=device)] * config.n_layers
-        self.values = [torch.empty(shape, dtype=dtype, device=device)] * config.n_layers
+        layers, new = range(config.n_layers), {"dtype": dtype, "device": device}
+        self.keys = [torch.empty(shape, **new) for _ in layers]
+        self.values = [torch.empty(shape, **new) for _ in layers]
         self.length, self.max_len = 0, config.max_seq_len
 
     def __len__(self) -> int:
@@ -212,7 +215,8 @@ checks.copies_add_up(numbers_copied)
 
 # %% [markdown]
 # The first row is copied {{511 = 512 - 1}} times. A Llama-3-70B that wrote 8,192 tokens like this would
-# copy {{11 = numbers_copied(PUBLISHED["Llama-3-70B"].config, 8192) * 2 / 1e12}} terabytes.
+# copy {{11 = numbers_copied(PUBLISHED["Llama-3-70B"].config, 8192) * 2 / 1e12}} terabytes of 16-bit
+# numbers.
 #
 # ## 3 · The cache in place
 #
@@ -586,9 +590,35 @@ with one_thread(), torch.inference_mode():  # neither keeps books for gradients
 show(draw_race(runs, steps))
 
 # %% [markdown]
-# For whole texts the work fell a hundredfold, the time by far less: while a text is short, few rows cost
-# nearly what one costs. But the gain of a step climbs with every token. A cached step hardly waits for
-# arithmetic; for what, lessons 04 and 05 ask.
+# For texts of 256 tokens the rows fell {{129 = kv_rows_naive(3, 256) / kv_rows_needed(3, 256)}}-fold,
+# the time by far less: while a text is short, few rows cost nearly what one costs. But the gain of a
+# step climbs with every token. And a cached step hardly waits for arithmetic: lessons 04 and 05 ask
+# what it waits for.
+#
+# Now the question at the top, after a prompt of 500 tokens:
+
+
+# %%
+def timed(function, *arguments):
+    start = time.perf_counter()
+    logits = function(*arguments)
+    return logits, 1e3 * (time.perf_counter() - start)
+
+
+tokens, cache = text[:, :500], KVCache(storyteller.config, batch=1, max_len=504)
+feed = tokens
+with one_thread(), torch.inference_mode():
+    storyteller(tokens)  # the first call of all takes longer
+    for number in range(1, 6):
+        _, naive = timed(storyteller, tokens)
+        logits, cached = timed(forward_cached, storyteller, feed, cache)
+        feed = logits[:, -1:].argmax(dim=-1)  # (1, 1)
+        tokens = torch.cat([tokens, feed], dim=1)
+        print(f"token {number}: naive {naive:6.1f} ms, cached {cached:6.1f} ms")
+
+# %% [markdown]
+# The first token waits for all 500 rows of the prompt, with a cache as without. For the second, the
+# naive decoder computes 501 rows again, the cached one a single new row.
 #
 # ## 8 · What is in the cache is what the model knows
 #
@@ -667,7 +697,8 @@ show(draw_bytes(caches))
 
 # %% [markdown]
 # > **Spot the slip.** A popular formula has `n_heads` in it, and puts a 70B model at 128k tokens at "tens
-# > of gigabytes". Which bar is its formula, which its number?
+# > of gigabytes". Which bar does the formula give, and which
+# > bar fits the number?
 #
 # <details><summary>Answer</summary>
 # The formula gives the last bar,
@@ -689,5 +720,4 @@ show(draw_bytes(caches))
 #
 # ## Next
 #
-# The prompt went in as one chunk, then came single tokens. **Lesson 04** looks at both phases, and
-# answers the question at the top.
+# The prompt went in as one chunk, then came single tokens. **Lesson 04** looks at both phases.

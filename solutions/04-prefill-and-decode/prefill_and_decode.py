@@ -12,7 +12,7 @@
 # * decode prompts of different lengths in one batch, each as if it were alone.
 #
 # **You build:** chunked prefill, streams, latency, ragged batches.
-# **Time:** 75 minutes. **Points:** 10. **Needs:** lesson 03 (your answers, or ours).
+# **Time:** 95 minutes. **Points:** 10. **Needs:** lesson 03 (your answers, or ours).
 #
 # > **Predict.** A prompt of 500 tokens goes in, then one token at a time. How many times longer
 # > does the first token take than the second: 500 times, 20 times, or the same?
@@ -212,8 +212,8 @@ checks.no_step_before_it_is_asked_for(stream)
 # * **Tokens per second** of the decode phase: tokens after the first, by the seconds since the
 #   first.
 #
-# Percentile q of m sorted gaps stands at place q · (m - 1), counted from 0; between two,
-# draw a straight line.
+# Percentile q (50, 99) of m sorted gaps stands at place q / 100 · (m - 1), counted from 0; between
+# two, draw a straight line.
 #
 # <details><summary>Hint 1: the idea</summary>
 # The first stamp ends the prefill and starts the decode phase. It belongs to no gap before it.
@@ -288,11 +288,13 @@ show(draw_timeline(prompt.shape[1], start, stamps, uncached))
 # > **Spot the slip.** A popular table says: prefill time is "linear in N", and decode is limited by
 # > "cache reads". Test both with a 70B model in fp16: {{140 = 70e9 * 2 / 1e9}} GB of weights,
 # > {{327,680 = kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 1)}} bytes of cache a token (8 KV heads
-# > serve 64 query heads: lesson 06).
+# > serve 64 query heads: lesson 06), {{8,192 = PUBLISHED["Llama-3-70B"].config.d_model}} numbers a
+# > token, {{80 = PUBLISHED["Llama-3-70B"].config.n_layers}} layers.
 #
 # <details><summary>Answer</summary>
-# Attention in prefill has N² / 2 scores: beside the matrices that is little at 2,000 tokens, and
-# much at 100,000. And at 2,000 tokens a step reads
+# Attention in prefill has N² / 2 scores a head. Its FLOPs are
+# {{1.9 = 100 * 2000 * 8192 * 80 / 70e9}} % of the matrices' at 2,000 tokens, and
+# {{94 = 100 * 100_000 * 8192 * 80 / 70e9}} % at 100,000. And at 2,000 tokens a step reads
 # {{0.66 = kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 2000) / 1e9}} GB of cache and
 # {{140 = 70e9 * 2 / 1e9}} GB of weights; only with about
 # {{200 = round(70e9 * 2 / kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 2000), -2)}} such users do
@@ -317,8 +319,14 @@ show(
 )
 
 # %% [markdown]
-# The FLOPs are the same: {{140 = 2 * 70e9 / 1e9}} billion for the matrices. The bytes are not. 64 users
-# close most of the gap; what remains: 64 are fewer than 2,000, and each reads a cache of its own.
+# The FLOPs are the same: {{140 = 2 * 70e9 / 1e9}} billion for the matrices. The bytes are not: even
+# beside 64 users, output reads {{40 = round((140e9 / 64 +
+# kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 2000)) / (140e9 / 2000 +
+# kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 1)), -1)}} times as many, since 64 are fewer than
+# 2,000 and each reads a cache of its own. But input waits, too, for its arithmetic. By the datasheet of
+# an H100 (989 TFLOP/s, 3,350 GB/s) these FLOPs take {{0.14 = 140e9 / 989e12 * 1e3}} ms, and the bytes
+# of one of the 64 {{0.85 = (140e9 / 64 + kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 2000)) /
+# 3350e9 * 1e3}} ms: 6 to 1.
 #
 # ## 5 · What chunks are for
 #
@@ -334,7 +342,7 @@ share_a_machine(storyteller, forward_cached, KVCache, prompt)
 # %% [markdown]
 # Smaller chunks: shorter gaps, and a later first token, for two reasons: each chunk reads all weights
 # again, and the other's steps come between. Here chunk and token take turns; an engine puts both into
-# one pass (lesson 10).
+# one pass (lesson 11).
 #
 # ## 6 · Going back
 #
@@ -561,7 +569,7 @@ for text, row in zip(texts, torch.cat(written, dim=1), strict=True):
     print(f"{text:<24} together: {decode(row):<22} alone: {decode(alone)}")
 
 # %% [markdown]
-# Pads still cost compute, cache space and waiting time. Lessons 09 and 10 get rid of them.
+# Pads still cost compute, cache space and waiting time. Lessons 10 and 11 get rid of them.
 #
 # ## Check yourself
 #

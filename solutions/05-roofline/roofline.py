@@ -305,17 +305,16 @@ checks.bound_is_the_lower_roof(bound_by)
 play_with_the_roof(phase_cost, attention_flops, attainable, bound_by)
 
 # %% [markdown]
-# Decode's *matrices* are compute-bound from
-# {{224 = next(
-# B for B in range(1, 3000)
-# if bound_by(phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 16, B).parts(
+# Decode's *matrices* are compute-bound from {{224 = next( B for B in range(1, 3000) if
+# bound_by(phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 16, B).parts(
 # attention_flops(PUBLISHED["Llama-2-7B"].config, 1, 16, B)).matrices, Machine("H200", 989e12, 4800e9))
 # == "compute")}} rows on, with any context: all rows share the weights. Its *attention* never is: every
-# row brings a cache of its own, so FLOPs and bytes grow together, at
-# {{1.0 = phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 1024, 64).parts(
+# row brings a cache of its own, so FLOPs and bytes grow together, at {{1.0 =
+# phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 1024, 64).parts(
 # attention_flops(PUBLISHED["Llama-2-7B"].config, 1, 1024, 64)).attention.intensity}} FLOP/byte. The
-# common wrong answer, "a batch as large as the balance", forgets the cache. On the right: more
-# tokens for all, fewer for each, until memory ends.
+# common wrong answer, "a batch as large as the balance" ({{206 = Machine("H200", 989e12,
+# 4800e9).balance}}), is nearly right for the matrices, whose rows go in and out as bytes, too, and
+# wrong for the step. On the right: more tokens for all, fewer for each, until memory ends.
 #
 # ## 5 · A clock for work that is queued
 #
@@ -446,6 +445,10 @@ show(draw_phases(attainable, here, bills, times, recordings()))
 # tried: too many rows for code that streams a matrix past one row, too few to fill the blocks of fast
 # matrix products. A roof says what is possible, not what somebody has programmed.
 #
+# **On a GPU** expect a prefill of few rows to miss: its hundreds of kernels are asked for one by one
+# (section 7), where a decode step is recorded and asked for at once. Decode may come out a little above
+# its roof there: that limit is measured by a copy, and reading alone is faster.
+#
 # The course ships no points recorded on a GPU yet; `benchmarks/roofline.py --record` would add yours.
 #
 # ## 7 · The third roof
@@ -480,9 +483,11 @@ with one_thread():
 show(draw_third_roof(phase_cost(mini.config, 1, 64, 1, 4), here, prices, asked, taken))
 
 # %% [markdown]
-# Many times as long. The time goes into *asking*: each operation costs Python and PyTorch about a
-# millionth of a second, however small it is. The orange bars are a third limit: views (the same memory,
-# described anew) and kernels (which compute), each at the price of the cheapest. Most cost more.
+# Many times as long. The time goes into *asking*: each operation costs Python and PyTorch a millionth of
+# a second or more, however small it is. The orange bars are a third limit: views (the same memory,
+# described anew) and kernels (which compute), each at the price of the cheapest. That is the smaller part
+# of what was measured: a product with a 64 × 64 matrix costs four times as much as the cheapest kernel,
+# and the Python between the operations costs as well.
 #
 # `course/fast/decode.py` asks for fewer operations. On a GPU it also records a step as a **CUDA graph**
 # and asks for it at once; without that, even a model of a billion parameters stays far below the memory's
@@ -500,9 +505,13 @@ show(draw_third_roof(phase_cost(mini.config, 1, 64, 1, 4), here, prices, asked, 
 # come?</summary>
 # Not at all: it waits for bytes. <em>Common wrong answer:</em> twice. Prefill is.
 # </details>
-# <details><summary>Why does a step for 64 users take hardly longer than for one, on a GPU?</summary>
-# The weights are read once for all of them. <em>Common wrong answer:</em> "they run in parallel". So do
-# the bytes of 64 caches, and those add up.
+# <details><summary>By the roofs of an H200, a step of Llama-2-7B for 64 users takes 1.3 times as long
+# as for one if each has 128 tokens cached, and 9.8 times if each has 4,096. Why?</summary>
+# The weights are read once for all of them; the 64 caches are not shared, and at 4,096 tokens they are
+# {{10 = phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 4096, 64).kv_read_bytes /
+# phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 4096, 64).weight_bytes}} times as many bytes as the
+# weights.
+# <em>Common wrong answer:</em> "they run in parallel". Bytes add up.
 # </details>
 # <details><summary>A step takes 20 µs by your stopwatch, 3 ms by the roofline. What happened?</summary>
 # The clock was read before the work was done. <em>Common wrong answer:</em> "caching". Nothing beats the

@@ -12,7 +12,7 @@
 # * say along which axis keys share a step, and what happens along the other.
 #
 # **You build:** codes of 8 to 2 bits, and what the model forgets for them.
-# **Time:** 75 minutes. **Points:** 10. **Needs:** lesson 03 (your answers, or ours).
+# **Time:** 100 minutes. **Points:** 10. **Needs:** lesson 03 (your answers, or ours).
 #
 # > **Predict.** From a full cache our story model recalls
 # > {{98 = 100 * METRICS["story"]["recall_place_far"]}} of 100 far places (lesson 06). How many with 4
@@ -234,7 +234,7 @@ share_a_step(story, quantize, dequantize)
 #
 # | tokens, oldest first | kept as |
 # |---|---|
-# | complete groups, none of them among the newest `window` | codes: keys per channel, values per token |
+# | complete groups older than the newest `window` tokens | codes: keys per channel, values per token |
 # | all later ones: at most `window + group - 1` | as they came, in `recent` |
 # | appended, not yet advanced | as they came, in `pending` |
 #
@@ -517,20 +517,22 @@ for bits, group in tqdm([(b, g) for g in (16, 64) for b in (8, 4, 2)], file=sys.
     here, there = true_bits(story.config, 256, bits, group), true_bits(llama, 8192, bits, group)
     result = measure(story, per_channel(bits, group))
     found[f"{bits} bits", f"groups of {group}"] = here, there, result
-print(f"{'':<23}{'bits a number':>14}{'in an 8B':>10}{'far places':>12}{'perplexity':>12}")
+print(f"{'':<23}{'bits a number':>14}{'in an 8B':>10}{'far places':>16}{'perplexity':>12}")
 for (name, groups), (here, there, result) in found.items():
     print(f"{name:<7}{groups:<16}{here:>14.1f}{there:>10.1f}", end="")
-    print(f"{result['recall_place_far']:>12.1%}{result['perplexity']:>12.4f}")
+    n = result["questions_place_far"]
+    print(f"{result['recall_place_far'] * n:>9.0f} of {n}{result['perplexity']:>12.4f}")
 show(draw_true_bits({name: (here, result) for name, (here, _, result) in found.items()}))
 
 # %% [markdown]
-# Compare your two numbers. Eight bits cost nothing that shows, four next to nothing, two a few places,
-# more in groups of 64: steps over more tokens are wider. But here "2 bits" are {{5.7 = 16 *
-# quantized_cache_bytes(MiniGPT.from_weights("story").config, 256, bits=2, group=16, window=16).total /
-# kv_cache_bytes(MiniGPT.from_weights("story").config, 256)}}, and fp8 is 8 and a plain cast. Few bits
-# pay where heads are wide and texts long: column *in an 8B* bills D = {{128 =
-# PUBLISHED["Llama-3-8B"].config.head_dim}} and 8,192 tokens (quality not measured). For Llama 3 8B
-# llama.cpp reports perplexity 6.2322 from a 16-bit cache, 6.2344 from 8 bits (Wikitext-2, PR 7412).
+# Compare your two numbers. Two places more or fewer are chance, so eight bits and four cost nothing
+# that shows; two bits in groups of 64 cost several places: steps over more tokens are wider. But here
+# "2 bits" are {{5.7 = 16 * quantized_cache_bytes(MiniGPT.from_weights("story").config, 256, bits=2,
+# group=16, window=16).total / kv_cache_bytes(MiniGPT.from_weights("story").config, 256)}}, and fp8 is 8
+# and a plain cast. Few bits pay where heads are wide and texts long: column *in an 8B* bills D = {{128
+# = PUBLISHED["Llama-3-8B"].config.head_dim}} and 8,192 tokens (quality not measured). For Llama 3 8B, a
+# trial in llama.cpp found perplexity 6.2322 with a 16-bit cache, 6.2344 with 8 bits (Wikitext-2, PR
+# 7412, not merged).
 #
 # ## 7 · Outliers
 #
@@ -547,10 +549,10 @@ for bits in tqdm((4, 2), file=sys.stdout):
 show(draw_quality((4, 2), both, measure(loud, full)))
 
 # %% [markdown]
-# Per channel nothing changed. Per token the large pair sets the step for all; with 2 bits hardly an
-# answer is right. (A cure in one line: `with_outliers(loud, 1, 1 / 20)` moves the factor from keys to
-# queries, which nobody rounds.) KIVI found the same in real models: at 2 bits a 13B model keeps 63.5 of
-# 66.4 points (CoQA); with keys per token, 52.9.
+# Per channel nothing changed. Per token the large pair sets the step for all; with 2 bits hardly a far
+# place is right. (A cure in one line: `with_outliers(loud, 1, 1 / 20)` moves the factor from keys to
+# queries, which nobody rounds.) KIVI (Liu et al. 2024) found such channels in real models, and
+# for that reason shares steps as your cache does.
 #
 # ## 8 · Smaller, and slower
 #
@@ -584,9 +586,9 @@ with one_thread():
 show(draw_times(times, "one token to attend", beside="floats"))
 
 # %% [markdown]
-# On most CPUs neither: making floats of codes costs more than the saved bytes. Dequantizing everything
-# takes many times as long as reading floats; the caption says how many. On a GPU one kernel does both
-# in registers (`course/fast/triton.py`).
+# On most CPUs neither. Making floats of codes costs what the saved bytes gain: the tiled read is about
+# as fast as floats, and dequantizing everything takes many times as long; the caption says how many. On
+# a GPU one kernel does both in registers (`course/fast/triton.py`).
 #
 # ## Check yourself
 #

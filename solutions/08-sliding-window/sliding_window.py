@@ -50,7 +50,13 @@ from course.plots.sliding_window import (
 from course.plots.style import show
 from course.published.models import WINDOWED
 from course.widgets.sliding_window import choose_windows
-from course.given.windowed import EVERYTHING, attention_to_token, forward_windowed, windowed_model
+from course.given.windowed import (
+    EVERYTHING,
+    attention_beyond,
+    attention_to_token,
+    forward_windowed,
+    windowed_model,
+)
 from course.world.evaluation import evaluate, held_out, recall_by_distance
 from course.world.tokenizer import encode
 
@@ -152,8 +158,8 @@ show(draw_cliffs(edges, found))
 
 # %% [markdown]
 # A cliff, at the window's edge. Stacked layers *could* hand a fact on, 4 · (W - 1) tokens far; ours never
-# had to learn it. Even inside the window recall suffers, and perplexity (printed in the legend) hardly
-# tells: most words need only the last few.
+# had to learn it. Even inside the window recall suffers. Perplexity (printed in the legend) rises,
+# and does not say what was lost: most words need only the last few.
 #
 # > **Spot the slip.** "Window 4,096 × 32 layers: the model remembers 131,072 tokens."
 #
@@ -173,14 +179,18 @@ with one_thread():
         forward = windowed_model(story, window_mask, windows)
         [(recalls[full], n_questions)] = recall_by_distance(forward, stories, [100, 256])
 show(draw_full_layers(recalls, n_questions, rows=250, window=32))
+far = attention_beyond(story, encode(stories[0].text)[:, :240], distance=32, first=100)  # (L, H)
+shares = ", ".join(f"layer {i} {far[i].mean():.0%}" for i in range(4))
+print("attention on tokens 32 back or more:", shares)
 
 # %% [markdown]
 # **Layer 2.** That one layer looks a name up; the others work nearby. With layer 0 as well hardly a fact
 # is lost, at about half of the rows. Published models mix in the same way, and are trained so: Gemma 3
 # has five layers with a window of 1,024 or less for each full one (Gemma Team 2025).
 #
-# *Common wrong answer:* the last layer, "which decides", or the one that looks far back most. Layers 0
-# and 3 spend much attention on far tokens and can do without: attention does not tell who is *needed*.
+# *Common wrong answer:* the last layer, "which decides", or every layer that looks far back. Layers 0
+# and 3 do so nearly as much as layer 2 (the printed line) and can do without: attention does not tell
+# who is *needed*.
 #
 # ## 3 · A ring
 #
@@ -415,9 +425,10 @@ with one_thread():
 show(draw_steps(steps, {"ring": ring.nbytes(), "full": full.nbytes()}))
 
 # %% [markdown]
-# Our model is small, so a step is mostly other work. The bytes are what counts:
-# {{278528 = WindowedKVCache(MiniGPT.from_weights("story").config, 1, 1024, 64, 4).nbytes()}} beside
-# {{4194304 = KVCache(MiniGPT.from_weights("story").config, 1, 1024).nbytes()}}.
+# A step of this ring is slower: `append` copies the window twice, by a mask and by `cat`, and going
+# back is timed along. Engines write one row in place and read where it lies. The bytes are what counts:
+# {{278,528 = WindowedKVCache(MiniGPT.from_weights("story").config, 1, 1024, 64, 4).nbytes()}} beside
+# {{4,194,304 = KVCache(MiniGPT.from_weights("story").config, 1, 1024).nbytes()}}.
 #
 # ## 5 · Sinks, and a model that has none
 #
@@ -435,9 +446,9 @@ without, with_four = (
 show(draw_sinks(shares, without, with_four))
 
 # %% [markdown]
-# No head rests on token 0, and keeping four first tokens changes nothing. That is a result, too: sinks
-# come with long training of large models, and we could not make a small one keep them. `n_sinks` costs a
-# few rows; test *your* model before you rely on it.
+# No head rests on token 0, and keeping four first tokens changes nothing. That is a result, too. Small
+# models can have sinks, given enough training data (Gu et al. 2024, with 60M parameters); ours had
+# little. `n_sinks` costs a few rows; test *your* model before you rely on it.
 #
 # ## 6 · The bill
 #
@@ -492,13 +503,17 @@ checks.bytes_by_layer(windowed_cache_bytes)
 show(draw_bytes(windowed_cache_bytes))
 
 # %% [markdown]
-# 32 layers with G = 8 and D = 128, 32,768 tokens, 16 bits: all full
-# {{4294967296 = kv_cache_bytes(PUBLISHED["Llama-3-8B"].config, 32768)}} bytes; 27 layers with a window
-# of 1,024 and 5 full ones {{784334848 = windowed_cache_bytes(PUBLISHED["Llama-3-8B"].config, 32768, 1024,
+# 32 layers with G = 8 and D = 128, 32,768 tokens, 16 bits: all full {{4,294,967,296 =
+# kv_cache_bytes(PUBLISHED["Llama-3-8B"].config, 32768)}} bytes; 27 layers with a window of 1,024 and 5
+# full ones {{784,334,848 = windowed_cache_bytes(PUBLISHED["Llama-3-8B"].config, 32768, 1024,
 # n_full_layers=5)}}. The full layers are {{86 = 100 * 5 * 32768 / (5 * 32768 + 27 * 1024)}} % of that.
 #
-# Published models: of gpt-oss-20b every other of 24 layers has a window of 128, of Gemma-3-27B five of
-# six of 62 layers one of 1,024. (The sinks of gpt-oss are no tokens: each head has learned one more
+# | model | layers | of them full | window of the others |
+# |---|---|---|---|
+# | gpt-oss-20b | 24 | 12 | 128 |
+# | Gemma-3-27B | 62 | 10 | 1,024 |
+#
+# (The sinks of gpt-oss are no tokens: each head has learned one more
 # score, of nothing, to rest on. So no row is kept for them.)
 
 # %%
@@ -534,5 +549,5 @@ choose_windows(story, window_mask, windowed_cache_bytes)
 #
 # ## Next
 #
-# A ring is read as two pieces and more: does softmax need all scores in one row? **Lesson 09** cuts
+# A ring's rows lie in several pieces: does softmax need all scores in one row? **Lesson 09** cuts
 # attention into parts and puts them together again, exactly.

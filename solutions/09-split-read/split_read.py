@@ -13,10 +13,10 @@
 # * read keys where they lie: in blocks, or once for many chats.
 #
 # **You build:** attention over parts of the cache, merged exactly.
-# **Time:** 60 minutes. **Points:** 10. **Needs:** lessons 03 and 06 (your answers, or ours).
+# **Time:** 75 minutes. **Points:** 10. **Needs:** lessons 03 and 06 (your answers, or ours).
 #
 # > **Predict.** A query reads the first half of its keys; attention over these alone gives 2. The
-# > second half alone gives 4. What does attention over all keys give: 3, 6, or can you not say?
+# > second half alone gives 4. Which of 1, 2.1, 3 and 6 can attention over all keys give?
 
 # %% tags=["setup"]
 
@@ -55,7 +55,8 @@ show(draw_three_parts())
 # part shrinks by the same factor, exp(old top - new top), and so do both sums: they **fade**. Here part
 # A fades by {{0.14 = math.exp(2 - 4)}}.
 #
-# So the prediction: you cannot say. It depends on tops and totals. Part A alone gives {{4.92 =
+# So the prediction: 2.1 or 3, or anything between 2 and 4. The whole is a mean of the parts' results, in
+# which a part weighs exp(top) · total. In the picture, part A alone gives {{4.92 =
 # (math.exp(-1) * 2 + 6) / (math.exp(-1) + 1)}}, the whole only {{3.03 = (math.exp(1) * 2 + math.exp(2)
 # * 6 + math.exp(4) * 3 + math.exp(3) * 1 + math.exp(3.5) * 4 + math.exp(0.5) * 5 + math.exp(2.5) * 2) /
 # (math.exp(1) + math.exp(2) + math.exp(4) + math.exp(3) + math.exp(3.5) + math.exp(0.5) +
@@ -372,7 +373,7 @@ checks.blocks_where_they_lie(attend_blocks)
 # (PagedAttention, Kwon et al. 2023). In PyTorch a **tile** helps, as in lesson 07: some blocks at a
 # time are copied into a scratch (`course/fast/paged_tiles.py`) that stays in the processor's cache.
 #
-# > **Predict.** Four ways to read 8,192 tokens in blocks of 16. Which comes closest to contiguous keys?
+# > **Predict.** Three ways to read 8,192 tokens in blocks of 16. Which comes closest to contiguous keys?
 
 
 # %%
@@ -479,14 +480,15 @@ with one_thread():
 show(draw_times(times, f"one step of {B} chats", beside="each its own"))
 
 # %% [markdown]
-# Less than the bytes promise: the scores are as many as before, and those of all chats at once are
-# large. Tiles would help here, too.
+# Less than the bytes promise. The multiplications are as many as before, and each number of the prefix
+# now serves 16 chats: the read has become compute-bound (lesson 05).
 #
 # ## Check yourself
 #
 # <details><summary>A processor read a part of 10,000 keys. How many numbers does it send?</summary>
-# D + 2 for each query: out, top, total. <em>Common wrong answer:</em> 10,000 scores. They are summed up
-# where the keys are.
+# D + 2 for each query: out, top, total. Kernels send D + 1: the part's own softmax output, and its
+# log-sum-exp (<code>lse</code>), top + log(total), say the same. <em>Common wrong answer:</em> 10,000
+# scores. They are summed up where the keys are.
 # </details>
 # <details><summary>Is the result bit-equal to one read?</summary>
 # No: the same sums in another order, rounded differently. <em>Common wrong answer:</em> yes, since

@@ -14,7 +14,7 @@
 # * say which blocks a new prompt may reuse, and what that saves.
 #
 # **You build:** a pool of blocks, a cache of pages, and copy-on-write.
-# **Time:** 70 minutes. **Points:** 10. **Needs:** lessons 03 and 05 (your answers, or ours).
+# **Time:** 90 minutes. **Points:** 10. **Needs:** lessons 03, 05 and 09 (your answers, or ours).
 #
 # > **Predict.** Eight chats share a prompt of 200 tokens, in blocks of 16. Then each writes one more
 # > token. How many new blocks are taken? Write the number down.
@@ -68,7 +68,7 @@ story = MiniGPT.from_weights("story")
 # ## The picture
 #
 # 400 users send requests; nobody knows how long an answer will be. The memory holds 8,192 tokens, a
-# text at most 1,024. Each line is a moment; every text has its colour.
+# text at most 1,024. Each line is a moment; seven colours in turn tell the texts apart.
 
 # %%
 requests = draw_requests(400)
@@ -84,10 +84,14 @@ policies["length known"] = Whole("known")
 policies |= {f"blocks of {size}": Blocks(size) for size in (64, 16, 8, 1)}
 traces = {name: simulate(requests, MEMORY, policy) for name, policy in policies.items()}
 for name, trace in traces.items():
-    print(f"{name:<18}{trace.running:4.0f} texts at once, {trace.steps:5,} steps for all")
+    print(f"{name:<18}{trace.running:4.0f} texts at once, {trace.steps:5,} steps for all", end=", ")
+    print(f"{trace.put_back} times put back")
 show(draw_waste(traces))
 
 # %% [markdown]
+# **Put back**: where a text needs a block and none is free, the newest text gives up its blocks and
+# computes its tokens again later (for nothing, in this simulation).
+#
 # Kwon et al. (2023) found the same in real servers: 20 to 38 % in use before, 96 % in blocks
 # (PagedAttention, vLLM). In OPT-13B a token takes {{819,200 = 2 * 40 * 5120 * 2}} bytes, a reservation of
 # 2,048 tokens {{1,677,721,600 = 2048 * 2 * 40 * 5120 * 2}}.
@@ -95,8 +99,9 @@ show(draw_waste(traces))
 # > **Spot the slip.** "Paging removes fragmentation."
 #
 # <details><summary>Answer</summary>
-# It removes the gaps <em>between</em> texts. But the last block of each text is half empty on average:
-# {{8 = 16 / 2}} tokens for blocks of 16, orange in the chart.
+# It removes the gaps <em>between</em> texts (external fragmentation). But the last block of each text
+# is half empty on average (internal fragmentation): {{7.5 = sum(range(16)) / 16}} places of 16, orange
+# in the chart.
 # </details>
 #
 # ## 1 · Who owns a block?
@@ -660,7 +665,7 @@ show(draw_times(times, "one token to attend in one layer", beside="contiguous"))
 #
 # ## Check yourself
 #
-# <details><summary>Blocks of one token waste least. Why does nobody use them?</summary>
+# <details><summary>Blocks of one token waste least. Why do most engines take 16 or more?</summary>
 # Each needs a table entry, a count and a lookup, and memory is read in tiny pieces. <em>Common wrong
 # answer:</em> "they waste memory". The chart shows the opposite.
 # </details>
@@ -670,7 +675,8 @@ show(draw_times(times, "one token to attend in one layer", beside="contiguous"))
 # </details>
 # <details><summary>When may a block be offered to others?</summary>
 # When it is full and <em>written</em>, in all layers. <em>Common wrong answer:</em> "once allocated".
-# Another request would read what is not there yet.
+# Another request would read what is not there yet. And when its last owner has left and the block is
+# handed out again, the offer is withdrawn first: else the next user reads a stranger's words.
 # </details>
 #
 # ## Next

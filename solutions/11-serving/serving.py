@@ -8,13 +8,13 @@
 #
 # **After this lesson you can**
 #
-# * count what a static batch wastes and a continuous one saves,
+# * count the iterations of a static batch, and those that a continuous one saves,
 # * plan a pass by a token budget, with long prompts cut into chunks,
 # * build a scheduler whose users get *the same text* as if each were alone,
 # * judge a server by its goodput.
 #
 # **You build:** the scheduler of a serving engine.
-# **Time:** 70 minutes. **Points:** 10. **Needs:** lessons 03 and 04 (your answers, or ours).
+# **Time:** 90 minutes. **Points:** 10. **Needs:** lessons 03 and 04 (your answers, or ours).
 #
 # > **Predict.** A pass may take 128 tokens, prompts and answers together. You halve that to 64. Which of
 # > these gets better, which worse: the longest gap between two tokens of an answer, the time to first
@@ -96,7 +96,7 @@ show(draw_batch_sizes(steps))
 # Throughput rises and so does the gap between a user's tokens, the inter-token latency (ITL). Beyond the
 # knee another row buys little.
 #
-# ## 1 · Count the holes
+# ## 1 · Count the iterations
 #
 # *Difficulty 2 of 5 · importance 4 of 5 · 10 minutes*
 #
@@ -166,7 +166,7 @@ for share in (0, 10, 25, 50, 100):
     print(f"{share:3} % of them long    {static:8,}{continuous:12,}{static / continuous:7.1f}")
 
 # %% [markdown]
-# Most is gained where a few answers are long. Published figures of 20 or 37 times compare whole engines.
+# Most is gained where a few answers are long.
 #
 # ## 2 · Plan a pass
 #
@@ -212,7 +212,7 @@ def plan_step(
             way.
         waiting: requests that are not running, in the order in which they came.
         budget: tokens of a pass, all requests together, at least 1.
-        max_running: requests that may run after this pass, at least 1.
+        max_running: requests that may run at once, those that end in this pass included, at least 1.
 
     Returns:
         (request, n) for each request that takes part, n from 1 to `request.left`, each request once.
@@ -354,8 +354,8 @@ print(decode(served.requests[0].out))
 show(draw_texts(served))
 
 # %% [markdown]
-# Equal tokens, not equal bits: matrices of another shape add up in another order, and logits move in the
-# fifth decimal.
+# Equal tokens, not equal bits: matrices of another shape add up in another order, and the last digits
+# of the logits differ.
 #
 # ## 4 · How large a budget?
 #
@@ -403,11 +403,11 @@ def goodput(latencies: Sequence[Latency], seconds: float, max_ttft: float, max_g
 checks.goodput_meets_both_limits(goodput)
 
 # %% [markdown]
-# 50 requests a second, every eighth with a prompt of 400 to 500 tokens, 16 at once; TTFT at most 100 ms,
+# 70 requests a second, every eighth with a prompt of 400 to 500 tokens, 16 at once; TTFT at most 100 ms,
 # p99 gap at most 8 ms. Your prediction:
 
 # %%
-trace = draw_trace(per_second=50, seconds=6)
+trace = draw_trace(per_second=70, seconds=6)
 rows = {}
 for budget in tqdm((2048, 1024, 256, 128, 64, 24), file=sys.stdout):
     found = serve_virtually(Scheduler(budget, 16), trace, STORY)
@@ -421,8 +421,9 @@ for budget in tqdm((2048, 1024, 256, 128, 64, 24), file=sys.stdout):
 show(draw_budgets(rows))
 
 # %% [markdown]
-# The longest gap shrinks with the budget, newcomers wait longer, tokens per second hardly move. Goodput
-# has its best in the middle: too large, and gaps break the limit; too small, and first tokens do.
+# The longest gap shrinks with the budget, newcomers wait longer, and tokens per second fall a little;
+# they fall much once the server is full. Goodput has its best in the middle: too large, and gaps break
+# the limit; too small, and first tokens do.
 #
 # > **Spot the slip.** "Throughput is up 20 %, so the new setting is better."
 #

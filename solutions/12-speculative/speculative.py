@@ -15,9 +15,9 @@
 # * say when a draft makes decoding slower.
 #
 # **You build:** greedy and sampled verification, a draft by lookup, and the loop around them.
-# **Time:** 60 minutes. **Points:** 10. **Needs:** lessons 01, 03 and 04 (your answers, or ours).
+# **Time:** 90 minutes. **Points:** 10. **Needs:** lessons 01, 03 and 04 (your answers, or ours).
 #
-# > **Predict.** Two small models guess for a large one, both right 8 times of 10. One makes decoding
+# > **Predict.** Two other models guess for ours, both right 8 times of 10. One makes decoding
 # > nearly twice as slow. How can that be? And is a guess accepted more often when tokens are chosen
 # > greedily or when they are drawn?
 
@@ -86,8 +86,8 @@ with one_thread():
 show(draw_pass_times(passes))
 
 # %% [markdown]
-# Weights are read once, for all tokens of the pass (lesson 05). That room is nearly free; guesses fill
-# it.
+# Weights are read once, for all tokens of the pass (lesson 05). That room costs little (read the bars);
+# guesses fill it.
 #
 # ## 1 · Which guesses were right?
 #
@@ -282,8 +282,8 @@ checks.lookup_copies_what_followed(lookup_draft)
 
 # %% [markdown]
 # Six drafts for the story model, four tokens each. `mini` is a model a sixth its size, `story-g1` a
-# sibling as deep as itself, `2 of 4 layers` its own lower half. The table counted in 300 stories which
-# word followed which four. Which of them is fastest?
+# sibling as deep as the story model, `2 of 4 layers` its lower half. The table holds, for each run of
+# four words in 300 stories, the word that followed most often. Which of them is fastest?
 
 # %%
 table = NextWords.of_stories(300)
@@ -303,8 +303,9 @@ show(draw_marks(prompts[-1], found["table + own text"]))
 # %% [markdown]
 # The two panels disagree. A guess of a model that is as deep as the large one takes as long as a token
 # of the large one, where launching operations is what costs (lesson 05). The table guesses worse and
-# wins, since it costs nothing. On accelerators, a draft of 4B made a model of 70B 2 to 2.5 times as fast
-# (Chen et al. 2023).
+# wins, since it costs nothing. `lookup` costs nothing either, and guesses so rarely right that the pass
+# of five, a little dearer than a pass of one, does not pay. On accelerators, a draft of 4B made a model
+# of 70B 2 to 2.5 times as fast (Chen et al. 2023).
 #
 # ## 4 · When tokens are drawn
 #
@@ -322,7 +323,9 @@ show(draw_rejection())
 # q it is proposed too often, so it is kept with probability **p / q**. All kept together make min(p,
 # q), blue. What is missing to p, orange, is **(p − q)⁺**: after a rejection, the token is drawn from
 # that, normalised, and the rest of the draft is void. All accepted: one more token from the last row of
-# p. This is *rejection sampling*; no rule accepts more often (Leviathan et al. 2023).
+# p. This is *rejection sampling*; no rule that judges one token at a
+# time accepts more often (Leviathan et al. 2023). One that judges the whole draft at once does (*block
+# verification*, Sun et al. 2025).
 #
 # <details><summary>Hint 1: the idea</summary>
 # One uniform number for each drafted token. What is its use, what comes after the first "no"?

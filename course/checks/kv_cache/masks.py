@@ -21,12 +21,14 @@ def draw_mask_sizes(seed: int) -> Challenge:
 def probe_mask(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Make a mask of each size."""
     masks = [student.causal_mask(T, S) for T, S in challenge["sizes"]]
-    return {"masks": [np.asarray(m) for m in masks], "dtypes": [str(m.dtype) for m in masks]}
+    elsewhere = student.causal_mask(2, 3, device="meta").device.type
+    dtypes = [str(m.dtype) for m in masks]
+    return {"masks": [np.asarray(m) for m in masks], "dtypes": dtypes, "elsewhere": elsewhere}
 
 
 def mask_form(challenge: Challenge) -> Evidence:
     n = len(challenge["sizes"])
-    return {"masks": [np.ndarray] * n, "dtypes": [str] * n}
+    return {"masks": [np.ndarray] * n, "dtypes": [str] * n, "elsewhere": str}
 
 
 @check("causal_mask", draw=draw_mask_sizes, probe=probe_mask, evidence=mask_form)
@@ -47,6 +49,11 @@ def mask_is_rectangular(challenge: Challenge, evidence: Evidence) -> Verdict:
                     f"{case}, new token {t}, is token {token} of the {S} visible ones, and its row "
                     f"{_row_text(mask[t], token)} (x: may look) {wrong}"
                 )
+    if evidence["elsewhere"] != "meta":
+        return failed(
+            f'causal_mask(2, 3, device="meta") lies on the {evidence["elsewhere"]}. Which of your '
+            f"tensors are not told where to lie?"
+        )
     return passed("The mask is T by S, and its triangle sits at the right edge.")
 
 

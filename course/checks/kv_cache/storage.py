@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -52,8 +53,8 @@ def probe_bytes(student: SimpleNamespace, challenge: Challenge) -> Evidence:
         c, dtype = GPTConfig(**case["config"]), getattr(torch, case["dtype"])
         batch, tokens = case["batch"], case["tokens"]
         rows = np.zeros((2, c.n_layers, batch, c.n_kv_heads, tokens, c.head_dim))
-        cache = student.KVCache(c, batch, tokens, dtype=dtype)
-        weighed.append(weigh(cache, lambda cache, rows=rows, dtype=dtype: feed(cache, rows, dtype)))
+        make = partial(student.KVCache, c, batch, tokens, dtype=dtype)
+        weighed.append(weigh(make, lambda cache, rows=rows, dtype=dtype: feed(cache, rows, dtype)))
     return {"formula": formula, "by_default": by_default, "weighed": weighed}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -46,9 +47,8 @@ def weigh_cache(
 ) -> Evidence:
     """Make a cache, fill it in two blocks, and weigh it; see whether the first block comes back."""
     dtype = getattr(torch, dtype_name(n_bytes))
-    cache = student.LatentKVCache(
-        GPTConfig(40, layers, 24, 4, 4, 64), B, T, rank, d_rope, dtype=dtype
-    )
+    config = GPTConfig(40, layers, 24, 4, 4, 64)
+    make = partial(student.LatentKVCache, config, B, T, rank, d_rope, dtype=dtype)
     first, kept = 1 + rank / 64 + T / 8, []  # exact in float16
 
     def fill(cache: Any) -> None:
@@ -60,7 +60,7 @@ def weigh_cache(
                     kept.append(isinstance(returned, torch.Tensor) and first in returned)
             cache.advance(n)
 
-    return {**weigh(cache, fill), "kept": all(kept)}
+    return {**weigh(make, fill), "kept": all(kept)}
 
 
 def bytes_form(challenge: Challenge) -> Evidence:

@@ -99,11 +99,11 @@ def _ask(one: list[int], other: list[int]) -> str:
 
 
 def draw_prompts(seed: int) -> Challenge:
-    """Draw a text of 20 tokens in blocks of 4, numbers for its blocks, and cases: how much of it a
-    prompt repeats, and which of its blocks are known."""
+    """Draw a text of 20 tokens in blocks of 4, numbers for its blocks, the first of them 0, and cases: how
+    much of it a prompt repeats, and which of its blocks are known."""
     rng = np.random.default_rng(seed)
     text = rng.choice(np.arange(100, 900), 20, replace=False).tolist()
-    numbers = rng.permutation(30)[:5].tolist() * 4
+    numbers = [0, *rng.permutation(np.arange(1, 30))[:4].tolist()] * 4
     every = [0, 1, 2, 3, 4]
     cases = [
         *((4, text[:n], every) for n in (1, 4, 5, 12, 13, 16, 17)),

@@ -38,7 +38,7 @@ def draw_refusals(seed: int) -> Challenge:
     """Draw a cache that is half full, and what it must refuse: too much, and what is no number.
 
     One block is appended and never advanced, one counts but for its last token, with something refused in
-    between; then the cache is filled, and refuses once more.
+    between, and that token is forgotten; then the cache is filled, and refuses once more.
     """
     rng = np.random.default_rng(seed)
     group, window = [(3, 2), (4, 1)][seed % 2]
@@ -56,7 +56,7 @@ def draw_refusals(seed: int) -> Challenge:
         for first in (wrong, wrong + abandoned, wrong + 2 * abandoned, n)
     ]
     operations += [("append", 0, [*range(held, n - 1), n]), ("advance", 0, 0)]
-    operations += [("start", 0, [*too_many]), ("advance", 0, room - 1)]
+    operations += [("start", 0, [*too_many]), ("advance", 0, room - 1), ("advance", 0, 1)]
     operations += [("feed", 0, [n - 1]), ("start", 0, [n])]
     case = {"bits": 8, "group": group, "window": window, "operations": operations}
     return {"series": [{**case, "rows": np.concatenate([rows, others, *bad], axis=4)}]}
@@ -108,8 +108,8 @@ def _ask(name: str, what: object, held: int, expected: str) -> str:
 def draw_ways_back(seed: int) -> Challenge:
     """Draw a text; a length within the window to go back to, one inside a group, and other tokens.
 
-    Three times the cache goes back, is fed other tokens up to n, and one more to read what is kept. The
-    first time something was appended and not advanced; before, it goes to where it stands.
+    Three times the cache goes back, is fed other tokens up to n, and one more to read what is kept. Going
+    back also forgets what was appended and not advanced, wherever it goes.
     """
     rng = np.random.default_rng(seed)
     group, window = [(4, 3), (5, 2), (3, 4)][seed % 3]
@@ -119,8 +119,10 @@ def draw_ways_back(seed: int) -> Challenge:
     rows, others = draw_rows(rng, n), draw_rows(rng, n + group + 1)
     operations: list[Operation] = [("new", 0, n + group + 1), ("feed", 0, [*range(n)])]
     operations += [("truncate", 0, back) for back in (n + 1, -1, n)]
-    operations += [("append", 0, [n]), ("truncate", 0, near), ("advance", 0, 1)]
-    for back, others_from in ((), near), ([("truncate", 0, far)], far), ([("reset", 0, None)], 0):
+    for back in (n, near):
+        operations += [("append", 0, [n]), ("truncate", 0, back), ("advance", 0, 1)]
+    home = [("append", 0, [n]), ("reset", 0, None), ("advance", 0, 1)]
+    for back, others_from in ((), near), ([("truncate", 0, far)], far), (home, 0):
         operations += [*back, ("feed", 0, [*range(n + others_from, 2 * n)]), ("feed", 0, [2 * n])]
     case = {"bits": 8, "group": group, "window": window, "held": n, "near": near, "far": far}
     rows = np.concatenate([rows, others], axis=4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -62,8 +63,8 @@ def weigh_cache(student: SimpleNamespace, case: list[Any]) -> Evidence:
     c, dtype = GPTConfig(**config), getattr(torch, dtype_name(n_bytes))
     how = {"bits": bits, "group": group, "window": window, "dtype": dtype}
     rows = np.zeros((2, c.n_layers, batch, c.n_kv_heads, tokens, c.head_dim), np.float32)
-    cache = student.QuantizedKVCache(c, batch, tokens, **how)
-    return weigh(cache, lambda cache: feed(cache, rows, dtype))
+    make = partial(student.QuantizedKVCache, c, batch, tokens, **how)
+    return weigh(make, lambda cache: feed(cache, rows, dtype))
 
 
 def sizes_form(challenge: Challenge) -> Evidence:

@@ -126,11 +126,11 @@ def draw_costs(seed: int) -> Challenge:
     """Draw costs left and right of a machine's ridge.
 
     In some the weights alone lie right of it, and the cache, or the activations, pull the whole to
-    the left.
+    the left. Their order is drawn as well: a list of answers by heart fits no other challenge.
     """
     rng = np.random.default_rng(seed)
     drawn = []
-    for heavy, side, bounds in COSTS:
+    for heavy, side, bounds in (COSTS[place] for place in rng.permutation(len(COSTS))):
         machine = draw_machine(rng, *bounds)
         parts = ("weight_bytes", "kv_read_bytes", "kv_written_bytes", "activation_bytes")
         cost = {name: int(rng.integers(1_000, 9_000)) for name in parts}

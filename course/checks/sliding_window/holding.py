@@ -239,13 +239,18 @@ def gone_is_gone_kept_is_kept(challenge: Challenge, evidence: Evidence) -> Verdi
 
 def draw_unfinished(seed: int) -> Challenge:
     """Draw a ring that is full; three tokens that are appended to all layers and never advanced, others
-    that are appended to the first layer alone; then two that count, and after them one more."""
+    that are appended to the first layer alone; three of which only the first counts, and others that a
+    truncate forgets; then two that count, after them one more, and at the end a reset."""
     rng = np.random.default_rng(seed)
     window, n_sinks = int(rng.integers(3, 6)), int(rng.integers(0, 3))
     n = n_sinks + window + int(rng.integers(1, 3))
+    three, refused = [n, n + 1, n + 2], ("advance", 0, 1)
     operations = [("new", 0, n + 9), *(("feed", 0, [i]) for i in range(n))]
-    operations += [("append", 0, [n, n + 1, n + 2]), ("start", 0, [n + 2, n, n + 1])]
+    operations += [("append", 0, three), ("start", 0, [n + 2, n, n + 1])]
+    operations += [("append", 0, three), ("advance", 0, 1), refused]
+    operations += [("append", 0, three), ("truncate", 0, n + 1), refused]
     operations += [("feed", 0, [n + 3, n + 4]), ("feed", 0, [n + 5])]
+    operations += [("append", 0, three), ("reset", 0, None), refused, ("feed", 0, three[:1])]
     case = {"window": window, "n_sinks": n_sinks, "rows": draw_rows(rng, n + 6)}
     return {"series": [{**case, "operations": operations}]}
 
@@ -260,10 +265,10 @@ def append_alone_changes_nothing(challenge: Challenge, evidence: Evidence) -> Ve
     """What was appended and never advanced leaves no trace."""
     [case], [records] = challenge["series"], evidence["series"]
     if wrong := wrong_case(case, case["operations"], records):
-        return failed(f"{wrong} (What is appended and never advanced counts for nothing.)")
+        return failed(f"{wrong} (What is appended counts from advance on, the rest for nothing.)")
     if any(record["moved"] for record in records):
         return failed(
-            f"Window {case['window']}, {case['n_sinks']} sinks; 3 tokens are appended, and never "
+            f"Window {case['window']}, {case['n_sinks']} sinks; tokens are appended, and never "
             f"advanced. Then others come, and the rows that append returned before are others now. In "
             f"whose memory does a result lie?"
         )

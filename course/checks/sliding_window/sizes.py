@@ -50,7 +50,7 @@ def probe_storage(student: SimpleNamespace, challenge: Challenge) -> Evidence:
         sizes = (batch, tokens, window, *([n_sinks] if n_sinks else []))
         rows, last = np.ones((2, c.n_layers, batch, c.n_kv_heads, 1, c.head_dim)), []
         fill = partial(feed_often, tokens, rows, dtype, last)
-        weights.append(weigh(student.WindowedKVCache(c, *sizes, dtype=dtype), fill))
+        weights.append(weigh(partial(student.WindowedKVCache, c, *sizes, dtype=dtype), fill))
         held.append([layer[0, 0, 0, :, 0] for layer in last])
     return {"cases": weights, "held": held}
 

@@ -262,4 +262,6 @@ def accepts_as_often_as_possible(challenge: Challenge, evidence: Evidence) -> Ve
                 f"{kept[own].mean():.0%} of {n:,} drafts; by min(1, p / q) it should be {share:.0%}. "
                 f"Which two numbers decide about a guess?"
             )
-    return passed(f"{mean:.2f} of 2 drafted tokens are kept; no rule that is right keeps more.")
+    return passed(
+        f"{mean:.2f} of 2 drafted tokens are kept; no right rule that judges token by token keeps more."
+    )
