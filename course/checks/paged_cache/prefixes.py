@@ -99,8 +99,8 @@ def _ask(one: list[int], other: list[int]) -> str:
 
 
 def draw_prompts(seed: int) -> Challenge:
-    """Draw a text of 20 tokens in blocks of 4, numbers for its blocks, of which the first is 0, and cases:
-    how much of it a prompt repeats, and which of its blocks are known."""
+    """Draw a text of 20 tokens in blocks of 4, numbers for its blocks, the first being 0, and cases: how
+    much of it a prompt repeats, and which of its blocks are known."""
     rng = np.random.default_rng(seed)
     text = rng.choice(np.arange(100, 900), 20, replace=False).tolist()
     numbers = [0, *rng.permutation(np.arange(1, 30))[:4].tolist()] * 4
