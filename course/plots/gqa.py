@@ -128,7 +128,7 @@ def _draw_recall(axes: Axes, heads: Sequence[int], trained: Quality, pooled: Qua
             )
     axes.set(title="Recalled from 100 tokens back or more", ylim=(-3, 104))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
-    axes.legend(fontsize=8)
+    axes.legend(fontsize=8, loc=(0.34, 0.4))
 
 
 def _draw_perplexity(axes: Axes, heads: Sequence[int], trained: Quality, pooled: Quality) -> None:
