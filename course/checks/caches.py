@@ -106,10 +106,8 @@ def stored_bytes(holder: Any) -> int:
 
 
 def devices_of(holder: Any) -> list[str]:
-    """List the kinds of devices on which a cache keeps numbers; see `_stored`."""
-    return sorted(
-        {str(getattr(value, "device", "cpu")).partition(":")[0] for value in _stored(holder)}
-    )
+    """List the kinds of devices on which a cache keeps tensors; see `_stored`."""
+    return sorted({value.device.type for value in _stored(holder) if isinstance(value, Tensor)})
 
 
 def stored_numbers(holder: Any, floats: bool = True) -> int:

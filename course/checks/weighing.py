@@ -15,7 +15,7 @@ WEIGHT = {
     "empty": NUMBER_OR_WORDS,
     "full": NUMBER_OR_WORDS,
     "stored": int,
-    "devices": Each(str),
+    "misplaced": Each(str),
 }
 """The form of what `weigh` returns."""
 ELSEWHERE = "meta"
@@ -24,7 +24,7 @@ ELSEWHERE = "meta"
 
 def weigh(make: Callable[..., Any], fill: Callable[[Any], Any]) -> Evidence:
     """Record what nbytes() says of a cache before and after it is filled, and weigh the full one; list
-    the devices on which another one lies that was made for ELSEWHERE.
+    where tensors of another one lie that was made for ELSEWHERE, and lie on another device.
 
     Args:
         make: makes a cache, on a `device` if one is given.
@@ -33,7 +33,8 @@ def weigh(make: Callable[..., Any], fill: Callable[[Any], Any]) -> Evidence:
     empty = plain(cache.nbytes())
     fill(cache)
     weight = {"empty": empty, "full": plain(cache.nbytes()), "stored": stored_bytes(cache)}
-    return {**weight, "devices": devices_of(make(device=ELSEWHERE))}
+    devices = devices_of(make(device=ELSEWHERE))
+    return {**weight, "misplaced": [device for device in devices if device != ELSEWHERE]}
 
 
 def wrong_weight(
@@ -61,9 +62,9 @@ def wrong_weight(
                 f"nbytes() of the {which} cache gives {weight[which]}, and its storage takes {right:,}. "
                 f"What is allocated when, and what does nbytes() leave out, or count twice?"
             )
-    if elsewhere := [device for device in weight["devices"] if device != ELSEWHERE]:
+    if misplaced := weight["misplaced"]:
         return (
-            f'made with device="{ELSEWHERE}", it keeps tensors on the {elsewhere[0]}; a GPU could not '
+            f'made with device="{ELSEWHERE}", it keeps tensors on the {misplaced[0]}; a GPU could not '
             f"use them. Which of its tensors are not told where to lie?"
         )
     return None

@@ -164,7 +164,7 @@ class KeepsTheOrderOfTheText(_Sizes):
             0,
             self.config.head_dim,
         )
-        self.rows = torch.zeros(shape, dtype=self.dtype)
+        self.rows = torch.zeros(shape, dtype=self.dtype, device=self.device)
         self.tokens = []
 
     def places(self, n_new):
@@ -206,8 +206,8 @@ class CountsItsOldestToken(_Sizes):
         super().__init__(*args, **kwargs)
         c = self.config
         shape = (c.n_layers, self.batch, c.n_kv_heads, self.room, c.head_dim)
-        self.keys = torch.empty(shape, dtype=self.dtype)
-        self.values = torch.empty(shape, dtype=self.dtype)
+        self.keys = torch.empty(shape, dtype=self.dtype, device=self.device)
+        self.values = torch.empty(shape, dtype=self.dtype, device=self.device)
         self.oldest = 0  # of the ring
 
     def held(self):

@@ -244,13 +244,13 @@ def draw_unfinished(seed: int) -> Challenge:
     rng = np.random.default_rng(seed)
     window, n_sinks = int(rng.integers(3, 6)), int(rng.integers(0, 3))
     n = n_sinks + window + int(rng.integers(1, 3))
-    three, refused = [n, n + 1, n + 2], ("advance", 0, 1)
+    three, others, refused = [n, n + 1, n + 2], [n + 5, n + 4, n + 3], ("advance", 0, 1)
     operations = [("new", 0, n + 9), *(("feed", 0, [i]) for i in range(n))]
-    operations += [("append", 0, three), ("start", 0, [n + 2, n, n + 1])]
+    operations += [("append", 0, others), ("start", 0, [n + 2, n, n + 1])]
     operations += [("append", 0, three), ("advance", 0, 1), refused]
-    operations += [("append", 0, three), ("truncate", 0, n + 1), refused]
+    operations += [("append", 0, others), ("truncate", 0, n + 1), refused]
     operations += [("feed", 0, [n + 3, n + 4]), ("feed", 0, [n + 5])]
-    operations += [("append", 0, three), ("reset", 0, None), refused, ("feed", 0, three[:1])]
+    operations += [("append", 0, others), ("reset", 0, None), refused, ("feed", 0, three[:1])]
     case = {"window": window, "n_sinks": n_sinks, "rows": draw_rows(rng, n + 6)}
     return {"series": [{**case, "operations": operations}]}
 
