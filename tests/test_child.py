@@ -238,7 +238,7 @@ def test_a_death_for_too_many_threads_is_told(child):
 
 def test_its_own_children_die_with_it(desk):
     with desk.start() as child:
-        run(child, "import subprocess as s\np = s.Popen(['sleep', '600'])\nprint('pid', p.pid)")
+        run(child, "import subprocess as s\np = s.Popen(['sleep', '600'])\nprint(f'pid {p.pid}')")
         sleeping = int(said(child).split()[-1])
         os.kill(sleeping, 0)
     assert_gone(sleeping)
