@@ -29,11 +29,18 @@ def story() -> MiniGPT:
     return MiniGPT.from_weights("story")
 
 
+def recall_of(result: dict[str, float]) -> float:
+    """Compute the part of all questions, near and far, that was answered right."""
+    counts = {where: result[f"questions_{where}"] for where in ("near", "far")}
+    right = sum(result[f"recall_{where}"] * n for where, n in counts.items() if n)
+    return right / sum(counts.values())
+
+
 def measure(model, new_cache) -> tuple[float, float]:
     """Measure the per cent of the questions that were answered right, and the perplexity."""
     with torch.no_grad():
         quality = evaluate(through_a_cache(model, forward_cached, new_cache), STORIES)
-    return 100 * plots.recall_of(quality), quality["perplexity"]
+    return 100 * recall_of(quality), quality["perplexity"]
 
 
 def per_channel(model, bits):

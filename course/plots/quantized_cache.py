@@ -275,10 +275,3 @@ def _label_perplexity(axis: Axes, full: float, top: float) -> None:
     axis.yaxis.set_minor_formatter(lambda value, _: "")
     axis.set_yticks([1.5, 1.6, 1.7, 1.8] if top < 2 else [1.5, 2, 4, 8, 16, 32, 64])
     axis.set_ylim(full * 0.95, max(full * 1.2, top * 1.2))
-
-
-def recall_of(result: Mapping[str, float]) -> float:
-    """Compute the part of all questions, near and far, that was answered right."""
-    counts = {where: result[f"questions_{where}"] for where in ("near", "far")}
-    right = sum(result[f"recall_{where}"] * n for where, n in counts.items() if n)
-    return right / sum(counts.values())

@@ -483,11 +483,11 @@ with one_thread():
 show(draw_third_roof(phase_cost(mini.config, 1, 64, 1, 4), here, prices, asked, taken))
 
 # %% [markdown]
-# Many times as long. The time goes into *asking*: each operation costs Python and PyTorch a millionth of
-# a second or more, however small it is. The orange bars are a third limit: views (the same memory,
-# described anew) and kernels (which compute), each at the price of the cheapest. That is the smaller part
-# of what was measured: a product with a 64 × 64 matrix costs four times as much as the cheapest kernel,
-# and the Python between the operations costs as well.
+# Many times as long. The time goes into *asking*: each operation costs Python and PyTorch a millionth
+# of a second or more, however small it is. The orange bars are a third limit: views (the same memory,
+# described anew) and kernels (which compute), each at the price of the cheapest. That is the smaller
+# part of what was measured: a product with a 64 × 64 matrix costs several times as much as the cheapest
+# kernel, and the Python between the operations costs as well.
 #
 # `course/fast/decode.py` asks for fewer operations. On a GPU it also records a step as a **CUDA graph**
 # and asks for it at once; without that, even a model of a billion parameters stays far below the memory's
