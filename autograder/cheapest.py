@@ -40,9 +40,6 @@ from course.files.writing import write_whole
 
 MOST_ALONE, MOST_TOGETHER = 1.0, 2.0
 """The most points, of 10, that one of these may get, and all of a lesson together."""
-HALVES = {"00": 2.0}
-"""By the number of a lesson, what these bounds are multiplied by. In lesson 00 two functions share all
-points: half a formula is a mistake there, not a trick, and keeps the points of its half."""
 SECRET = b"cheapest"
 HEAD = re.compile(r"^# %% (?P<check>\w+): (?P<words>.+)\n", re.MULTILINE)
 StartFor = Callable[[Path], AbstractContextManager[Start]]
@@ -136,8 +133,7 @@ def points_in(row: str) -> float:
 
 def most_of(row: str) -> float:
     """Return the most points that this row may say."""
-    most = MOST_TOGETHER if TOGETHER in row else MOST_ALONE
-    return most * HALVES.get(row.strip("| ")[:2], 1.0)
+    return MOST_TOGETHER if TOGETHER in row else MOST_ALONE
 
 
 def judge_cheats(lesson: str, cheats: Sequence[Cheat], start_for: StartFor) -> Result:

@@ -23,6 +23,7 @@ from autograder.examiner import Attempt, Examiner
 from autograder.result import Answer, Outcome, Result
 from autograder.sandbox.child import InfraError
 from autograder.session import MESSAGE, Deadlines, GaveUp, Session, Start
+from course.checks.relations.words import Relation, with_relations
 
 
 def grade_one(
@@ -131,13 +132,10 @@ def _name_mistakes(
         if attempt.reply is not None and attempt.challenge is not None:
             what = (question.check, attempt.challenge, attempt.reply)
             named = diagnose(known, *what, attempt.specimen, passed)
-            said = [named.sentence] if named else []
+            known_of_it = [Relation(named.sentence)] if named else []
             if not named or not named.bug:
-                said += relations(assignment.module, *what)
-            if said:
-                words = " ".join(said)[: MESSAGE // 2]
-                message = f"{answer.message[: MESSAGE - len(words) - 1]} {words}"
-                answer = replace(answer, message=message)
+                known_of_it = [*relations(assignment.module, *what), *known_of_it]
+            answer = replace(answer, message=with_relations(answer.message, known_of_it, MESSAGE))
             if named:
                 answer = replace(answer, bug=named.bug, family=named.family)
         answers.append(answer)

@@ -2,7 +2,8 @@
 
     make test     by day: what is quick; of what is slow, lesson 03 and lessons that changed since they
                   were last proven. What was green here before, on the very same sources, is left out.
-    make touched  what is slow and stands on sources that changed since they were last proven.
+    make touched  what is slow and stands on sources that changed since they were last proven; no lesson
+                  where more than three changed.
     make night    everything, with seeds drawn from the date, and without memory of earlier runs.
     pytest --full -k kv_cache     everything of what is named, at the same seeds each time.
 
@@ -49,7 +50,8 @@ DIGESTS = "SECOND_TOKEN_DIGESTS"
 SAMPLE = "kv_cache"
 """The lesson of which by day everything that is marked `sampled` runs."""
 MOST_CHANGED = 3
-"""Lessons that are tried at full strength by day. Where more changed, a shared part did: by night."""
+"""Lessons that are tried at full strength by day, or as touched. Where more changed, a shared part did,
+and that is the night's work."""
 ALWAYS = {"test_imports", "test_sync"}
 """What looks at the project as a whole, and takes seconds: it is never left out."""
 BY_LESSON = {"test_museum", "test_margins", "test_exhibits", "test_hollow_evidence", "test_mutants"}
@@ -59,6 +61,8 @@ PICTURES = ("course/plots", "course/widgets")
 """A change here voids only what names them: a picture decides about no result."""
 SHOWS_PICTURES = re.compile(r"\b(plots|widgets|built|build|book|browser)\b")
 """In a file of tests: pictures are drawn, or lessons built or shown. No notebook, and no gradebook."""
+CELL = re.compile(r"^# %%", re.MULTILINE)
+"""What begins a cell in a lesson's text."""
 LEFT_OUT = {"build", "grading", "recorded", "__pycache__", "second_token.egg-info"}
 """Folders of what is built or measured. Hidden folders are tools' caches, and left out, too."""
 
@@ -81,9 +85,9 @@ class Selection:
 
     def is_full(self, lesson: str) -> bool:
         """Tell whether a lesson is tried at full strength: at many seeds, and with slow tests."""
-        if self.mode == "day":
-            return lesson in self.changed and len(self.changed) <= MOST_CHANGED
-        return self.mode in ("full", "night") or lesson in self.changed
+        if self.mode in ("full", "night"):
+            return True
+        return lesson in self.changed and len(self.changed) <= MOST_CHANGED
 
     def seeds(self, lesson: str, by_day: int, full: int) -> list[int]:
         """Return the seeds with which a lesson's checks are tried."""
@@ -117,7 +121,7 @@ class Selection:
                 return True
             return not is_slow(item) or (part in self.digests and self.is_full(part))
         if part in self.digests:
-            return part in self.changed
+            return self.is_full(part)
         return is_slow(item) and self.proven.get(part) != digest_of_file(part)
 
     def _was_green(self, part: str) -> bool:
@@ -159,7 +163,7 @@ class Selection:
                 f"left out: {sum(self.left_out.values())} tests in {len(self.left_out)} parts, which "
                 f"were green before on these very sources ({GREEN.relative_to(ROOT)} remembers)"
             )
-        if self.mode == "day" and len(self.changed) > MOST_CHANGED:
+        if self.mode in ("day", "touched") and len(self.changed) > MOST_CHANGED:
             lines.append(
                 f"{len(self.changed)} lessons changed since they were last proven, more than "
                 f"{MOST_CHANGED}: none was tried at full strength. `make night` does."
@@ -229,11 +233,15 @@ def digests_of_lessons() -> dict[str, str]:
 
 
 def digest_of_lesson(lesson: str) -> str:
-    """Digest what the tests of a lesson are about: its text, checks, museum and right styles."""
+    """Digest what the tests of a lesson are about: its code, checks, museum and right styles. Its words
+    decide about none of them."""
     package, checks = f"autograder.lessons.{lesson}", f"course.checks.{lesson}"
     texts = [text for part in ("museum", "variants") for text in texts_of(f"{package}.{part}")]
+    text = (ROOT / "solutions" / lesson_folders()[lesson] / f"{lesson}.py").read_text(
+        encoding="utf-8"
+    )
+    texts += [cell for cell in CELL.split(text) if not cell.startswith(" [markdown]")]
     files = [
-        ROOT / "solutions" / lesson_folders()[lesson] / f"{lesson}.py",
         ROOT / "autograder" / "lessons" / lesson / "equivalent.toml",
         ROOT / "course" / "checks" / "recorded" / f"{lesson}.json",
     ]

@@ -1,6 +1,8 @@
 """A known mistake is recognized by its numbers, an unknown one is left without a name; and the
 file that shows what the museum is worth says what the code says."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +13,7 @@ from autograder import run_record
 from autograder.diagnosis import grading_tables, museum_page
 from autograder.diagnosis.catches import ALWAYS, catches_of, measured
 from autograder.diagnosis.comparison import same, same_reply
+from autograder.diagnosis.deciding import Deciding
 from autograder.diagnosis.grading_tables import assignment_of, points_lost, with_tables
 from autograder.diagnosis.known_replies import SEED, KnownReplies, reached_bugs, wrong_replies
 from autograder.diagnosis.measuring import (
@@ -29,8 +32,9 @@ from autograder.diagnosis.recognize import diagnose, name_mistake
 from autograder.follow_through import own_cells
 from autograder.judge import known_in_memory
 from autograder.lessons import find, hidden_checks
+from autograder.lessons.assembly import answer_cells
 from autograder.lessons.exhibits import FAMILIES, Bug, bugs_of
-from autograder.run_record import RunRecord
+from autograder.run_record import RunRecord, run
 
 SPLITS = "every_split_equals_uncached"
 SILENT = 0.03
@@ -129,7 +133,7 @@ def test_no_mistake_is_named_that_would_lose_what_was_passed():
     """The numbers of a mask that hides nothing, or of a layer that does not use it."""
     (bug,) = [bug for bug in bugs_of("kv_cache") if bug.name == "mask_sees_all"]
     challenge = find(f"kv_cache.{SPLITS}").challenge(1)
-    ((_, reply),) = wrong_replies("kv_cache", SPLITS, challenge, [bug])
+    _, ((_, reply),) = wrong_replies("kv_cache", SPLITS, challenge, [bug])
     asked = (known_in_memory("kv_cache"), SPLITS, challenge, reply, None)
     found = diagnose(*asked)
     assert (found.bug, found.family) == ("", "mask")
@@ -137,6 +141,85 @@ def test_no_mistake_is_named_that_would_lose_what_was_passed():
     assert diagnose(*asked, passed).bug == "layer_without_mask"
     passed |= {"layer_equals_uncached"}
     assert diagnose(*asked, passed) is None
+
+
+IN_ANOTHER_STYLE = {
+    "split_read.parts_say_their_sums: part_without_scale": """
+def attend_part(q, k, v, mask=None):
+    (B, H, T, D), G = q.shape, k.shape[1]
+    scores = torch.einsum("bgntd,bgsd->bgnts", q.reshape(B, G, H // G, T, D), k).flatten(1, 2)
+    if mask is not None:
+        scores = torch.where(mask, scores, -math.inf)
+    top = scores.max(dim=-1, keepdim=True).values
+    weights = torch.where(top == -math.inf, 0.0, torch.exp(scores - top)).to(q.dtype)
+    out = torch.einsum("bgnts,bgsd->bgntd", weights.unflatten(1, (G, -1)), v).flatten(1, 2)
+    return Part(out, top, weights.sum(-1, keepdim=True))
+""",
+    "paged_cache.blocks_are_given_once: frees_at_the_first_release": """
+class BlockAllocator:
+    def __init__(self, n_blocks):
+        self.owned = {}
+        self.n_blocks = n_blocks
+        self.next_ones = list(range(n_blocks))
+
+    def __len__(self):
+        return len(self.next_ones)
+
+    def owners(self, block):
+        return self.owned.get(block, 0)
+
+    def allocate(self, n=1):
+        if n > len(self.next_ones):
+            raise CacheFull("no room")
+        given, self.next_ones = self.next_ones[:n], self.next_ones[n:]
+        self.owned.update(dict.fromkeys(given, 1))
+        return list(given)
+
+    def share(self, blocks):
+        if not all(self.owned.get(block) for block in blocks):
+            raise ValueError("free")
+        for block in blocks:
+            self.owned[block] += 1
+
+    def release(self, blocks):
+        if any(self.owned.get(block, 0) < blocks.count(block) for block in blocks):
+            raise ValueError("free")
+        for block in blocks:
+            self.owned.pop(block, None)
+            if block not in self.next_ones:
+                self.next_ones.append(block)
+""",
+}
+"""Mistakes of the museum, by their check, in code that writes other tensors or hands out other blocks."""
+
+
+@pytest.mark.parametrize("what", IN_ANOTHER_STYLE)
+def test_a_mistake_is_named_by_what_decides(what):
+    """The numbers that are wrong are the museum's; what else differs is a matter of style."""
+    lesson, check, name = re.fullmatch(r"(\w+)\.(\w+): (\w+)", what).groups()
+    cells = [*answer_cells(lesson, {}), IN_ANOTHER_STYLE[what]]
+    replies = [
+        run(lesson, cells, find(f"{lesson}.{check}"), challenge)
+        for challenge in (find(f"{lesson}.{check}").challenge(seed) for seed in (5, SEED))
+    ]
+    challenge, known = find(f"{lesson}.{check}").challenge(5), known_in_memory(lesson)
+    assert diagnose(known, check, challenge, *replies).bug == name
+    (bug,) = [bug for bug in bugs_of(lesson) if bug.name == name]
+    _, ((_, reply),) = wrong_replies(lesson, check, challenge, [bug])
+    assert not same_reply(reply, replies[0])
+
+
+def test_counts_alone_name_nothing():
+    """A text one token too long costs what one pass too many costs."""
+    check = find("naive_decode.each_step_reads_everything")
+    bugs = {bug.name: bug for bug in bugs_of("naive_decode")}
+    pair = [bugs[name] for name in ("looks_one_token_too_far", "one_token_too_many")]
+    right, ((known, first), (_, second)) = wrong_replies(
+        "naive_decode", check.name, check.challenge(1), pair
+    )
+    deciding = Deciding(check, check.challenge(1), right)
+    assert deciding.are_same(first, second)
+    assert name_mistake([(known, first)], second, deciding) is None
 
 
 # --- what is said --------------------------------------------------------------------------------

@@ -9,8 +9,9 @@ from autograder.diagnosis.deciding import fields_read
 from autograder.diagnosis.relations import relations, relations_to
 from autograder.lessons import find, hidden_checks, lesson_folders
 from autograder.lessons.exhibits import bugs_of
-from course.checks.relations import sentences
+from course.checks.relations import relations_between
 from course.checks.relations.calls import Calls
+from course.checks.relations.words import Relation, with_relations
 
 RNG = np.random.default_rng(5)
 HEADS = RNG.normal(size=(2, 4, 3, 5))  # (B, H, T, D)
@@ -18,8 +19,8 @@ ROWS = RNG.normal(size=(2, 3, 2, 6, 4))  # keys and values: (2, B, G, S, D)
 TOKENS = RNG.integers(0, 50, (3, 7))
 
 
-def said(expected, got) -> str:
-    return " ".join(sentences({"out": expected}, {"out": got}))
+def said(expected, got, calls=None) -> str:
+    return " ".join(relation.words for relation in relations_between(expected, got, calls))
 
 
 def with_part(array, place, change):
@@ -69,7 +70,7 @@ SAID = {
 @pytest.mark.parametrize("name", SAID)
 def test_what_is_true_is_said(name):
     expected, got, words = SAID[name]
-    text = said(expected, got)
+    text = said({"out": expected}, {"out": got})
     assert words in text
     if not words:
         assert not re.search(r"numbers|order|×", text)
@@ -102,7 +103,7 @@ CASES = ((2, 3), (4, 7), (5, 11), (6, 1))
 def test_results_of_calls_are_compared_with_their_arguments(wrong, words):
     right = [{"value": m * k} for m, k in CASES]
     got = [{"value": wrong(m, k)} for m, k in CASES]
-    text = " ".join(sentences({"results": right}, {"results": got}, calls(*CASES)))
+    text = said({"results": right}, {"results": got}, calls(*CASES))
     assert words in text
 
 
@@ -117,7 +118,7 @@ def test_results_of_calls_are_compared_with_their_arguments(wrong, words):
 )
 def test_refusals_are_told_apart(expected, got, words):
     both = [[{"outcome": text} for text in texts] for texts in (expected, got)]
-    text = " ".join(sentences(*({"calls": outcomes} for outcomes in both)))
+    text = said(*({"calls": outcomes} for outcomes in both))
     assert words in text
     assert bool(words) == bool(text)
 
@@ -125,43 +126,147 @@ def test_refusals_are_told_apart(expected, got, words):
 # --- of the museum, by a second computation -------------------------------------------------------
 
 
-def numbers_by_field(expected, got, path=""):
-    """All numbers of two pieces of evidence, in pairs, by the names above them."""
+def arrays_by_field(expected, got, path=""):
+    """All arrays of two pieces of evidence, in pairs, by the names above them."""
     if isinstance(expected, dict):
         for name in set(expected) & set(got if isinstance(got, dict) else ()):
-            yield from numbers_by_field(expected[name], got[name], f"{path}/{name}")
+            yield from arrays_by_field(expected[name], got[name], f"{path}/{name}")
     elif isinstance(expected, list | tuple) and isinstance(got, list | tuple):
+        both = [
+            np.asarray(x) if all(type(v) in (int, float) for v in x) else None
+            for x in (expected, got)
+        ]
+        if len(expected) and both[0] is not None and both[1] is not None:
+            yield path, *both
         for pair in zip(expected, got, strict=False):
-            yield from numbers_by_field(*pair, f"{path}*")
-    elif np.shape(expected) == np.shape(got):
-        both = [np.ravel(numbers) for numbers in (expected, got)]
+            yield from arrays_by_field(*pair, f"{path}*")
+    else:
+        both = [np.asarray(numbers) for numbers in (expected, got)]
         if all(numbers.dtype.kind in "biuf" for numbers in both):
-            yield path, *(numbers.astype(float) for numbers in both)
+            yield path, *both
 
 
-def holds(sentence: str, expected, got) -> bool:
-    """Whether there is a field of which a sentence about all of its wrong numbers is true."""
-    fields = {}
-    for path, a, b in numbers_by_field(expected, got):
-        before = fields.get(path, (np.zeros(0), np.zeros(0)))
-        fields[path] = (np.append(before[0], a), np.append(before[1], b))
-    patterns = {
-        r"are ([\d.e+-]+) × the right": lambda a, b, f: np.allclose(b, f * a, rtol=1e-3, atol=1e-3),
-        r"too large by ([\d.e+-]+)\.$": lambda a, b, f: np.allclose(b - a, f, rtol=1e-3, atol=1e-3),
-        r"too small by ([\d.e+-]+)\.$": lambda a, b, f: np.allclose(a - b, f, rtol=1e-3, atol=1e-3),
-        r"numbers are all (0)\.": lambda a, b, f: not b.any(),
-        r"all ([\d.e+-]+), wh": lambda a, b, f: np.allclose(b, f, rtol=1e-4),
-        r"wrong sign(), and": lambda a, b, f: np.allclose(a, -b, rtol=1e-3, atol=1e-3),
-    }
-    for pattern, is_true in patterns.items():
-        if match := re.search(pattern, sentence):
-            factor = float(match[1] or 0)
-            for a, b in fields.values():
-                wrong = ~np.isclose(a, b, rtol=1e-4, atol=1e-4)
-                if wrong.any() and is_true(a[wrong], b[wrong], factor):
-                    return True
+def close(a, b):
+    """Which numbers of two arrays of one shape are equal, as far as their types can tell."""
+    tolerance = 4e-3 if np.float16 in (a.dtype, b.dtype) else 1e-4
+    return np.isclose(a.astype(float), b.astype(float), tolerance, tolerance, equal_nan=True)
+
+
+def of_numbers(is_true):
+    """Ask about all wrong numbers of a field at once, wherever they lie."""
+
+    def holds(arrays, number="0"):
+        if any(a.shape != b.shape for a, b in arrays):
             return False
-    return True
+        a, b = (
+            np.concatenate([x.ravel().astype(float) for x in part])
+            for part in zip(*arrays, strict=True)
+        )
+        wrong = ~close(a, b)
+        return bool(wrong.any()) and is_true(a[wrong], b[wrong], float(number))
+
+    return holds
+
+
+def of_slices(are_wrong):
+    """Ask whether along some axis exactly these slices are wrong, in every wrong array."""
+
+    def holds(arrays, *words):
+        numbers = [[int(n) for n in re.findall(r"\d+", text)] for text in words]
+        for axis in range(max(a.ndim for a, _ in arrays)):
+            found = []
+            for a, b in arrays:
+                wrong = ~close(a, b)
+                places = set(np.argwhere(wrong)[:, axis].tolist())
+                found.append(places == set(are_wrong(a.shape[axis], *numbers)))
+            if all(found):
+                return True
+        return False
+
+    return holds
+
+
+def of_arrays(moved):
+    """Ask whether along some axis the right array, moved, is what came."""
+
+    def holds(arrays, *words):
+        numbers = [[int(n) for n in re.findall(r"\d+", text)] for text in words]
+        for axis in range(max(a.ndim for a, _ in arrays)):
+            made = [moved(a, axis, *numbers) for a, _ in arrays]
+            if all(
+                m.shape == b.shape and np.allclose(m, b, rtol=1e-3, atol=1e-3, equal_nan=True)
+                for m, (_, b) in zip(made, arrays, strict=True)
+            ):
+                return True
+        return False
+
+    return holds
+
+
+def others(size, numbers):
+    return [n for n in range(size) if n not in numbers]
+
+
+def in_the_place_of(array, axis, places, owner):
+    """The array with one slice in the place of others."""
+    changed = array.copy()
+    for place in places:
+        changed[(slice(None),) * axis + (place,)] = array.take(owner[0], axis)
+    return changed
+
+
+HOLDS = {
+    r"are ([\d.e+-]+) × the right": of_numbers(
+        lambda a, b, f: np.allclose(b, f * a, rtol=1e-3, atol=1e-3)
+    ),
+    r"all too large by ([\d.e+-]+)\.$": of_numbers(
+        lambda a, b, f: np.allclose(b - a, f, rtol=1e-3, atol=1e-3)
+    ),
+    r"all too small by ([\d.e+-]+)\.$": of_numbers(
+        lambda a, b, f: np.allclose(a - b, f, rtol=1e-3, atol=1e-3)
+    ),
+    r"numbers are all 0\.": of_numbers(lambda a, b, f: not b.any()),
+    r"all ([\d.e+-]+), wh": of_numbers(lambda a, b, f: np.allclose(b, f, rtol=1e-4)),
+    r"wrong sign, and": of_numbers(lambda a, b, f: np.allclose(a, -b, rtol=1e-3, atol=1e-3)),
+    r"^Right up to [a-zKV ]+(\d+), wrong from [a-zKV ]+(\d+) on\.$": of_slices(
+        lambda size, last, first: range(first[0], size)
+    ),
+    r"^Only [a-zKV ]+([\d, and]+) (?:is|are) wrong\.$": of_slices(lambda size, some: some),
+    r"^[A-Z][a-zKV ]+([\d, and]+) (?:is|are) right, the others": of_slices(others),
+    r"^Only the last [a-zKV ]+ is wrong": of_slices(lambda size: [size - 1]),
+    r"^The last [a-zKV ]+ is right, the others": of_slices(lambda size: range(size - 1)),
+    r"^The last (\w+) along .* missing": of_arrays(
+        lambda a, axis, n: a.take(range(a.shape[axis] - (n[0] if n else 1)), axis)
+    ),
+    r"^The first (\w+) along .* missing": of_arrays(
+        lambda a, axis, n: a.take(range(n[0] if n else 1, a.shape[axis]), axis)
+    ),
+    r"in reverse order along": of_arrays(lambda a, axis: np.flip(a, axis)),
+    r"rolled by (\d+) along": of_arrays(lambda a, axis, n: np.roll(a, n[0], axis)),
+    r"^[A-Z][a-zKV ]+([\d, and]+) (?:have|has) the numbers of [a-zKV ]+(\d+)\.": of_arrays(
+        in_the_place_of
+    ),
+}
+"""What a sentence says, by its words, computed in another way: (wrong arrays of a field, …) -> bool."""
+
+
+def is_true(words: str, expected, got) -> bool | None:
+    """Whether there is a field of which a sentence is true; None where nothing here computes its kind."""
+    fields = {}
+    for path, a, b in arrays_by_field(expected, got):
+        if a.shape != b.shape or not close(a, b).all():
+            fields.setdefault(path, []).append((a, b))
+    for pattern, holds in HOLDS.items():
+        if match := re.search(pattern, words):
+            return any(_holds(holds, arrays, match.groups()) for arrays in fields.values())
+    return None
+
+
+def _holds(holds, arrays, words) -> bool:
+    try:
+        return bool(holds(arrays, *words))
+    except (IndexError, ValueError):  # arrays of other forms, in another field
+        return False
 
 
 @pytest.mark.parametrize("lesson", lesson_folders())
@@ -175,10 +280,28 @@ def test_what_is_said_of_the_museums_numbers_is_true(lesson, selection, record):
             reply = record.ask(lesson, bug.answer, check, seed)
             if "evidence" not in reply:
                 continue
-            for sentence in relations_to(right, reply["evidence"], lesson, check, challenge):
-                if not holds(sentence, right["evidence"], reply["evidence"]):
-                    false.append(f"{bug.name}: {sentence}")
+            for words, _ in relations_to(right, reply["evidence"], lesson, check, challenge):
+                if is_true(words, right["evidence"], reply["evidence"]) is False:
+                    false.append(f"{bug.name}: {words}")
     assert false == []
+
+
+@pytest.mark.parametrize(
+    ("message", "relation", "expected"),
+    [
+        (
+            "Row 1 is 0.5 off. How many (B, T) are there?",
+            ("Twice.", "Why?"),
+            "Row 1 is 0.5 off. Twice. Why?",
+        ),
+        ("1 token: wrong. Is 0.5 right?", ("Twice.", "Why?"), "1 token: wrong. Twice. Why?"),
+        ("It is 3. What then?", ("Only row 1.", ""), "It is 3. What then? Only row 1."),
+        ("It is 3, not 4.", ("Twice.", "Why?"), "It is 3, not 4. Twice. Why?"),
+        ("x" * 200, ("Twice.", "Why?"), "x" * 88 + " Twice. Why?"),
+    ],
+)
+def test_a_message_asks_one_question_which_follows_what_is_known(message, relation, expected):
+    assert with_relations(message, [Relation(*relation)], most=100) == expected
 
 
 def test_whatever_comes_back_is_no_reason_to_fail():
@@ -192,7 +315,7 @@ def test_whatever_comes_back_is_no_reason_to_fail():
 
 def test_what_only_words_a_message_is_not_compared(record):
     check = find("gqa.nothing_is_expanded")
-    fields = fields_read(check, check.challenge(1), record.ask("gqa", {}, check, 1))
+    fields, _ = fields_read(check, check.challenge(1), record.ask("gqa", {}, check, 1))
     assert ".calls*.count" in fields
     assert ".calls*.largest" not in fields
 
@@ -204,6 +327,6 @@ def test_the_reference_passes_as_what_is_watched(record):
         f"{lesson}.{name}"
         for lesson in lesson_folders()
         for name, check in hidden_checks(lesson).items()
-        if fields_read(check, check.challenge(1), record.ask(lesson, {}, check, 1)) is None
+        if None in fields_read(check, check.challenge(1), record.ask(lesson, {}, check, 1))
     ]
     assert unwatched == []

@@ -1,22 +1,86 @@
-"""Find out which fields of a reply's evidence decide, by watching a verdict read the right one.
+"""Find out which fields of a reply's evidence decide, by watching the verdict read it.
 
-A verdict that passes has looked at all that can decide. What it never looked at, such as which operation
-made the largest tensor, only words a message.
+A verdict that passes has looked at all that can decide; one that fails has stopped at what did. Two
+answers with the same wrong numbers make the same mistake, however many tensors their lines write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import copy
 from typing import Any
 
 import numpy as np
 
+from autograder.diagnosis.comparison import same_reply
 from autograder.run_record import Reply
-from course.checks.check import Challenge, Check
+from course.checks.check import Challenge, Check, Verdict, complete
+from course.checks.relations.pairs import pairs_of
 
 Fields = frozenset[str]
 """Paths of fields: "calls*.out" is `out` of every item of the list `calls`."""
+Canonical = Callable[[Challenge, Any], Any]
+"""Writes evidence of a challenge in one form."""
+MANY = 8
+"""Different wrong numbers that no two mistakes share by chance."""
+
+
+class Deciding:
+    """What decides about each reply to a challenge: that at which its verdict looks before it falls.
+
+    Args:
+        right: the reference's reply.
+        canonical: writes evidence in one form, whatever the contract leaves open; None where it leaves
+            nothing open.
+    """
+
+    def __init__(
+        self, check: Check, challenge: Challenge, right: Reply, canonical: Canonical | None = None
+    ) -> None:
+        self._check, self._challenge = check, challenge
+        self._right, self._canonical = right, canonical
+        self._fields: dict[int, tuple[Reply, Fields | None]] = {}
+        self._parts: dict[tuple[int, Fields], tuple[Reply, Reply]] = {}
+
+    def are_same(self, known: Reply, reply: object) -> bool:
+        """Tell whether a known reply is the same in all that decides about another, which may hold
+        anything."""
+        if type(reply) is not dict or any(r.get("error") for r in (known, reply)):
+            return False
+        fields = self._fields_of(reply)
+        return bool(fields) and same_reply(self._part(known, fields), self._part(reply, fields))
+
+    def is_telling(self, reply: Reply) -> bool:
+        """Tell whether too many numbers of a reply are wrong for two mistakes to give the same."""
+        if reply.get("error") or self._right.get("error") or not (fields := self._fields_of(reply)):
+            return False
+        if self._canonical:
+            return True
+        both = (self._part(one, fields)["evidence"] for one in (self._right, reply))
+        # Arrays are results. Plain numbers count, and counts are the same for many mistakes.
+        arrays = [
+            p for p in pairs_of(*both) if isinstance(p.expected, np.ndarray) and not p.is_list
+        ]
+        wrong = [p for p in arrays if p.differs]
+        numbers = [p.got[p.wrong] if p.expected.shape == p.got.shape else p.got for p in wrong]
+        return sum(len(np.unique(each)) for each in numbers) >= MANY
+
+    def _fields_of(self, reply: Reply) -> Fields | None:
+        """List the fields that decide about a reply, which is kept so that its id stays its own."""
+        if id(reply) not in self._fields:
+            fields, _ = fields_read(self._check, self._challenge, reply)
+            self._fields[id(reply)] = reply, fields
+        return self._fields[id(reply)][1]
+
+    def _part(self, reply: Reply, fields: Fields) -> Reply:
+        """Leave out of a reply all but these fields."""
+        key = id(reply), fields
+        if key not in self._parts:
+            evidence = reduced(reply["evidence"], fields)
+            if self._canonical:
+                evidence = self._canonical(self._challenge, reply["evidence"])
+            self._parts[key] = reply, {**reply, "evidence": evidence}
+        return self._parts[key][1]
 
 
 def reduced(evidence: Any, fields: Fields | None, path: str = "") -> Any:
@@ -36,19 +100,22 @@ def reduced(evidence: Any, fields: Fields | None, path: str = "") -> Any:
     return evidence
 
 
-def fields_read(check: Check, challenge: Challenge, right: Reply) -> Fields | None:
-    """List the fields that the verdict reads of the right reply; None where that does not pass."""
-    if "evidence" not in right:
-        return None
+def fields_read(
+    check: Check, challenge: Challenge, reply: Reply
+) -> tuple[Fields | None, Verdict | None]:
+    """List the fields of a reply that its verdict reads, and return the verdict; both are None where that
+    stops."""
     read: set[str] = set()
     given = {"truth": check.truth, "tolerance": check.tolerance}
     given = {name: value for name, value in given.items() if value is not None}
     try:
+        if not complete(reply["evidence"], check.evidence(challenge)):
+            return None, None
         with np.errstate(all="ignore"):
-            verdict = check.verdict(challenge, _watched(right["evidence"], "", read), **given)
-    except Exception:  # a verdict that wants plain types
-        return None
-    return frozenset(read) if verdict.score == 1 else None
+            verdict = check.verdict(challenge, _watched(reply["evidence"], "", read), **given)
+    except Exception:  # a verdict that wants plain types, or another form
+        return None, None
+    return frozenset(read), verdict
 
 
 class _WatchedDict(dict):

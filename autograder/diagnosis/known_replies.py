@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from autograder.diagnosis.comparison import TELLING, same_reply
-from autograder.lessons import find
+from autograder.diagnosis.deciding import Deciding
+from autograder.lessons import canonical_form, find
 from autograder.lessons.assembly import answer_cells
 from autograder.lessons.exhibits import Bug
 from autograder.lessons.reach import within_reach
@@ -40,14 +41,20 @@ class KnownReplies:
     def agreeing(self, check: str, bugs: Iterable[Bug], specimen: object) -> list[Bug]:
         """List the bugs of which a reply to that challenge could be; None could be of any.
 
-        An error's words and numbers count only where they tell something, see `comparison.py`."""
+        An error's words and numbers count only where they tell something, see `comparison.py`; of
+        evidence, what decides is enough."""
         if specimen is None:
             return list(bugs)
         hidden = find(f"{self.lesson}.{check}")
+        right = self._record.ask(self.lesson, {}, hidden, SEED)
+        challenge = hidden.challenge(SEED)
+        deciding = Deciding(hidden, challenge, right, canonical_form(self.lesson, check))
         return [
             bug
             for bug in reached_bugs(self.lesson, check, bugs)
-            if _could_be(self._record.ask(self.lesson, bug.answer, hidden, SEED), specimen)
+            if _could_be(
+                self._record.ask(self.lesson, bug.answer, hidden, SEED), specimen, deciding
+            )
         ]
 
 
@@ -59,21 +66,23 @@ def reached_bugs(lesson: str, check: str, bugs: Iterable[Bug]) -> list[Bug]:
 
 def wrong_replies(
     lesson: str, check: str, challenge: Challenge, bugs: Iterable[Bug]
-) -> list[tuple[Bug, Reply]]:
-    """List the bugs whose reply to this challenge is not the reference's, with that reply."""
+) -> tuple[Reply, list[tuple[Bug, Reply]]]:
+    """Return the reference's reply to this challenge, and the bugs that reply otherwise, with theirs."""
     hidden = find(f"{lesson}.{check}")
     right = run(lesson, answer_cells(lesson, {}), hidden, challenge)
     replies = [
         (bug, run(lesson, answer_cells(lesson, bug.answer), hidden, challenge))
         for bug in reached_bugs(lesson, check, bugs)
     ]
-    return [(bug, reply) for bug, reply in replies if not same_reply(right, reply, own_words=True)]
+    return right, [
+        (b, reply) for b, reply in replies if not same_reply(right, reply, own_words=True)
+    ]
 
 
-def _could_be(known: Reply, specimen: object) -> bool:
+def _could_be(known: Reply, specimen: object, deciding: Deciding) -> bool:
     """Tell whether a reply could be that of a bug whose own is known."""
     error = known.get("error")
     if error is None or error["kind"] == TELLING:
-        return same_reply(known, specimen)
+        return same_reply(known, specimen) or deciding.are_same(known, specimen)
     other = specimen.get("error") if type(specimen) is dict else None
     return type(other) is dict and other.get("kind") == error["kind"]

@@ -10,13 +10,14 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from autograder.diagnosis import comparison, recognize
+from autograder.diagnosis import comparison, deciding, recognize
 from autograder.diagnosis.catches import ALWAYS, SOMETIMES, Catches, suspects
 from autograder.diagnosis.comparison import same_reply
+from autograder.diagnosis.deciding import Deciding
 from autograder.diagnosis.grading_tables import credited_checks
 from autograder.diagnosis.known_replies import reached_bugs
 from autograder.diagnosis.recognize import Diagnosis, name_mistake
-from autograder.lessons import hidden_checks
+from autograder.lessons import canonical_form, hidden_checks
 from autograder.lessons.assembly import answer_cells
 from autograder.lessons.exhibits import Bug, bugs_of, variants_of
 from autograder.lessons.reach import within_reach
@@ -39,12 +40,14 @@ class Round:
 
     Attributes:
         caught: the bugs that lost points, with their replies.
+        deciding: what decides about replies.
     """
 
     lesson: str
     check: str
     seed: int
     caught: list[tuple[Bug, Reply]] = field(repr=False)
+    deciding: Deciding = field(repr=False)
 
     def is_named_by(self, bug: Bug) -> bool:
         """Tell whether this is the check that must catch that bug."""
@@ -54,7 +57,7 @@ class Round:
 def digest_of_museum(lesson: str) -> str:
     """Digest what the measurements of a lesson's museum rest on."""
     exhibits = (f"autograder.lessons.{lesson}.{part}" for part in ("museum", "variants"))
-    compared = (__name__, comparison.__name__, recognize.__name__)
+    compared = (__name__, *(module.__name__ for module in (comparison, deciding, recognize)))
     texts = [text for name in (*exhibits, *compared) for text in texts_of(name)]
     checks = hidden_checks(lesson).values()
     return digest_of([*checks, run, decide], texts=[*answer_cells(lesson, {}), *texts])[:16]
@@ -97,7 +100,8 @@ def play(lesson: str, record: RunRecord, seeds: Iterable[int]) -> Iterator[Round
             differs = not same_reply(right, reply, own_words=True)
             if differs and decide(check, challenge, reply).score < 1:
                 caught.append((bug, reply))
-        yield Round(lesson, check.name, seed, caught)
+        deciding = Deciding(check, challenge, right, canonical_form(lesson, check.name))
+        yield Round(lesson, check.name, seed, caught, deciding)
 
 
 def catches_in(lesson: str, rounds: list[Round]) -> Catches:
@@ -123,18 +127,19 @@ def recognition(
         for bug, reply in played.caught:
             named = played.is_named_by(bug)
             if named:
-                counted[KNOWN][outcome(bug, name_mistake(played.caught, reply))] += 1
+                counted[KNOWN][
+                    outcome(bug, name_mistake(played.caught, reply, played.deciding))
+                ] += 1
             if played.check in credited_checks(lesson, bug, catches):
                 continue  # what follow-through credits needs no name
             others = [known for known in _suspected(played, bug, catches) if known[0] is not bug]
-            result = outcome(bug, name_mistake(others, reply))
+            result = outcome(bug, name_mistake(others, reply, played.deciding))
             counted[OWN if named else OTHERS]["family" if result == "mistake" else result] += 1
     # At one seed: there are thousands of these notebooks.
     for played in (played for played in rounds if played.seed == rounds[0].seed):
         for bug, reply in _restyled(played, record):
-            counted[STYLES][
-                outcome(bug, name_mistake(_suspected(played, bug, catches), reply))
-            ] += 1
+            named = name_mistake(_suspected(played, bug, catches), reply, played.deciding)
+            counted[STYLES][outcome(bug, named)] += 1
     return {name: dict(sorted(counter.items())) for name, counter in counted.items()}
 
 

@@ -4,18 +4,23 @@ A question that is lost is put once more, with one challenge that is the same fo
 of the lesson replies to that is kept (`known_replies.py`). Bugs whose reply is the student's are put to
 the lost challenge, too. What gives the student's evidence both times names the mistake; several such bugs
 name no more than their family, and only where they all agree on it.
+
+Where no evidence is all the same, the numbers that decided are enough, if there are many of them
+(`deciding.py`): how many tensors a line of code writes on its way is a matter of style.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 
 from autograder.diagnosis.catches import suspects
 from autograder.diagnosis.comparison import same_reply
+from autograder.diagnosis.deciding import Deciding
 from autograder.diagnosis.known_replies import KnownReplies, wrong_replies
+from autograder.lessons import canonical_form, find
 from autograder.lessons.exhibits import FAMILIES, Bug
 from autograder.run_record import Reply
 from course.checks.check import Challenge
@@ -66,7 +71,11 @@ def diagnose(
         with np.errstate(all="ignore"):
             suspected = suspects(known.lesson, check, passed)
             alike = known.agreeing(check, suspected, specimen)
-            return name_mistake(wrong_replies(known.lesson, check, challenge, alike), reply)
+            if not alike:
+                return None
+            right, museum = wrong_replies(known.lesson, check, challenge, alike)
+            hidden, canonical = find(f"{known.lesson}.{check}"), canonical_form(known.lesson, check)
+            return name_mistake(museum, reply, Deciding(hidden, challenge, right, canonical))
     except Exception:  # a message without a diagnosis is as good as it was before
         return None
 
@@ -77,9 +86,17 @@ def kind_of_error(reply: Reply) -> str:
     return str(error.get("kind")) if type(error) is dict else ""
 
 
-def name_mistake(museum: Iterable[tuple[Bug, Reply]], reply: Reply) -> Diagnosis | None:
-    """Name the bug whose reply is the student's, or the family that several such bugs share."""
+def name_mistake(
+    museum: Collection[tuple[Bug, Reply]], reply: Reply, deciding: Deciding | None = None
+) -> Diagnosis | None:
+    """Name the bug whose reply is the student's, or the family that several such bugs share.
+
+    Args:
+        deciding: what decides about these replies; None where all of it may.
+    """
     found = [bug for bug, known in museum if same_reply(known, reply)]
+    if not found and deciding and deciding.is_telling(reply):
+        found = [bug for bug, known in museum if deciding.are_same(known, reply)]
     families = {bug.family for bug in found}
     if len(families) != 1:
         return None

@@ -14,13 +14,14 @@ from autograder.lessons import find
 from autograder.lessons.assembly import answer_cells
 from autograder.run_record import Reply, run
 from course.checks.check import Challenge, Check
-from course.checks.relations import sentences
+from course.checks.relations import relations_between
 from course.checks.relations.calls import Calls
 from course.checks.relations.pairs import fields_of
+from course.checks.relations.words import Relation
 
 
-def relations(lesson: str, name: str, challenge: Challenge, reply: Any) -> list[str]:
-    """Say what is true of the wrong numbers in a reply, which may hold anything. Never raises.
+def relations(lesson: str, name: str, challenge: Challenge, reply: Any) -> list[Relation]:
+    """List what is true of the wrong numbers in a reply, which may hold anything. Never raises.
 
     Args:
         lesson: the module's name, such as "kv_cache".
@@ -40,11 +41,12 @@ def relations(lesson: str, name: str, challenge: Challenge, reply: Any) -> list[
 
 def relations_to(
     right: Reply, evidence: Any, lesson: str, check: Check, challenge: Challenge
-) -> list[str]:
-    """Say what is true of the numbers in evidence, beside the reference's reply to the challenge."""
-    fields = fields_read(check, challenge, right)
+) -> list[Relation]:
+    """List what is true of the numbers in evidence, beside the reference's reply to the challenge."""
+    fields, verdict = fields_read(check, challenge, right)
+    fields = fields if verdict and verdict.score == 1 else None
     both = (reduced(one, fields) for one in (right["evidence"], evidence))
-    return sentences(*both, calls_of(lesson, check, challenge))
+    return relations_between(*both, calls_of(lesson, check, challenge))
 
 
 def calls_of(lesson: str, check: Check, challenge: Challenge) -> Calls:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,18 @@ def find(name: str) -> Check:
     if check not in checks:
         raise ValueError(f"no hidden check {check!r} in {lesson}; there are {sorted(checks)}")
     return checks[check]
+
+
+def canonical_form(lesson: str, check: str) -> Callable[[Any, Any], Any] | None:
+    """Return what writes a check's evidence in one form, whatever the contract leaves open, such as the
+    numbers of blocks; None where a lesson needs no such function.
+
+    Raises:
+        ValueError: there is no such lesson.
+    """
+    if not hidden_checks(lesson) or find_spec(f"autograder.lessons.{lesson}.canonical") is None:
+        return None
+    return importlib.import_module(f"autograder.lessons.{lesson}.canonical").FORMS.get(check)
 
 
 def grade(name: str, functions: Mapping[str, Any], seeds: tuple[int, ...] = (1, 2, 3)) -> None:

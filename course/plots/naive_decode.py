@@ -16,14 +16,18 @@ from course.plots.style import BLUE, GREY, ORANGE, SKY, Picture, course_style
 from course.world.tokenizer import WORDS
 
 
-def draw_grid(p: int, g: int, words: Sequence[str] | None = None) -> Picture:
+def draw_grid(
+    p: int, g: int, words: Sequence[str] | None = None, n_shown: int | None = None
+) -> Picture:
     """Draw which rows of keys and values naive decoding computes, for the first time and again.
 
     Args:
         p, g: tokens of the prompt, and new ones.
         words: the p + g tokens, to name the rows; left out, they are numbered.
+        n_shown: the first steps alone, and no count, where readers count themselves; left out, all.
     """
-    cells = [_column(p, step) for step in range(g)]
+    is_part = n_shown is not None and n_shown < g
+    cells = [_column(p, step) for step in range(n_shown if is_part else g)]
     first = sum(len(compute) for compute, _ in cells)
     again = sum(len(redo) for _, redo in cells)
     with course_style():
@@ -42,9 +46,15 @@ def draw_grid(p: int, g: int, words: Sequence[str] | None = None) -> Picture:
             axes.set_yticks([0.5, p - 0.5, p + g - 0.5], ["token 0", "prompt ends", "last token"])
             axes.set_xticks([0.5, g - 0.5][:g], ["step 1", f"step {g}"][:g])
         axes.axhline(p, color=GREY, linewidth=1, linestyle=":")
-        axes.set_title(
-            f"{first + again:,} rows = {first:,} computed + {again:,} done again", pad=22
+        counts = f"{first + again:,} rows = {first:,} computed + {again:,} done again"
+        axes.set_title(f"the first {n_shown} of {g} steps" if is_part else counts, pad=22)
+    if is_part:
+        alt = (
+            f"A grid with a column for each of {g} steps and a row for each of {p + g} tokens, in which "
+            f"the first {n_shown} columns are filled. Each marks the tokens that are new to it COMPUTE, "
+            f"and those of the column before it REDO."
         )
+        return Picture(figure, alt, "Each column is one forward pass. How do the others go on?")
     alt = (
         f"A grid with a column for each of {g} steps and a row for each of {p + g} tokens. In its "
         f"first column the whole prompt of {p} is marked COMPUTE; each later column marks one new "
@@ -154,21 +164,21 @@ def draw_staircases(requests: Sequence[tuple[int, int]]) -> Picture:
     with course_style():
         figure, row = plt.subplots(1, len(requests), figsize=(7.8, 2.7), squeeze=False)
         told = []
-        for axes, (P, T) in zip(row[0], requests, strict=True):
-            steps = np.arange(1, T + 1)
+        for axes, (p, g) in zip(row[0], requests, strict=True):
+            steps = np.arange(1, g + 1)
             # As areas and not as bars: two hundred bars would leave white lines between them.
             axes.stackplot(
-                np.repeat([*steps, T + 1], 2)[1:-1] - 0.5,
-                np.full(2 * T, P),
+                np.repeat([*steps, g + 1], 2)[1:-1] - 0.5,
+                np.full(2 * g, p),
                 np.repeat(steps - 1, 2),
                 colors=[SKY, ORANGE],
                 labels=["prompt", "written since"],
             )
-            total = int((P + steps - 1).sum())
+            total = int((p + steps - 1).sum())
             axes.set(
-                title=f"P={P:,}, T={T:,}\n{total:,} visits", xlabel="step", xlim=(0.5, T + 0.5)
+                title=f"p = {p:,}, g = {g:,}\n{total:,} visits", xlabel="step", xlim=(0.5, g + 0.5)
             )
-            told.append(f"prompt {P:,} and {T:,} new tokens: {total:,} visits")
+            told.append(f"prompt {p:,} and {g:,} new tokens: {total:,} visits")
         row[0][0].set_ylabel("positions looked at")
         row[0][0].legend(loc="upper left", fontsize=8)
     alt = (

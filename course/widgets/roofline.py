@@ -77,7 +77,7 @@ def play_with_the_roof(
         model=Dropdown(options=list(MODELS), value="Llama-2-7B", description="model"),
         stored=Dropdown(options=list(WIDTHS), value="16 bits", description="stored in"),
         batch=SelectionSlider(
-            options=BATCHES, value=1, description="batch", continuous_update=False
+            options=BATCHES, value=16, description="batch", continuous_update=False
         ),
         context=SelectionSlider(
             options=CONTEXTS, value=1024, description="context", continuous_update=False

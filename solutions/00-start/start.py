@@ -116,10 +116,10 @@ def matmul_flops(m: int, k: int, n: int) -> int:
 # is a check with small numbers. When you hand in, the same property is checked with numbers that
 # nobody has seen.
 
-# %% nbgrader={"grade_id": "flops_of_one_dot_product", "points": 2}
+# %% nbgrader={"grade_id": "flops_of_one_dot_product", "points": 1}
 checks.flops_of_one_dot_product(matmul_flops)
 
-# %% nbgrader={"grade_id": "flops_of_any_product", "points": 3}
+# %% nbgrader={"grade_id": "flops_of_any_product", "points": 4}
 checks.flops_of_any_product(matmul_flops)
 
 # %% [markdown]
@@ -157,6 +157,8 @@ except CheckFailed as failure:  # so that the notebook goes on
 #
 # > **Predict.** For one token and a 4,096 × 4,096 matrix: which of the three matrices matters?
 #
+# Write `matmul_bytes`: the bytes that such a product must move at least.
+#
 # <details><summary>Hint 1: the idea</summary>
 # Three grids in the picture. Two are read, one is written.
 # </details>
@@ -179,10 +181,10 @@ def matmul_bytes(m: int, k: int, n: int, bytes_per_element: int) -> int:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade_id": "bytes_of_three_matrices", "points": 3}
+# %% nbgrader={"grade_id": "bytes_of_three_matrices", "points": 4}
 checks.bytes_of_three_matrices(matmul_bytes)
 
-# %% nbgrader={"grade_id": "bytes_follow_the_element_size", "points": 2}
+# %% nbgrader={"grade_id": "bytes_follow_the_element_size", "points": 1}
 checks.bytes_follow_the_element_size(matmul_bytes)
 
 # %% [markdown]

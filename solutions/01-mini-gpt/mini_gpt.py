@@ -68,6 +68,10 @@ print(repr(decode(tokens)))
 # | D | numbers in a head, C / H | {{16 = 64 // 4}} | | | |
 # | V | words in the vocabulary | 243 | | | |
 #
+# `embed` turns a token into a vector x. Each **block** adds to it twice: `attention(attn_norm(x))`,
+# what the token finds in others, then `mlp(mlp_norm(x))`, what it makes of it alone. `lm_head` turns
+# the vector into logits.
+#
 # The weights are trained. **What an attention layer does with them is up to you**: you hand the model
 # a function. We begin with one that does nothing.
 
@@ -109,10 +113,6 @@ print("the model's own norm is this one:", torch.allclose(normed, block.mlp_norm
 print("the model's own mlp is this one: ", torch.allclose(through_mlp, block.mlp(x), atol=1e-5))
 
 # %% [markdown]
-# `embed` turns a token into a vector x. Each **block** adds to it twice: `attention(attn_norm(x))`,
-# what the token finds in others, then `mlp(mlp_norm(x))`, what it makes of it alone. `lm_head` turns
-# the vector into logits.
-#
 # ## 1 · The likeliest word
 #
 # *Difficulty 1 of 5 · importance 3 of 5 · 5 minutes*
@@ -395,7 +395,7 @@ print(tell(model, story, 1, greedy_next))
 show(draw_attention(model, story, causal_attention, looks=[(0, 1, "Wood"), (1, 1, "Mia")]))
 
 # %% [markdown]
-# At *Wood*, the word after the first *Mia*. That takes **two layers**. In block 0, *Wood* looks one word
+# At *Wood*, the word after the first *Mia*. That takes **two blocks**. In block 0, *Wood* looks one word
 # back and notes: "I follow *Mia*". In block 1, an **induction head**, the second *Mia* searches for
 # this note, finds *Wood*, and copies it. In block 0 it could not: there the key of *Wood* is made of
 # *Wood* alone. Hide *Mia* from *Wood* in all heads of block 0, and *Wood* is predicted with 19 % instead
@@ -412,7 +412,8 @@ play_with_causality(model, "The cat sat on the mat . It was a cold", j=2)
 # %% [markdown]
 # **Left of the change nothing moves, at any depth**; *dog* and all after it do. A hidden state depends
 # on its own token and on those before it. Keys and values are computed from hidden states. So **keys
-# and values of the past never change**. Without the mask, each new word would change all but block 0's.
+# and values of the past never change**. Without the mask, each new
+# word would change those of every block but block 0.
 #
 # ## 5 · A word by chance
 #

@@ -59,10 +59,11 @@ print("The cat sat …", decode(greedy_next(logits[:, -1])))
 # For the next word, put this one behind the text and ask again. Writing like that is called
 # **autoregressive**: the model reads what it wrote. No step can start before the one before is done.
 #
-# Here is the whole run. Each column is one step, one forward pass over everything so far:
+# Here are the first two of four steps. Each column is one forward pass over everything so far:
 
 # %%
-show(draw_grid(3, 4, ["The", "cat", "sat", "on", "the", "mat", "."]))
+words = ["The", "cat", "sat", "on", "the", "mat", "."]
+show(draw_grid(3, 4, words, n_shown=2))
 
 # %% [markdown]
 # ## 1 · The loop
@@ -144,6 +145,7 @@ with count_kv_rows(model) as count:
     generate_naive(model, encode("The cat sat"), 4)
 print("rows of each step:", count.per_call)
 print("together:         ", count.rows)
+show(draw_grid(3, 4, words))
 
 # %% [markdown]
 # ## Is it really the *same* work?
@@ -168,8 +170,9 @@ show(draw_same_keys(model, encode("The cat sat"), encode("The cat sat on the mat
 #
 # *Difficulty 2 of 5 · importance 4 of 5 · 10 minutes*
 #
-# A prompt of `p` tokens, `g` new ones, one layer, one row of the batch. `kv_rows_naive` counts every
-# filled cell of the grid; `kv_rows_needed` counts each row once. Both must also be right for `g = 0`.
+# A prompt of `p` tokens, `g` new ones, one layer, one row of the batch. Write
+# `kv_rows_naive`, which counts every filled cell of the grid, and `kv_rows_needed`, which counts each row
+# once. Both must also be right for `g = 0`.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Write down the height of each column, for p = 3 and g = 4. For the second count, look at the grid from
@@ -257,7 +260,7 @@ play_with_the_grid()
 # *Difficulty 1 of 5 · importance 4 of 5 · 5 minutes*
 #
 # Computing rows is one part of a step's work. In attention, the last token fed in each step also
-# **looks at** every position so far, its own included: P of them at the first step, one more at each
+# **looks at** every position so far, its own included: p of them at the first step, one more at each
 # later one. Write `attention_visits`, the sum over all steps. From a prompt of one token, 8 new ones
 # make 1 + 2 + … + 8.
 #
@@ -265,10 +268,10 @@ play_with_the_grid()
 # You have met this sum today.
 # </details>
 # <details><summary>Hint 2: the sizes</summary>
-# T steps; the first is P, the last is P + T - 1.
+# g steps; the first is p, the last is p + g - 1.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# One line: the average of first and last, times T; multiply before you halve. Or <code>sum</code> of a
+# One line: the average of first and last, times g; multiply before you halve. Or <code>sum</code> of a
 # <code>range</code>.
 # </details>
 
@@ -308,26 +311,26 @@ show(draw_staircases([(1, 8), (1, 16), (2000, 200)]))
 # %% [markdown]
 # ### A small model in numbers
 #
-# One projection of a mini-GPT, d = 64: a row costs d² multiply-adds. A prompt of P = 8, T = 20 new: each
-# step reads P rows, and those written before it, 0, 1, … T - 1. Textbooks round: T²/2 in the place of
-# T(T - 1)/2, and P + T rows in the place of P + T - 1. Does that matter?
+# One projection of a mini-GPT, C = 64: a row costs C² multiply-adds. A prompt of p = 8, g = 20 new: each
+# step reads p rows, and those written before it, 0, 1, … g - 1. Textbooks round: g²/2 in the place of
+# g(g - 1)/2, and p + g rows in the place of p + g - 1. Does that matter?
 
 # %%
-P, T, d = 8, 20, 64
-linear = T * P * d**2  # the prompt, at every step
-quadratic = T**2 * d**2 // 2  # the growing part, rounded
-once = (P + T) * d**2  # rounded as well
+p, g, C = 8, 20, 64
+linear = g * p * C**2  # the prompt, at every step
+quadratic = g**2 * C**2 // 2  # the growing part, rounded
+once = (p + g) * C**2  # rounded as well
 print(f"{linear:,} + {quadratic:,} = {linear + quadratic:,} against {once:,}")
 print(f"that is {(linear + quadratic) / once:.1f} times as much")
-exact = kv_rows_naive(P, T) * d**2, kv_rows_needed(P, T) * d**2
+exact = kv_rows_naive(p, g) * C**2, kv_rows_needed(p, g) * C**2
 print(f"counted exactly: {exact[0]:,} against {exact[1]:,}, {exact[0] / exact[1]:.1f} times")
 
 # %% [markdown]
-# > **Spot the slip.** A popular explanation claims that at P = 1,024 and T = 200 the quadratic term,
-# > T²/2, is far larger than the linear one, T·P. Put the numbers in.
+# > **Spot the slip.** A popular explanation claims that at p = 1,024 and g = 200 the quadratic term,
+# > g²/2, is far larger than the linear one, g · p. Put the numbers in.
 # >
 # > <details><summary>Answer</summary>
-# > T·P = {{204,800 = 200 * 1024}} and T²/2 = {{20,000 = 200**2 // 2}}: the linear term
+# > g · p = {{204,800 = 200 * 1024}} and g²/2 = {{20,000 = 200**2 // 2}}: the linear term
 # > is ten times <i>larger</i>; the width multiplies both. The quadratic term wins once the answer is
 # > longer than twice the prompt.
 # > </details>
@@ -384,7 +387,7 @@ show(draw_step_times(times, fit_to=128))
 # the first pass". Look at the blue area above.
 # </details>
 #
-# **4.** By hand: the visits for T = 32 after one token, and after a prompt of 1,024.
+# **4.** By hand: the visits for 32 new tokens after one token, and after a prompt of 1,024.
 #
 # <details><summary>Answer</summary>
 # 1 + … + 32 = {{528 = attention_visits(1, 32)}}, and 1,024 + … + {{1,055 = 1024 + 32 - 1}} =

@@ -84,6 +84,8 @@ show(draw_masks([(5, 5), (2, 5), (1, 5)]))
 # **The common wrong answer** puts the triangle at the top *left*, as PyTorch's `is_causal=True` does. One
 # new token then sees only the oldest of five. The text still looks like text.
 #
+# Write `causal_mask`, True where a new token may see a token.
+#
 # <details><summary>Hint 1: the idea</summary>
 # Number the visible tokens 0 … S-1. Which is new token t?
 # </details>
@@ -127,10 +129,11 @@ checks.mask_is_rectangular(causal_mask)
 # *Difficulty 2 of 5 · importance 4 of 5 · 10 minutes*
 #
 # The plainest cache keeps one tensor of keys and one of values a layer, and puts new tokens behind the
-# old ones by `torch.cat`. Only its `append` is missing. It is called once per *layer*, so it must not
+# old ones by `torch.cat`. Write its `append`. It is called once per *layer*, so it must not
 # move the length; `advance` does, once per forward pass.
 #
-# But `torch.cat` copies every old row into a **new** tensor. `numbers_copied` counts how much that is.
+# But `torch.cat` copies every old row into a **new** tensor. Write `numbers_copied`, which counts how
+# much that is.
 #
 # > **Predict.** 512 tokens come one at a time. How often is the first row copied?
 #
@@ -232,6 +235,8 @@ checks.copies_add_up(numbers_copied)
 #
 # `truncate` forgets the newest tokens. **A full cache refuses and changes nothing.** The lines above the
 # gaps refuse wrong sizes.
+#
+# Write the methods of `KVCache`.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Storage and a length. Every method but <code>append</code> is one line.
@@ -359,6 +364,8 @@ show(draw_copies(copied))
 # Rotate keys before you store them: once in their life. You may call
 # `F.scaled_dot_product_attention(q, k, v, attn_mask=...)`, where True means "may look".
 #
+# Write `attention_layer_cached`, from x (B, T, C) to what is added to x.
+#
 # <details><summary>Hint 1: the idea</summary>
 # Project, split, rotate, <em>append</em>, attend, merge, project.
 # </details>
@@ -418,6 +425,8 @@ checks.layer_equals_uncached(attention_layer_cached, KVCache)
 #
 # **The common wrong answer** lets positions start at 0 in every call. The first call is right; then every
 # new token believes that it is the first.
+#
+# Write `forward_cached`: the logits of the new tokens, which the cache then holds.
 #
 # <details><summary>Hint 1: the idea</summary>
 # How many tokens came before this chunk? The cache knows.
@@ -479,6 +488,8 @@ checks.two_conversations_stay_apart(forward_cached, KVCache)
 # *Difficulty 2 of 5 · importance 4 of 5 · 8 minutes*
 #
 # Feed the prompt once; then each new token alone. The last one is *printed*. Is it ever fed?
+#
+# Write `generate_cached`, which returns the prompt and the new tokens behind it.
 #
 # <details><summary>Hint 1: the idea</summary>
 # What is fed first, and what then? Only the last position's logits choose.
@@ -644,7 +655,7 @@ print("after truncate(19):  ", decode(generate_cached(storyteller, question, 1, 
 #
 # *Difficulty 1 of 5 · importance 4 of 5 · 5 minutes*
 #
-# Count what `KVCache` allocates.
+# Write `kv_cache_bytes`: count what `KVCache` allocates.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Name every axis of the storage.

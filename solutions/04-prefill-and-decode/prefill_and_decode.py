@@ -12,7 +12,8 @@
 # * decode prompts of different lengths in one batch, each as if it were alone.
 #
 # **You build:** chunked prefill, streams, latency, ragged batches.
-# **Time:** 95 minutes. **Points:** 10. **Needs:** lesson 03 (your answers, or ours).
+# **Time:** 95 minutes. **Points:** 10. **Needs:** lesson 03 (your answers, or ours). No GPU is
+# used.
 #
 # > **Predict.** A prompt of 500 tokens goes in, then one token at a time. How many times longer
 # > does the first token take than the second: 500 times, 20 times, or the same?
@@ -79,6 +80,8 @@ show(draw_phases(storyteller.config, prompt_len=12, n_past=15))
 # logits matter: they choose the first new token. **A prompt that does not fit is refused
 # before anything is fed.**
 #
+# Write `prefill`: feed the chunks, and return the logits after the last token.
+#
 # <details><summary>Hint 1: the idea</summary>
 # Look for room once, for the whole prompt. Then chunk after chunk; the cache knows where each
 # begins.
@@ -141,6 +144,8 @@ checks.too_long_a_prompt_changes_nothing(prefill)
 #
 # **The common wrong answer** prefills all but the last prompt token and lets a decode step choose
 # the first new one. Same text, one pass too many: *the first token belongs to prefill*.
+#
+# Write `stream`, which yields each token as soon as it is known.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Two phases, two places that yield: one after the prefill, one in the loop.
@@ -214,6 +219,8 @@ checks.no_step_before_it_is_asked_for(stream)
 #
 # Percentile q (50, 99) of m sorted gaps stands at place q / 100 · (m - 1), counted from 0; between
 # two, draw a straight line.
+#
+# Write `latency_metrics`, from the stamps of the tokens to these numbers.
 #
 # <details><summary>Hint 1: the idea</summary>
 # The first stamp ends the prefill and starts the decode phase. It belongs to no gap before it.
@@ -386,6 +393,8 @@ show(draw_padding(["The cat", "The dog slept by the", "Good night"]))
 # %% [markdown]
 # A pad is no token: nobody may see it, and no position counts it.
 #
+# Write `pad_prompts`: it returns the batch, and how many pads each row has.
+#
 # <details><summary>Hint 1: the idea</summary>
 # A tensor full of pads; write each prompt to the end of its row. Count pads by lengths: an id equal
 # to <code>pad_id</code> may be a token of the prompt.
@@ -438,6 +447,8 @@ show(draw_masks())
 # %% [markdown]
 # The triangle ends in the lower right corner, cached places or not; the pads are the first columns.
 #
+# Write `ragged_mask`, True where a place may see a place.
+#
 # <details><summary>Hint 1: the idea</summary>
 # Three conditions: not after me; not a pad; and each place may see itself, pad or not.
 # </details>
@@ -485,6 +496,8 @@ checks.pads_are_never_seen(ragged_mask)
 # by as many places as there are pads. Models with <em>learned</em> positions forgive neither, so we
 # count right.
 # </details>
+#
+# Write `ragged_positions`: where each new place stands in its own row's text.
 #
 # <details><summary>Hint 1: the idea</summary>
 # The place in the row, less the pads before it.

@@ -3,8 +3,7 @@
 #
 # {{badge}}
 #
-# **Prefill** reads all tokens of a prompt at once; **decode** writes one token after another. A large
-# GPU could read 256 tokens in the time of writing two.
+# **Prefill** reads all tokens of a prompt at once; **decode** writes one token after another.
 #
 # **After this lesson you can**
 #
@@ -80,6 +79,8 @@ print(f"busy {busy:.0%} of the time, idle {1 - busy:.0%}")
 #
 # The ridge lies at the machine's **balance**: FLOPs a second over bytes a second.
 #
+# Write `attainable`: the FLOPs a second that work of some intensity can get.
+#
 # <details><summary>Hint 1: the idea</summary>
 # Two things limit the rate. Which one counts?
 # </details>
@@ -120,6 +121,8 @@ checks.roof_has_two_parts(attainable)
 # value (`D` more).
 #
 # **The common wrong answer** for a prompt is T · T looks, twice too many: it has no causal mask.
+#
+# Write `attention_flops`, for all layers, heads and rows.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Count the pairs that may look, then what one pair costs in one head.
@@ -166,12 +169,13 @@ checks.attention_is_causal(attention_flops)
 # | `weight_bytes` | every matrix, read **once** a forward pass for all B · T tokens |
 # | `kv_written_bytes` | keys and values of the new tokens, G heads |
 # | `kv_read_bytes` | keys and values of all P + T tokens, once |
-# | `activation_bytes` | rows that each matrix reads and writes; one that three read counts three times |
+# | `activation_bytes` | vectors into and out of each matrix; one that three read counts three times |
 #
 # The matrices: `wq`, `wk`, `wv`, `wo`, `gate`, `up`, `down` in each layer, and `lm_head`. Not billed:
 # looking up embeddings (but a *tied* table is `lm_head`, and read as such), norms, rotations, softmax,
-# and scores, which a fused kernel (FlashAttention) never writes to memory. FLOPs count pairs that may
-# look; many kernels compute masked ones, too.
+# and scores, which a fused kernel (FlashAttention) never writes to memory.
+#
+# Write `phase_cost`, which fills in these five numbers.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Lesson 00: (m, k) times (k, n). Weights are k · n, rows in and out m · (k + n), FLOPs 2 · m · k · n.
@@ -267,6 +271,8 @@ show(
 #
 # *Difficulty 1 of 5 · importance 4 of 5 · 3 minutes*
 #
+# Write `bound_by`: does a forward pass, taken as a lump, wait for memory or for arithmetic?
+#
 # <details><summary>Hint 1: the idea</summary>
 # On which side of the ridge does the work lie?
 # </details>
@@ -298,7 +304,7 @@ checks.bound_is_the_lower_roof(bound_by)
 # ### Play with it
 #
 # Matrices and attention wait for each other, layer by layer. So each has a dot, and **their seconds add
-# up**. (One dot for the lump would assume that they overlap perfectly.) The roofs are datasheets.
+# up**. (A lump would assume that they overlap perfectly.) The roofs are datasheets.
 # **Which batch makes decode compute-bound on an H200?** Try 16 tokens of context, then 1,024.
 
 # %%
@@ -326,10 +332,12 @@ play_with_the_roof(phase_cost, attention_flops, attainable, bound_by)
 show(draw_queue())
 
 # %% [markdown]
-# Three rules: **wait** for an empty queue before each reading of the clock; let **first calls** pass
-# (they compile, allocate, fetch); take the **median**, because something always disturbs one call.
+# Three rules: **wait** for an empty queue before each reading of the clock; let **first calls** pass;
+# take the **median**, because something always disturbs one call.
 #
 # The checks use a pretended device, so seconds are never graded: only what you read, and when.
+#
+# Write `time_on_device`: the median seconds of one call.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Each repeat has its own start and its own end, and the queue is empty at both.
@@ -387,9 +395,8 @@ checks.one_slow_repeat_changes_nothing(time_on_device)
 # %% [markdown]
 # ## 6 · Predict, then measure
 #
-# First your machine's two limits, measured. Then a model whose weights outgrow every CPU cache (random
-# ones: that changes no time). Predicted seconds are FLOPs over *attainable* FLOP/s, added for matrices
-# and attention.
+# First your machine's two limits, measured. Then a model whose random weights outgrow every CPU cache.
+# Predicted seconds are FLOPs over *attainable* FLOP/s, added for matrices and attention.
 
 # %%
 device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -421,7 +428,7 @@ show(draw_phases(attainable, here, {name: bill(**phase) for name, phase in phase
 # *Your* predictions; nothing was run yet. More rows move the matrices along the roof; decode's attention
 # stays left.
 #
-# > **Predict.** Which of them will your machine miss by more than a factor of 2?
+# > **Predict.** Which will your machine miss by more than a factor of 2?
 
 # %%
 bills = {name: bill(**phase) for name, phase in phases.items()}

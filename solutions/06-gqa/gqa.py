@@ -14,6 +14,7 @@
 #
 # **You build:** attention that shares keys, heads that are pooled, and who fits in memory.
 # **Time:** 80 minutes. **Points:** 10. **Needs:** lessons 01, 03 and 05 (your answers, or ours).
+# No GPU is used.
 #
 # > **Predict.** Our story model has {{8 = MiniGPT.from_weights("story").config.n_kv_heads}} KV heads
 # > and tells where a lamp was put 100 words ago in {{98 = 100 * METRICS["story"]["recall_place_far"]}}
@@ -90,6 +91,8 @@ show(draw_sharing(n_heads=8, kv_heads=(8, 2, 1)))
 # **The common wrong answer** is `repeat`, which tiles: a b a b instead of a a b b. Head 1 of 4 then
 # reads KV head 1, which was trained for heads 2 and 3. No shape complains.
 #
+# Write `repeat_kv`, which copies each KV head for all the query heads that read it.
+#
 # <details><summary>Hint 1: the idea</summary>
 # Neighbours share. Where must the copies of one head stand?
 # </details>
@@ -141,6 +144,8 @@ checks.heads_stand_in_a_row(repeat_kv)
 # queries (B, G, H // G, T, D) with keys (B, G, **1**, D, S): right numbers, but where batch axes
 # differ, PyTorch *writes the keys out* for you. Nothing in your code shows the copy; the last check
 # counts it.
+#
+# Write `grouped_attention`, which copies none of them.
 #
 # <details><summary>Hint 1: the idea</summary>
 # The heads of a group are neighbours. Joining their axis with that of the tokens, next to it, keeps
@@ -268,6 +273,8 @@ print(f"Where is the black lamp? In the … {said} (it was put in the shed)")
 # **The common wrong answer** averages neighbouring *rows*: right shape, but every head mixes features
 # that never belonged together.
 #
+# Write `mean_pool_kv_heads`, from the weights of one model to those of the other.
+#
 # <details><summary>Hint 1: the idea</summary>
 # New head g serves the query heads of old heads g · n … g · n + n - 1. Those are averaged, feature by
 # feature.
@@ -360,6 +367,8 @@ for G, name in {8: "story", 4: "story-g4", 2: "story-g2", 1: "story-g1"}.items()
 # *Difficulty 2 of 5 · importance 4 of 5 · 8 minutes*
 #
 # A server's memory holds the weights once, and a cache for every sequence. (Activations are ignored.)
+#
+# Write `max_batch_that_fits`: how many sequences fit.
 #
 # <details><summary>Hint 1: the idea</summary>
 # What is left beside the weights, and what does one sequence take?

@@ -12,7 +12,8 @@
 # * say along which axis keys share a step, and what happens along the other.
 #
 # **You build:** codes of 8 to 2 bits, and what the model forgets for them.
-# **Time:** 100 minutes. **Points:** 10. **Needs:** lesson 03 (your answers, or ours).
+# **Time:** 100 minutes. **Points:** 10. **Needs:** lesson 03 (your answers, or ours). No GPU is
+# used.
 #
 # > **Predict.** From a full cache our story model recalls
 # > {{98 = 100 * METRICS["story"]["recall_place_far"]}} of 100 far places (lesson 06). How many with 4
@@ -78,17 +79,17 @@ show(draw_example())
 # > **Spot the slip.** "A 4-bit cache is a quarter of an fp16 cache." What in the picture is left out?
 #
 # <details><summary>Answer</summary>
-# Each row's step and lowest number, 16 bits each: for rows of 64 {{4.5 = 4 + 2 * 16 / 64}} bits a
-# number, {{3.56 = 16 / (4 + 2 * 16 / 64)}} times less and not {{4 = 16 // 4}}.
+# Each row's step and lowest number, 16 bits each. Rows of 64 numbers take {{4.5 = 4 + 2 * 16 / 64}} bits
+# a number: {{3.56 = 16 / (4 + 2 * 16 / 64)}} times less, not {{4 = 16 // 4}}.
 # </details>
 #
 # ## 1 · Codes
 #
 # *Difficulty 2 of 5 · importance 5 of 5 · 12 minutes*
 #
-# `quantize` gives every vector along `dim` its own step and zero; a code stands for
-# `zero + scale · code`. Codes may reach from a vector's lowest to its highest number (*asymmetric*), or
-# equally far to both sides of 0 (*symmetric*). Asked is:
+# Write `quantize` and its inverse, `dequantize`. Every vector along `dim` gets its own step and zero; a
+# code stands for `zero + scale · code`. Codes may reach from a vector's lowest to its highest number
+# (*asymmetric*), or equally far to both sides of 0 (*symmetric*). Asked is:
 #
 # * every number comes back within **half a step**, the step that is *stored*: float16 rounds it, so
 #   divide by that one, in float32,
@@ -171,6 +172,8 @@ show(draw_half_step(quantize, dequantize, bits=2))
 # bits, the second in the high four. Codes 1 and 2 become 2 · 16 + 1 =
 # {{33 = int(pack_int4(torch.tensor([1, 2], dtype=torch.uint8)))}}.
 #
+# Write `pack_int4` and its inverse, `unpack_int4`.
+#
 # <details><summary>Hint 1: the idea</summary>
 # Four bits up is times 16. What undoes that, and what cuts off the rest?
 # </details>
@@ -248,6 +251,8 @@ share_a_step(story, quantize, dequantize)
 #
 # `GroupStore` is given (`course/fast/storage.py`): `write(first, quantized)` packs and keeps codes
 # (L, B, G, n, group, D); `read(layer, n)` gives the first n groups of a layer, (B, G, n, group, D).
+#
+# Write `append`, `advance`, `truncate` and `nbytes` of `QuantizedKVCache`.
 #
 # <details><summary>Hint 1: the idea</summary>
 # When S tokens are held, how many groups are complete and outside the window? Only this number counts.
@@ -411,6 +416,8 @@ checks.quantized_cache_can_go_back(QuantizedKVCache)
 # *Difficulty 2 of 5 · importance 4 of 5 · 8 minutes*
 #
 # Codes, scales (with zeros), and the window: room for the most tokens that ever wait there.
+#
+# Write `quantized_cache_bytes`, which adds them up.
 #
 # <details><summary>Hint 1: the idea</summary>
 # How many groups are codes when n tokens are held? What does one group of one head keep?

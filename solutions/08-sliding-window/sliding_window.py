@@ -83,7 +83,10 @@ show(draw_ring(n_tokens=9, window=4, n_sinks=2))
 # from places. With window W, token i sees token j if j is one of the W tokens i - W + 1 … i, or a sink
 # (one of the first `n_sinks` tokens) that is not after i.
 #
-# **The common wrong answer** shows W tokens *before* the newest, and itself as well: W + 1.
+# **The common wrong answer** shows W tokens *before* the newest, and itself as well: W + 1. (Libraries
+# count in their own ways: FlashAttention's `window_size=(3, 0)` is W = 4.)
+#
+# Write `window_mask`, True where a token may see a token.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Three conditions on a pair of numbers: not later, not too old, or a sink. Which of them go together?
@@ -200,6 +203,8 @@ print("attention on tokens 32 back or more:", shares)
 # and 2 sinks: token 5 lies in place 5, token 6 in place
 # {{2 = int(place_of(torch.tensor([6]), 4, 2))}}.
 #
+# Write `place_of`: the place of each token's rows.
+#
 # <details><summary>Hint 1: the idea</summary>
 # How many tokens are in front of the ring? What is counted modulo the window?
 # </details>
@@ -256,6 +261,8 @@ checks.one_place_each(place_of)
 #
 # Given is `forward_windowed(model, tokens, cache, window_mask)` (`course/given/windowed.py`): lesson 03's
 # forward pass with the mask `window_mask(own, cache.places(T), cache.window, cache.n_sinks)`.
+#
+# Write the methods of `WindowedKVCache`.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Remember for each place the number of the token that lies there, and -1 for none. Then held is what is
@@ -455,6 +462,8 @@ show(draw_sinks(shares, without, with_four))
 # *Difficulty 2 of 5 · importance 4 of 5 · 8 minutes*
 #
 # Some layers have a window, `n_full_layers` keep every token. A layer never has more rows than tokens.
+#
+# Write `windowed_cache_bytes`, for all layers.
 #
 # <details><summary>Hint 1: the idea</summary>
 # How many rows has a layer with a window when n tokens were fed? How many has a full one?

@@ -13,7 +13,7 @@
 # * read keys where they lie: in blocks, or once for many chats.
 #
 # **You build:** attention over parts of the cache, merged exactly.
-# **Time:** 75 minutes. **Points:** 10. **Needs:** lessons 03 and 06 (your answers, or ours).
+# **Time:** 75 minutes. **Points:** 10. **Needs:** lessons 03, 06 and 07 (your answers, or ours).
 #
 # > **Predict.** A query reads the first half of its keys; attention over these alone gives 2. The
 # > second half alone gives 4. Which of 1, 2.1, 3 and 6 can attention over all keys give?
@@ -134,6 +134,8 @@ checks.parts_say_their_sums(attend_part)
 # **Two common wrong answers.** The mean of both finished outputs: a part in which nothing matters then
 # counts half. And sums that are added without fading: they were counted from different tops.
 #
+# Write `merge`, from two parts to one, and `finish`, from a part to attention.
+#
 # <details><summary>Hint 1: the idea</summary>
 # From which top is the whole counted? By what do a's sums shrink, and by what b's?
 # </details>
@@ -230,6 +232,8 @@ for order in range(3):
 # Now the loop: `size` keys, merge, the next `size`. A mask is cut with the keys. A causal chunk or a
 # window hides whole parts from some queries.
 #
+# Write `attend_in_parts`: attention to `size` keys at a time.
+#
 # <details><summary>Hint 1: the idea</summary>
 # What is one part, after the last keys were merged?
 # </details>
@@ -320,6 +324,8 @@ show(draw_times(times, "one token to attend", beside="one read"))
 # 4}}]`. Gathering them first would write the cache once more at every step.
 #
 # The pool is shared: behind `length`, the last block holds whatever another conversation left.
+#
+# Write `attend_blocks`: attention to the first `length` tokens of the table's blocks.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Order does not matter for the result. What makes a token one of this conversation's?
@@ -413,6 +419,8 @@ for S, sizes in {8192: {"H": 32, "G": 8, "D": 128}, 1024: {"H": 8, "G": 8, "D": 
 #
 # Sixteen chats start with the same 8,192 tokens. Each needs them at every step. Must they be read
 # sixteen times? The prefix is one row of keys; to it, sixteen chats are sixteen queries.
+#
+# Write `attend_shared`: attention to the prefix and to each row's own keys.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Which axis may grow without another key being read?

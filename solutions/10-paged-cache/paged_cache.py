@@ -118,6 +118,8 @@ show(draw_waste(traces))
 # **The common wrong answer** frees a block at the first `release`. A stranger then overwrites the other
 # owner's words.
 #
+# Write the methods of `BlockAllocator`, which knows who owns which block.
+#
 # <details><summary>Hint 1: the idea</summary>
 # A stack of free numbers and a list of counts. When may a number go back on the stack?
 # </details>
@@ -256,7 +258,7 @@ class BlockPool:
 #
 # * Blocks are taken in `append`, by whichever layer comes first; one block serves **all layers**.
 # * None is taken before a token needs it; none is kept that holds no token: `truncate` and `reset`
-#   release these, also those of an append that was never advanced.
+#   release these (`append` need not), also those of an append that was never advanced.
 # * Too few free blocks: `CacheFull`, and nothing changed, in the pool either.
 #
 # **`fork`** makes a second cache of the same tokens: the same table, one owner more for each block, no
@@ -267,6 +269,8 @@ class BlockPool:
 #
 # **The common wrong answer** forgets the copy: two chats, and the slower one continues with the other's
 # words.
+#
+# Write `append`, `truncate`, `reset`, `nbytes`, `fork` and `adopt` of `PagedKVCache`.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Before writing: how many blocks are missing, and is the one written first shared? One
@@ -512,6 +516,8 @@ checks.keys_say_the_whole_past(block_keys)
 # %% [markdown]
 # A new prompt reuses its longest beginning of known blocks. One thing is not in the cache: the *logits*
 # of the last token. So at least one token must be left to feed.
+#
+# Write `reusable_blocks`: the known blocks with which a prompt begins.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Go through the keys from the start, and stop at the first that is not known.

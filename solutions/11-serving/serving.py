@@ -102,8 +102,8 @@ show(draw_batch_sizes(steps))
 #
 # Prompts count nothing here: an answer of n tokens takes n iterations (passes) of one row.
 #
-# `static_steps` takes answers in their order, `batch` at a time. `continuous_steps` gives a row that
-# became free to the next answer, so that it writes in the very next iteration.
+# Write `static_steps`, which takes answers in their order, `batch` at a time, and `continuous_steps`,
+# which gives a row that became free to the next answer, so that it writes in the very next iteration.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Static: what does one batch wait for? Continuous: each row has a moment at which it becomes free. Which
@@ -189,6 +189,8 @@ for share in (0, 10, 25, 50, 100):
 # **The common wrong answer** feeds prompts first, "so that nobody waits for the first token". In one real
 # engine 250 users got one token in 24 seconds (sglang, issue 32549).
 #
+# Write `plan_step`, which says how many tokens of whom go through the next pass.
+#
 # <details><summary>Hint 1: the idea</summary>
 # One number goes down: what is left of the budget. Walk through three groups, in order.
 # </details>
@@ -258,6 +260,8 @@ checks.nothing_is_left_idle(plan_step)
 #
 # Who is done leaves at once; its place is free in the next pass. If `forward` raises, nothing has
 # changed.
+#
+# Write `add` and `step` of `Scheduler`.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Two lists. Plan, feed, count, speak, clean up, in this order.
@@ -367,6 +371,8 @@ show(draw_texts(served))
 #
 # What is a good server? Users feel TTFT and gaps. A **service level objective (SLO)** sets limits to
 # both; **goodput** counts requests a second that met both.
+#
+# Write `goodput`, from the latencies of all requests.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Count requests, then divide by the time in which all were served.

@@ -103,6 +103,8 @@ show(draw_pass_times(passes))
 # **The common wrong answer** counts all guesses that agree. A guess after a wrong one continues a text
 # that does not exist.
 #
+# Write `verify_greedy`: how many drafted tokens are kept, and which token follows them.
+#
 # <details><summary>Hint 1: the idea</summary>
 # Which row judges draft[0]? At which place do you stop?
 # </details>
@@ -150,6 +152,8 @@ checks.only_right_guesses_are_kept(verify_greedy)
 # holds all but the newest token.
 #
 # The last pass must not write past the end: ask for no more than can be used.
+#
+# Write `speculate`: the text of `generate_cached`, in fewer passes.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Two things grow together: the text, and the cache, which stays one token behind. What did a pass
@@ -236,6 +240,8 @@ checks.cache_is_left_as_alone(speculate)
 #
 # Code, summaries and chats repeat themselves. So look where the last tokens stood before, and propose
 # what followed them there (*prompt lookup*).
+#
+# Write `lookup_draft`: what followed the last tokens of the text before.
 #
 # <details><summary>Hint 1: the idea</summary>
 # For the longest ending first: walk back through the text until it stands there again.
@@ -327,6 +333,8 @@ show(draw_rejection())
 # time accepts more often (Leviathan et al. 2023). One that judges the whole draft at once does (*block
 # verification*, Sun et al. 2025).
 #
+# Write `verify_sampled`: how many drafted tokens are kept, and which token follows them.
+#
 # <details><summary>Hint 1: the idea</summary>
 # One uniform number for each drafted token. What is its use, what comes after the first "no"?
 # </details>
@@ -400,8 +408,8 @@ for name, model in (
 #
 # *Difficulty 2 of 5 · importance 4 of 5 · 5 minutes*
 #
-# Let each drafted token be right with probability a, whatever came before. How many tokens does a pass
-# write on average?
+# Let each drafted token be right with probability a, whatever came before. Write
+# `expected_tokens`: how many tokens does a pass write on average?
 #
 # <details><summary>Hint 1: the idea</summary>
 # The i-th drafted token is kept if it and all before it are right. Then there is the token that always

@@ -71,7 +71,7 @@ story = LatentGPT.from_weights("story-latent-16-16")
 # %% [markdown]
 # ## The picture
 #
-# One head: a matrix `U` makes its keys from short latents `c`.
+# One head: a matrix `U`, its rows of `up_k` below, makes its keys from short latents `c`.
 
 # %%
 show(draw_regrouping(head_dim=16, rank=8, n_tokens=24))
@@ -104,7 +104,7 @@ show(draw_regrouping(head_dim=16, rank=8, n_tokens=24))
 #
 # *Difficulty 1 of 5 · importance 4 of 5 · 5 minutes*
 #
-# How many bytes do the rows take?
+# Write `latent_cache_bytes`: how many bytes do the rows take?
 #
 # <details><summary>Hint 1: the idea</summary>
 # One row for each layer, token and text of the batch.
@@ -154,6 +154,8 @@ def latent_cache_bytes(
 #
 # **The common wrong answer** stores keys and values beside the rows, "to save time": the bytes are
 # back.
+#
+# Write the methods of `LatentKVCache`.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Lesson 03's <code>KVCache</code> with one storage in place of two, and no axis of heads.
@@ -293,8 +295,8 @@ print(
 #
 # *Difficulty 4 of 5 · importance 5 of 5 · 18 minutes*
 #
-# `absorb` turns a head's content query into a query of latents. `attend_latent` needs nothing but rows;
-# its result is a weighted mean of *latents*.
+# Write `absorb`, which turns a head's content query into a query of latents, and `attend_latent`, which
+# needs nothing but rows: its result is a weighted mean of *latents*.
 #
 # **The common wrong answer** cuts `up_k` so that the rows of all heads alternate. As in lesson 01, head
 # h owns D rows one after the other.
@@ -374,9 +376,9 @@ checks.absorbed_scores_are_the_scores(absorb, attend_latent)
 #
 # *Difficulty 4 of 5 · importance 5 of 5 · 15 minutes*
 #
-# Now all of it. The layer remembers nothing: *all* tokens, new ones included, are read from the rows
-# that `append` returns. Nothing is expanded: with one new token, fewer numbers go into new tensors than
-# the keys of all heads, B · S · H · D, would have.
+# Now all of it: write `latent_attention_layer`. The layer remembers nothing: *all* tokens, new ones
+# included, are read from the rows that `append` returns. Nothing is expanded: with one new token, fewer
+# numbers go into new tensors than the keys of all heads, B · S · H · D, would have.
 #
 # **The common wrong answer** divides by √D, or by the root of the row's length, rank + R: the scores
 # are those of keys of D + R numbers, however they are computed.
@@ -584,4 +586,6 @@ _ = engine.write(prompts[0].tolist(), 20, lambda new: print(decode(new), end=" "
 #
 # In a terminal, `python -m course.engine "Once upon a time"` takes ours.
 #
-# Each part came with a number for what it saves and what it costs. That was the course.
+# Each part came with a number for what it saves and what it costs. That was the course. Open an engine
+# that serves real users now, vLLM or SGLang, and look for the scheduler, the block table, the sampler:
+# you know what each must do, and which mistake it must not make.

@@ -1,12 +1,12 @@
 """Say what is true of wrong numbers, whoever made the mistake.
 
-    sentences(expected, got)  ->  ["The wrong numbers are 0.25 × the right ones.", …]
+    relations_between(expected, got)  ->  [Relation("The wrong numbers are 0.25 × …", "Which …?"), …]
 
 Both are evidence of one probe on one challenge: of the reference answer, and of a student's. Their
 numbers are paired place by place (`pairs`), and a relation is said only if it holds for *all* numbers
 of a field that differ: of their values (`values`), of how an array is arranged (`arrangement`), of the
-arguments of the calls (`arguments`), of where they lie and in which calls (`places`), and of what was
-refused (`refusals`). Each could have failed: nothing is said of a single number.
+arguments of the calls (`arguments`, `inputs`), of where they lie and in which calls (`places`), and of
+what was refused (`refusals`). Each could have failed: nothing is said of a single number.
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ from typing import Any
 from course.checks.relations.arguments import about_arguments, which_calls_are_right
 from course.checks.relations.arrangement import arrangement
 from course.checks.relations.calls import Calls
+from course.checks.relations.inputs import about_inputs
 from course.checks.relations.pairs import Pair, wrong_fields
 from course.checks.relations.places import places
 from course.checks.relations.refusals import is_outcome, refusals
 from course.checks.relations.values import values
+from course.checks.relations.words import Relation
 
 MOST = 2
 """Sentences about one reply."""
 
 
-def sentences(expected: Any, got: Any, calls: Calls | None = None) -> list[str]:
-    """Say what is true of the first field in which a reply differs and of which anything is known, most
+def relations_between(expected: Any, got: Any, calls: Calls | None = None) -> list[Relation]:
+    """List what is true of the first field in which a reply differs and of which anything is known, most
     telling first.
 
     Args:
@@ -38,8 +40,8 @@ def sentences(expected: Any, got: Any, calls: Calls | None = None) -> list[str]:
     return []
 
 
-def relations_of(pairs: list[Pair], calls: Calls | None) -> list[str]:
-    """List every sentence that is true of the pairs of one field, most telling first."""
+def relations_of(pairs: list[Pair], calls: Calls | None) -> list[Relation]:
+    """List all that is true of the pairs of one field, most telling first."""
     if isinstance(pairs[0].expected, str):
         return refusals(pairs) if is_outcome(pairs) else []
     about = values(pairs) or arrangement(pairs)
@@ -47,7 +49,7 @@ def relations_of(pairs: list[Pair], calls: Calls | None) -> list[str]:
         return [*about, *places(pairs)]
     return [
         *about_arguments(pairs, calls),
-        *about,
+        *(about or about_inputs(pairs, calls)),
         *which_calls_are_right(pairs, calls),
         *places(pairs),
     ]

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from course.checks.relations.calls import Answer, Calls, Size, with_sizes
+from course.checks.relations.calls import Answer, Calls, Size, with_values
 from course.checks.relations.pairs import Pair, near
+from course.checks.relations.words import Relation
 
 FEWEST = 2
 """Wrong results that must agree; of formulas with several sizes in them, one more."""
@@ -24,7 +25,7 @@ Change = Callable[[Mapping[str, int]], Mapping[str, int]]
 """Makes new sizes of the sizes of a case, both by name."""
 
 
-def about_arguments(pairs: list[Pair], calls: Calls) -> list[str]:
+def about_arguments(pairs: list[Pair], calls: Calls) -> list[Relation]:
     """Say what the wrong results of a field have to do with the arguments; [] where nothing is known."""
     cases = calls.cases_of(pairs[0].field)
     wrong = [p for p in pairs if p.differs and p.case and p.case[0] < len(cases)]
@@ -38,7 +39,7 @@ def about_arguments(pairs: list[Pair], calls: Calls) -> list[str]:
     return off_by_a_product(wrong, [calls.values_of(case) for case in about])
 
 
-def right_for_other_arguments(wrong: list[Pair], cases: list[Any], calls: Calls) -> list[str]:
+def right_for_other_arguments(wrong: list[Pair], cases: list[Any], calls: Calls) -> list[Relation]:
     """Say with which other arguments every wrong result would be right."""
     sizes = [{size.name: size for size in calls.sizes_of(case) if size.path} for case in cases]
     names = [name for name in sizes[0] if all(name in s for s in sizes)]
@@ -50,36 +51,41 @@ def right_for_other_arguments(wrong: list[Pair], cases: list[Any], calls: Calls)
     ):
         return []
     varied = [name for name in names if len({s[name].value for s in sizes}) > 1]
-    for words, change in changes(names, varied, {n: sizes[0][n].path[:-1] for n in names}):
+    for words, question, change in changes(
+        names, varied, {n: sizes[0][n].path[:-1] for n in names}
+    ):
         if all(
             _fits(*each, change, calls.answer) for each in zip(wrong, cases, sizes, strict=True)
         ):
-            return [f"The wrong results are the right ones {words}."]
+            words = f"The wrong results are the right ones {words}."
+            return [Relation(words, question)]
     return []
 
 
 def changes(
     names: Sequence[str], varied: Sequence[str], groups: Mapping[str, Any]
-) -> Iterator[tuple[str, Change]]:
-    """List changes of sizes, each with its words.
+) -> Iterator[tuple[str, str, Change]]:
+    """List changes of sizes, each with its words and a question.
 
     Args:
         varied: the sizes that are not always the same.
         groups: sizes of one group stand beside each other, and may be exchanged by mistake.
     """
     for name in names:
-        yield f"for {name} - 1", lambda v, name=name: {name: v[name] - 1}
-        yield f"for {name} + 1", lambda v, name=name: {name: v[name] + 1}
-        yield f"for {name} = 1", lambda v, name=name: {name: 1}
-        yield f"for {name} = 0", lambda v, name=name: {name: 0}
+        missing = f"Where does {name} belong, and is missing?"
+        yield f"for {name} - 1", "Which one is left out?", lambda v, name=name: {name: v[name] - 1}
+        yield f"for {name} + 1", "Which one is too many?", lambda v, name=name: {name: v[name] + 1}
+        yield f"for {name} = 0", missing, lambda v, name=name: {name: 0}
+        yield f"for {name} = 1", missing, lambda v, name=name: {name: 1}
     for a, b in combinations(varied, 2):
         if groups[a] == groups[b]:
-            yield f"with {a} and {b} exchanged", lambda v, a=a, b=b: {a: v[b], b: v[a]}
-            yield f"with {b} in the place of {a}", lambda v, a=a, b=b: {a: v[b]}
-            yield f"with {a} in the place of {b}", lambda v, a=a, b=b: {b: v[a]}
+            where = f"Where does {a} belong, and where {b}?"
+            yield f"with {a} and {b} exchanged", where, lambda v, a=a, b=b: {a: v[b], b: v[a]}
+            yield f"with {b} in the place of {a}", where, lambda v, a=a, b=b: {a: v[b]}
+            yield f"with {a} in the place of {b}", where, lambda v, a=a, b=b: {b: v[a]}
 
 
-def off_by_a_product(wrong: list[Pair], sizes: list[dict[str, int]]) -> list[str]:
+def off_by_a_product(wrong: list[Pair], sizes: list[dict[str, int]]) -> list[Relation]:
     """Say by which product of sizes all wrong numbers are too large or too small, or are multiplied."""
     names = [name for name in sizes[0] if all(s.get(name, 0) > 0 for s in sizes)]
     if len(wrong) <= FEWEST or not names:
@@ -88,12 +94,15 @@ def off_by_a_product(wrong: list[Pair], sizes: list[dict[str, int]]) -> list[str
     expected = np.array([float(p.expected) for p in wrong])
     columns = {name: np.array([float(s[name]) for s in sizes]) for name in names}
     if expected.all() and (words := _product(got / expected, columns, most=2)):
-        return [f"The wrong results are the right ones times {words}."]
+        words = f"The wrong results are the right ones times {words}."
+        return [Relation(words, "Which factor does not belong?")]
     if got.all() and (words := _product(expected / got, columns, most=2)):
-        return [f"The wrong results are the right ones divided by {words}."]
-    for amount, sign in (("large", 1), ("small", -1)):
+        words = f"The wrong results are the right ones divided by {words}."
+        return [Relation(words, "Which factor is missing?")]
+    terms = {"large": "Which term does not belong?", "small": "Which term is missing?"}
+    for (amount, question), sign in zip(terms.items(), (1, -1), strict=True):
         if words := _product(sign * (got - expected), columns, most=MOST_FACTORS):
-            return [f"The wrong results are too {amount} by {words}."]
+            return [Relation(f"The wrong results are too {amount} by {words}.", question)]
     return []
 
 
@@ -125,7 +134,7 @@ def _as_multiple(numbers: np.ndarray, factors: list[np.ndarray]) -> str | None:
     return next((words for c, words in COEFFICIENTS.items() if abs(ratios[0] / c - 1) < 1e-9), None)
 
 
-def which_calls_are_right(pairs: list[Pair], calls: Calls) -> list[str]:
+def which_calls_are_right(pairs: list[Pair], calls: Calls) -> list[Relation]:
     """Name the size whose value tells the right results of a field from the wrong ones. Where several do,
     that is no more than the luck of the draw."""
     cases = calls.cases_of(pairs[0].field)
@@ -147,7 +156,7 @@ def which_calls_are_right(pairs: list[Pair], calls: Calls) -> list[str]:
         if same == [not p.differs for p in known] and len(set(same)) == 2:
             edges = [f"Right where {a} = {b}, wrong otherwise."]
     found = edges or others
-    return found if len(found) == 1 else []
+    return [Relation(found[0])] if len(found) == 1 else []
 
 
 def has_mask(case: Any) -> bool:
@@ -177,7 +186,7 @@ def _fits(pair: Pair, case: Any, sizes: Mapping[str, Size], change: Change, answ
     if all(values[name] == value for name, value in new.items()):
         return False
     try:
-        changed = with_sizes(case, {sizes[name].path: value for name, value in new.items()})
+        changed = with_values(case, {sizes[name].path: value for name, value in new.items()})
         right = answer(changed)[pair.field]
     except Exception:  # sizes that are refused
         return False

@@ -8,7 +8,7 @@ from itertools import permutations
 import numpy as np
 
 from course.checks.relations.pairs import Pair, near
-from course.checks.relations.words import axis_name, capitalized, listed, slice_name
+from course.checks.relations.words import Relation, axis_name, capitalized, listed, slice_name
 
 SMALLEST = 3
 """Numbers that an array must have: fewer agree by chance."""
@@ -16,41 +16,49 @@ LARGEST = 4_000_000
 """Comparisons that are made for one axis of one array."""
 
 
-def arrangement(pairs: list[Pair]) -> list[str]:
+def arrangement(pairs: list[Pair]) -> list[Relation]:
     """Say how the wrong arrays of a field are arranged; [] where nothing is known of all of them."""
     wrong = [p for p in pairs if p.differs]
     if all(p.expected.ndim and min(p.expected.size, p.got.size) >= SMALLEST for p in wrong):
         for say in (_reordered_axes, _other_length, _swapped, _moved_along):
-            if sentence := _of_all(wrong, say):
-                return [sentence]
+            if relation := _of_all(wrong, say):
+                return [relation]
     return _of_other_cases(pairs, wrong)
 
 
-def _of_all(wrong: list[Pair], say: Callable[[Pair], str]) -> str:
+def _of_all(wrong: list[Pair], say: Callable[[Pair], Relation | None]) -> Relation | None:
     """Return what is said of every wrong pair, if that is the same."""
     said = {say(pair) for pair in wrong}
-    return said.pop() if len(said) == 1 else ""
+    return said.pop() if len(said) == 1 else None
 
 
-def _reordered_axes(pair: Pair) -> str:
+def _reordered_axes(pair: Pair) -> Relation | None:
     expected, got = pair.expected, pair.got
     if expected.shape == got.shape or expected.size != got.size or not _telling(expected):
-        return ""
+        return None
     for order in permutations(range(expected.ndim)):
         turned = expected.transpose(order)
         if turned.shape == got.shape and near(turned, got).all():
-            return f"The right numbers, with their axes in another order: axes {listed(order)}."
+            words = f"The right numbers, with their axes in another order: axes {listed(order)}."
+            return Relation(words, "Which view or transpose comes last?")
     if near(expected.ravel(), got.ravel()).all():
-        return "The right numbers in the right order, in another shape."
-    return ""
+        if expected.squeeze().shape == got.squeeze().shape:
+            amount = "missing" if got.ndim < expected.ndim else "too many"
+            words = f"The right numbers, but an axis of size 1 is {amount}."
+            return Relation(words, "Which of your lines adds or drops an axis?")
+        words = "The right numbers in the right order, in another shape."
+        return Relation(words, "Which axes should the result have?")
+    return None
 
 
-def _other_length(pair: Pair) -> str:
+def _other_length(pair: Pair) -> Relation | None:
     """Compare arrays that differ in the size of one axis: more or fewer, at the front or the end."""
     expected, got = pair.expected, pair.got
+    if expected.ndim != got.ndim:
+        return None
     axes = [a for a in range(expected.ndim) if expected.shape[a] != got.shape[a]]
     if len(axes) != 1 or not min(expected.size, got.size):
-        return ""
+        return None
     (axis,) = axes
     short, long = sorted((expected, got), key=lambda array: array.shape[axis])
     n = short.shape[axis]
@@ -60,37 +68,40 @@ def _other_length(pair: Pair) -> str:
         if near(long.take(range(start, stop), axis), short).all():
             which = f"The {end} {count if count > 1 else 'one'} along {axis_name(pair, axis)}"
             verb, what = "are" if count > 1 else "is", "too many" if long is got else "missing"
-            return f"{which} {verb} {what}; all others are right."
-    return ""
+            where = {"last": "end", "first": "begin"}[end]
+            question = f"Where should your slice, or your loop, {where}?"
+            return Relation(f"{which} {verb} {what}; all others are right.", question)
+    return None
 
 
-def _swapped(pair: Pair) -> str:
+def _swapped(pair: Pair) -> Relation | None:
     expected, got = pair.expected, pair.got
     if expected.shape != got.shape or not _telling(expected):
-        return ""
+        return None
     for a in range(expected.ndim):
         for b in range(a + 1, expected.ndim):
             same_size = expected.shape[a] == expected.shape[b] > 1
             if same_size and near(expected.swapaxes(a, b), got).all():
                 axes = f"{axis_name(pair, a)} and {axis_name(pair, b)}"
-                return f"The right numbers, transposed: {axes} exchanged."
-    return ""
+                words = f"The right numbers, transposed: {axes} exchanged."
+                return Relation(words, "Which of your lines takes one axis for the other?")
+    return None
 
 
-def _moved_along(pair: Pair) -> str:
+def _moved_along(pair: Pair) -> Relation | None:
     """Find, along one axis, whose slices the slices are."""
     expected, got = pair.expected, pair.got
     if expected.shape != got.shape:
-        return ""
+        return None
     for axis, size in enumerate(expected.shape):
         if not 2 <= size <= 128 or expected.size * size > LARGEST:
             continue
         owners = _owners(expected, got, axis)
         if owners is None:
             continue
-        if sentence := _word_owners(owners, pair, axis):
-            return sentence
-    return ""
+        if relation := _word_owners(owners, pair, axis):
+            return relation
+    return None
 
 
 def _owners(expected: np.ndarray, got: np.ndarray, axis: int) -> list[int] | None:
@@ -109,29 +120,34 @@ def _owners(expected: np.ndarray, got: np.ndarray, axis: int) -> list[int] | Non
     return [n if alike[n, n] else int(alike[n].argmax()) for n in range(len(alike))]
 
 
-def _word_owners(owners: list[int], pair: Pair, axis: int) -> str:
+def _word_owners(owners: list[int], pair: Pair, axis: int) -> Relation | None:
     n, name = len(owners), slice_name(pair, axis)
     if owners == list(range(n)):
-        return ""
+        return None
     if sorted(owners) == list(range(n)):
         if owners == list(range(n))[::-1]:
-            return f"The right numbers, in reverse order along {axis_name(pair, axis)}."
+            words = f"The right numbers, in reverse order along {axis_name(pair, axis)}."
+            return Relation(words, "From which end do you begin?")
         for shift in range(1, n):
             if owners == [(i - shift) % n for i in range(n)] and n > 2:
-                return f"The right numbers, rolled by {shift} along {axis_name(pair, axis)}."
-        return f"The right numbers, in the order {listed(owners)} along {axis_name(pair, axis)}."
+                words = f"The right numbers, rolled by {shift} along {axis_name(pair, axis)}."
+                return Relation(words, "Which number do you begin to count with?")
+        words = f"The right numbers, in the order {listed(owners)} along {axis_name(pair, axis)}."
+        return Relation(words, "Which reshape, or which index, decides about their order?")
     others = {owner for number, owner in enumerate(owners) if owner != number}
     if len(others) == 1:
         (owner,) = others
         where = [number for number in range(n) if owners[number] != number]
         plural = len(where) > 1
         subject = capitalized(f"{name}{'s' * plural} {listed(where)}")
-        return f"{subject} {'have' if plural else 'has'} the numbers of {name} {owner}."
+        words = f"{subject} {'have' if plural else 'has'} the numbers of {name} {owner}."
+        return Relation(words, f"Which index is {owner} in your code, whatever it should be?")
     along = axis_name(pair, axis)
-    return f"Along {along}, numbers stand where others belong: 0 to {n - 1} hold {listed(owners)}."
+    words = f"Along {along}, numbers stand where others belong: 0 to {n - 1} hold {listed(owners)}."
+    return Relation(words, "With which index do you read each of them?")
 
 
-def _of_other_cases(pairs: list[Pair], wrong: list[Pair]) -> list[str]:
+def _of_other_cases(pairs: list[Pair], wrong: list[Pair]) -> list[Relation]:
     """Say that each wrong result is that of the call before, or of the first."""
     if any(len(p.case) != 1 for p in pairs) or len({p.expected.tobytes() for p in wrong}) < 2:
         return []
@@ -140,7 +156,8 @@ def _of_other_cases(pairs: list[Pair], wrong: list[Pair]) -> list[str]:
     offsets["the first call"] = lambda n: 0
     for whose, other in offsets.items():
         if all(_is_of(p.got, right.get(other(p.case[0]))) for p in wrong):
-            return [f"Each wrong result is the right one of {whose}."]
+            question = "What does your function keep from one call to the next?"
+            return [Relation(f"Each wrong result is the right one of {whose}.", question)]
     return []
 
 

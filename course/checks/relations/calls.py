@@ -85,6 +85,23 @@ class Calls:
             elif _is_whole(value):
                 yield Size(key, below, int(value))
 
+    def inputs_of(self, case: Any) -> Iterator[tuple[str, tuple[Path, Any]]]:
+        """List the arrays, masks and floating-point numbers in a case by name, with their places."""
+        if isinstance(case, Mapping) and "arguments" in case:
+            names = self.names.get(case["function"], ())
+            listed = enumerate(zip(names, case["arguments"], strict=False))
+            yield from ((name, (("arguments", i), value)) for i, (name, value) in listed)
+        elif isinstance(case, Mapping):
+            for key, value in case.items():
+                if isinstance(value, Mapping):
+                    below = self.inputs_of(value)
+                    yield from ((name, ((key, *path), inner)) for name, (path, inner) in below)
+                else:
+                    yield key, ((key,), value)
+        elif isinstance(case, list | tuple):
+            names = next(iter(self.names.values()), ())
+            yield from ((n, ((i,), v)) for i, (n, v) in enumerate(zip(names, case, strict=False)))
+
     def _listed(self, names: Sequence[str], values: Sequence[Any], path: Path) -> Iterator[Size]:
         for place, (name, value) in enumerate(zip(names, values, strict=False)):
             if isinstance(value, Mapping):
@@ -93,8 +110,8 @@ class Calls:
                 yield Size(name, (*path, place), int(value))
 
 
-def with_sizes(case: Any, new: Mapping[Path, int]) -> Any:
-    """Copy a case with other sizes at some places."""
+def with_values(case: Any, new: Mapping[Path, Any]) -> Any:
+    """Copy a case with other values at some places."""
     case = deepcopy(case)
     for path, value in new.items():
         *above, last = path

@@ -114,7 +114,7 @@ def pairs_of(
     elif isinstance(expected, str) and isinstance(got, str):
         yield Pair(f"{field} in words", case, expected, got)
     elif (numbers := as_numbers(expected)) is not None:
-        if (others := as_numbers(got)) is not None and others.ndim == numbers.ndim:
+        if (others := as_numbers(got)) is not None:
             yield Pair(field, case, numbers, others, not isinstance(expected, np.ndarray))
     elif isinstance(expected, list | tuple) and isinstance(got, list | tuple):
         for number, pair in enumerate(zip(expected, got, strict=False)):

@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from course.checks.relations.pairs import Pair
-from course.checks.relations.words import SINGULAR, capitalized, listed, slice_name
+from course.checks.relations.words import SINGULAR, Relation, capitalized, listed, slice_name
 
 FEW = 4
 """Places that are still listed."""
 
 
-def places(pairs: list[Pair]) -> list[str]:
+def places(pairs: list[Pair]) -> list[Relation]:
     """Say where the numbers of a field are wrong, if that is only in a part of it."""
     wrong, right = [p for p in pairs if p.differs], [p for p in pairs if not p.differs]
     if not all(p.expected.shape == p.got.shape for p in wrong):
         return []
-    return [s for s in (_along_axes(wrong), _by_sizes(wrong, right)) if s]
+    return [Relation(words) for words in (_along_axes(wrong), _by_sizes(wrong, right)) if words]
 
 
 def _along_axes(wrong: list[Pair]) -> str:
@@ -24,10 +24,23 @@ def _along_axes(wrong: list[Pair]) -> str:
     if len({p.expected.ndim for p in wrong}) != 1:
         return ""
     for axis in range(wrong[0].expected.ndim):
-        said = {_word_slices(pair, axis) for pair in wrong}
-        if len(said) == 1 and (sentence := said.pop()):
-            return sentence
+        for word in (_word_slices, _word_last_slice):
+            said = {word(pair, axis) for pair in wrong}
+            if len(said) == 1 and (sentence := said.pop()):
+                return sentence
     return ""
+
+
+def _word_last_slice(pair: Pair, axis: int) -> str:
+    """Say that the last slice alone is right, or wrong, wherever it lies."""
+    others = tuple(a for a in range(pair.expected.ndim) if a != axis)
+    wrong = pair.wrong.any(axis=others).tolist()
+    name = slice_name(pair, axis)
+    if len(wrong) < 2:
+        return ""
+    if all(wrong[:-1]) and not wrong[-1]:
+        return f"The last {name} is right, the others are not."
+    return "" if any(wrong[:-1]) else f"Only the last {name} is wrong."
 
 
 def _word_slices(pair: Pair, axis: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from course.checks.relations.pairs import Pair
+from course.checks.relations.words import Relation
 
 TAKEN = ("returned", "", "a token", "no token", "ok")
 """What evidence says of a call that was not refused."""
@@ -14,7 +15,7 @@ def is_outcome(pairs: list[Pair]) -> bool:
     return bool(said) and all(text in TAKEN or text.endswith(("Error", "Full")) for text in said)
 
 
-def refusals(pairs: list[Pair]) -> list[str]:
+def refusals(pairs: list[Pair]) -> list[Relation]:
     """Say of a field of outcomes which kind of call has the wrong one, if it is only one."""
     wrong = [p for p in pairs if p.differs]
     kinds = {(p.expected in TAKEN, p.got in TAKEN) for p in wrong}
@@ -25,12 +26,12 @@ def refusals(pairs: list[Pair]) -> list[str]:
     if should_take and not takes:
         error = {p.got for p in wrong}
         with_error = f", with {error.pop()}" if len(error) == 1 else ""
-        return [f"What should be accepted is refused{with_error} ({_count(n, pairs)})."]
+        return [Relation(f"What should be accepted is refused{with_error} ({_count(n, pairs)}).")]
     if takes and not should_take:
-        return [f"What should be refused is accepted ({_count(n, pairs)})."]
+        return [Relation(f"What should be refused is accepted ({_count(n, pairs)}).")]
     if not takes and not should_take:
         names = sorted({p.got for p in wrong})
-        return [f"It is refused, but with {' and '.join(names)} ({_count(n, pairs)})."]
+        return [Relation(f"It is refused, but with {' and '.join(names)} ({_count(n, pairs)}).")]
     return []
 
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from course.checks.relations.pairs import Pair, near
+from course.checks.relations.words import Relation
 
 FEWEST = 3
 """Wrong numbers that must agree before anything is said of them."""
@@ -30,7 +31,7 @@ ROUNDING = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
 """The distance of neighbouring numbers in small types, as a part of them."""
 
 
-def values(pairs: list[Pair]) -> list[str]:
+def values(pairs: list[Pair]) -> list[Relation]:
     """Say what the wrong numbers of a field are of the right ones; [] where nothing is known."""
     wrong = [p for p in pairs if p.differs]
     if any(p.expected.shape != p.got.shape for p in wrong) or wrong[0].expected.dtype.kind == "b":
@@ -39,91 +40,108 @@ def values(pairs: list[Pair]) -> list[str]:
     got = np.concatenate([p.got[p.wrong].astype(np.float64) for p in wrong])
     lost = ~np.isfinite(got) & np.isfinite(expected)
     if lost.all():
-        return ["The wrong numbers are all NaN or infinite."]
+        question = "Which step makes them: 0 / 0, a large exponent, a row with all keys hidden?"
+        return [Relation("The wrong numbers are all NaN or infinite.", question)]
     if lost.any() or len(got) < FEWEST or len(np.unique(expected)) < 2:
         return []
     for say in (_zero, _constant, _wrapped, _factor, _rounded, _offset):
-        if sentence := say(expected, got, wrong):
-            return [sentence]
+        if relation := say(expected, got, wrong):
+            return [relation]
     return []
 
 
-def masks(wrong: list[Pair]) -> list[str]:
+def masks(wrong: list[Pair]) -> list[Relation]:
     """Say how the wrong masks differ: opposites, or only too much, or only too little."""
     if any(p.expected.shape != p.got.shape or p.expected.dtype.kind != "b" for p in wrong):
         return []
     if all((p.expected != p.got).all() for p in wrong):
-        return ["True and False are exchanged, everywhere."]
+        words = "True and False are exchanged, everywhere."
+        return [Relation(words, "Does True say that a key is seen, or that it is hidden?")]
     expected = np.concatenate([p.expected.ravel() for p in wrong])
     got = np.concatenate([p.got.ravel() for p in wrong])
     if len(expected) < FEWEST:
         return []
     if not (expected & ~got).any():
-        return [
-            f"Every True that should be there is there, and {(got & ~expected).sum()} too many."
-        ]
+        n = (got & ~expected).sum()
+        words = f"Every True that should be there is there, and {n} too many."
+        return [Relation(words, "Which comparison lets them through, and is it < or ≤?")]
     if not (got & ~expected).any():
-        return [f"Every True is right, and {(expected & ~got).sum()} are missing."]
+        words = f"Every True is right, and {(expected & ~got).sum()} are missing."
+        return [Relation(words, "Which comparison leaves them out, and is it < or ≤?")]
     return []
 
 
-def _zero(expected: np.ndarray, got: np.ndarray, wrong: list[Pair]) -> str:
-    return "" if np.any(got != 0) else "The wrong numbers are all 0."
+def _zero(expected: np.ndarray, got: np.ndarray, wrong: list[Pair]) -> Relation | None:
+    if np.any(got != 0):
+        return None
+    return Relation(
+        "The wrong numbers are all 0.", "Which line should write them, and does it run?"
+    )
 
 
-def _constant(expected: np.ndarray, got: np.ndarray, wrong: list[Pair]) -> str:
+def _constant(expected: np.ndarray, got: np.ndarray, wrong: list[Pair]) -> Relation | None:
     if np.ptp(got) > 1e-9 * abs(got[0]):
-        return ""
+        return None
     if (expected > got[0]).all() or (expected < got[0]).all():
         larger = "larger" if expected[0] > got[0] else "smaller"
-        return f"The wrong numbers are all {got[0]:.6g}, where the right ones are {larger}."
-    return f"The wrong numbers are all {got[0]:.6g}, whatever they should be."
+        words = f"The wrong numbers are all {got[0]:.6g}, where the right ones are {larger}."
+        return Relation(words, "What limits them?")
+    words = f"The wrong numbers are all {got[0]:.6g}, whatever they should be."
+    return Relation(words, "Which argument should decide, and does not reach the result?")
 
 
-def _factor(expected: np.ndarray, got: np.ndarray, wrong: list[Pair]) -> str:
+def _factor(expected: np.ndarray, got: np.ndarray, wrong: list[Pair]) -> Relation | None:
     if (expected == 0).any() or len(np.unique(np.abs(expected))) < 2:
-        return ""
+        return None
     ratios = got / expected
     factor = float(np.median(ratios))
     if not near(got, factor * expected).all() or np.abs(ratios / factor - 1).max() > 0.02:
-        return ""
+        return None
     if math.isclose(factor, 1, rel_tol=EXACT):
-        return ""
+        return None
     if math.isclose(factor, -1, rel_tol=EXACT):
-        return "The wrong numbers have the wrong sign, and are right but for that."
+        words = "The wrong numbers have the wrong sign, and are right but for that."
+        return Relation(words, "Which of two numbers do you take from which?")
     reading = next((r for f, r in READINGS.items() if math.isclose(factor, f, rel_tol=EXACT)), "")
-    return f"The wrong numbers are {factor:.4g} × the right ones{f': {reading}' * bool(reading)}."
+    words = f"The wrong numbers are {factor:.4g} × the right ones{f': {reading}' * bool(reading)}."
+    question = "In which unit is the result asked for?"
+    if " unit" not in reading and " for " not in reading:
+        question = "Which factor is missing, or there twice?"
+    return Relation(words, question)
 
 
-def _offset(expected: np.ndarray, got: np.ndarray, wrong: list[Pair]) -> str:
+def _offset(expected: np.ndarray, got: np.ndarray, wrong: list[Pair]) -> Relation | None:
     offset = float(np.median(got - expected))
     if not near(got, expected + offset).all() or abs(offset) < 1e-3:
-        return ""
+        return None
     largest = 100 if wrong[0].got.dtype.kind == "f" else 1e4
     if np.abs(expected).max() > largest * abs(offset) and abs(offset) > 1:
-        return ""  # lost among numbers that large
+        return None  # lost among numbers that large
     amount = "too large" if offset > 0 else "too small"
-    return f"The wrong numbers are all {amount} by {abs(offset):.4g}."
+    question = "What do you count that does not belong?" if offset > 0 else "What is left out?"
+    return Relation(f"The wrong numbers are all {amount} by {abs(offset):.4g}.", question)
 
 
-def _wrapped(expected: np.ndarray, got: np.ndarray, wrong: list[Pair]) -> str:
+def _wrapped(expected: np.ndarray, got: np.ndarray, wrong: list[Pair]) -> Relation | None:
     if wrong[0].expected.dtype.kind == "f" or np.abs(expected).min() < 2**31:
-        return ""
+        return None
     if np.any((expected - got) % 2**32) or np.abs(got).max() > 2**32:
-        return ""
-    return "The wrong numbers are what whole numbers of 32 bits keep of the right ones."
+        return None
+    words = "The wrong numbers are what whole numbers of 32 bits keep of the right ones."
+    return Relation(words, "In which dtype do you count?")
 
 
-def _rounded(expected: np.ndarray, got: np.ndarray, wrong: list[Pair]) -> str:
+def _rounded(expected: np.ndarray, got: np.ndarray, wrong: list[Pair]) -> Relation | None:
     size = np.abs(expected)
     if (size < 0.05).mean() > 0.5:
-        return ""
+        return None
     relative = np.abs(got - expected) / np.maximum(size, 0.05 * size.max())
     types = ROUNDING if wrong[0].expected.dtype.kind == "f" else {"float32": 2.0**-23}
     for dtype, step in types.items():
         if relative.max() <= step:
-            return (
+            words = (
                 f"The wrong numbers are off by at most {relative.max():.1g} of themselves, as numbers "
                 f"are that went through {dtype}."
             )
-    return ""
+            return Relation(words, f"Which line turns them into {dtype}?")
+    return None

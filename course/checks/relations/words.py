@@ -1,13 +1,16 @@
-"""The words of the axes."""
+"""The words of relations, and of the axes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from course.checks.relations.pairs import Pair
 
+LAST_QUESTION = re.compile(r"(?<=[.:)]) [A-Z](?:[^.?]|\.(?=\S))*\?$")
+"""The question at the end of a message, with the blank before it."""
 SINGULAR = {
     "B": "batch row",
     "H": "head",
@@ -17,6 +20,33 @@ SINGULAR = {
     "k": "side",
 }
 """What is counted along an axis. Side 0 of "k" are keys, side 1 are values."""
+
+
+class Relation(NamedTuple):
+    """What is true of wrong numbers.
+
+    Attributes:
+        words: a sentence.
+        question: what to ask somebody who reads that; "" where the check's own question is as good.
+    """
+
+    words: str
+    question: str = ""
+
+
+def with_relations(message: str, relations: Sequence[Relation], most: int) -> str:
+    """Append relations to a message. The question of the first takes the place of the message's own.
+
+    Args:
+        most: the length of the result; where it is longer, the message is cut, and what is appended to
+            half of it.
+    """
+    if not relations:
+        return message
+    question = relations[0].question
+    added = " ".join([r.words for r in relations] + [question] * bool(question))[: most // 2]
+    message = LAST_QUESTION.sub("", message) if question else message
+    return f"{message[: most - len(added) - 1]} {added}"
 
 
 def slice_name(pair: Pair, axis: int) -> str:
