@@ -61,9 +61,8 @@ class Deciding:
         arrays = [
             p for p in pairs_of(*both) if isinstance(p.expected, np.ndarray) and not p.is_list
         ]
-        wrong = [p for p in arrays if p.differs]
-        numbers = [p.got[p.wrong] if p.expected.shape == p.got.shape else p.got for p in wrong]
-        return sum(len(np.unique(each)) for each in numbers) >= MANY
+        alike = [p for p in arrays if p.expected.shape == p.got.shape]
+        return sum(len(np.unique(p.got[p.wrong])) for p in alike) >= MANY
 
     def _fields_of(self, reply: Reply) -> Fields | None:
         """List the fields that decide about a reply, which is kept so that its id stays its own."""

@@ -60,7 +60,8 @@ def digest_of_museum(lesson: str) -> str:
     compared = (__name__, *(module.__name__ for module in (comparison, deciding, recognize)))
     texts = [text for name in (*exhibits, *compared) for text in texts_of(name)]
     checks = hidden_checks(lesson).values()
-    return digest_of([*checks, run, decide], texts=[*answer_cells(lesson, {}), *texts])[:16]
+    forms = [form for check in checks if (form := canonical_form(lesson, check.name))]
+    return digest_of([*checks, run, decide, *forms], texts=[*answer_cells(lesson, {}), *texts])[:16]
 
 
 def measure(lesson: str, record: RunRecord, challenges: int = CHALLENGES) -> dict[str, Any]:

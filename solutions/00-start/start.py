@@ -123,7 +123,7 @@ checks.flops_of_one_dot_product(matmul_flops)
 checks.flops_of_any_product(matmul_flops)
 
 # %% [markdown]
-# Compare your guess: 2 · 4 = {{8 = 2 * 4}} numbers come out, each from 3 multiply-adds, so it is
+# Compare with your guess: 2 · 4 = {{8 = 2 * 4}} numbers come out, each from 3 multiply-adds, so it is
 # {{48 = matmul_flops(2, 3, 4)}} FLOPs.
 #
 # ### How a failing check reads
@@ -142,7 +142,7 @@ except CheckFailed as failure:  # so that the notebook goes on
     print("FAIL ", failure)
 
 # %% [markdown]
-# Read it from left to right: **the smallest case** that went wrong, **your number**, **the number
+# Read it from left to right: **a small case** that went wrong, **your number**, **the number
 # that was wanted**, and **one question**. The question is there to point at the cause. Work the small
 # case out on paper first; only then change the code.
 
@@ -188,8 +188,8 @@ checks.bytes_of_three_matrices(matmul_bytes)
 checks.bytes_follow_the_element_size(matmul_bytes)
 
 # %% [markdown]
-# Compare your guess: the weights matter. They are {{16,777,216 = 4096 ** 2}} numbers; each of the two
-# rows has {{4,096 = 4096}}.
+# Compare with your guess: the weights matter. They are {{16,777,216 = 4096 ** 2}} numbers; each of the
+# two rows has {{4,096 = 4096}}.
 #
 # ### Play with it
 #
@@ -321,5 +321,5 @@ print(doubled(mine), "and mine, which I still need:", mine)
 #
 # ## Next
 #
-# You can count what a matrix product costs. In **lesson 01** you put such products together to a model
+# You can count what a matrix product costs. In **lesson 01** you put such products together into a model
 # that continues a story, and write its attention yourself.

@@ -127,7 +127,7 @@ print("the model's own mlp is this one: ", torch.allclose(through_mlp, block.mlp
 # (B, V) → (B,): the vocabulary axis goes away.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# <code>if</code> the tensor has not two axes: <code>raise</code>. Then one call with
+# <code>if</code> the tensor does not have two axes: <code>raise</code>. Then one call with
 # <code>dim=…</code>.
 # </details>
 
@@ -309,7 +309,7 @@ checks.query_heads_share_kv_heads(causal_attention)
 # %% [markdown]
 # ## 4 · The attention layer
 #
-# A query cannot yet tell in which order its keys stand. So both are turned by their positions, each
+# A query cannot yet tell in which order the keys stand. So both are turned by their positions, each
 # pair of numbers by an angle of its own:
 
 
@@ -496,7 +496,7 @@ prompts = [cat + "It was a", cat + mia, "The cat sat on the"]
 play_with_sampling(model, sample_next, prompts)
 
 # %% [markdown]
-# At 3 the grammar breaks at once, at 1.5 here and there.
+# At 3 the grammar breaks at once, at 1.5 now and then (try other seeds).
 #
 # ## Check yourself
 #

@@ -68,7 +68,8 @@ show(draw_rows(prompt_len=3, n_new=4))
 # token 2. One rotation serves every later query, since their product depends only on the *difference* of
 # the positions.
 #
-# A cached step is often called O(1). It is not: attention reads *every* cached row, six at step 4.
+# A cached step is often called O(1). It is not: attention reads *every* row so far, six at step 4: five
+# from the cache and its own.
 #
 # ## 1 · A mask that is not square
 #
@@ -239,7 +240,7 @@ checks.copies_add_up(numbers_copied)
 # Write the methods of `KVCache`.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Storage and a length. Every method but <code>append</code> is one line.
+# Storage and a length. Every method but <code>__init__</code> and <code>append</code> is one line.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # <code>keys[layer]</code> is (B, G, max_len, D). New rows go to places length … length + T - 1.
@@ -420,8 +421,8 @@ checks.layer_equals_uncached(attention_layer_cached, KVCache)
 #
 # *Difficulty 3 of 5 · importance 5 of 5 · 10 minutes*
 #
-# `MiniGPT.forward` (`??MiniGPT.forward` shows it) with your layer in it. It takes a chunk of any length.
-# The past comes from the cache alone.
+# This is `MiniGPT.forward` (`??MiniGPT.forward` shows it) with your layer in it. It takes a chunk of
+# any length. The past comes from the cache alone.
 #
 # **The common wrong answer** lets positions start at 0 in every call. The first call is right; then every
 # new token believes that it is the first.
@@ -436,7 +437,8 @@ checks.layer_equals_uncached(attention_layer_cached, KVCache)
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # Is there room? Positions from <code>len(cache)</code>; a loop over
-# <code>enumerate(model.blocks)</code>, two residual lines each; <code>cache.advance</code> after it.
+# <code>enumerate(model.blocks)</code>, two lines that add to x, as in each block;
+# <code>cache.advance</code> after it.
 # </details>
 
 
@@ -581,7 +583,7 @@ def race(naive, cached, rounds):
     return statistics.median(times["naive"]), statistics.median(times["cached"])
 
 
-with one_thread(), torch.inference_mode():  # neither keeps books for gradients
+with one_thread(), torch.inference_mode():  # neither records anything for gradients
     for n in tqdm([32, 64, 128, 256], desc="whole texts", file=sys.stdout):
         for name, racer in racers.items():
             runs[name][n] = race(
@@ -726,7 +728,7 @@ show(draw_bytes(caches))
 # </details>
 # <details><summary>Why is there no query cache?</summary>
 # A query is used in its own step alone. <em>Common wrong answer:</em> "queries are
-# smaller". They are larger: H heads against G.
+# smaller". They are never smaller: H heads against G.
 # </details>
 #
 # ## Next

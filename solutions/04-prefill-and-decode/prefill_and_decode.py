@@ -214,7 +214,7 @@ checks.no_step_before_it_is_asked_for(stream)
 # * **TTFT**, time to first token: from the request to the first token.
 # * **ITL**, inter-token latency: the gaps *between* tokens, so n - 1 of them. Median (p50), p99 (one
 #   gap in a hundred is worse), and mean, also called **TPOT**, time per output token.
-# * **Tokens per second** of the decode phase: tokens after the first, by the seconds since the
+# * **Tokens per second** of the decode phase: tokens after the first, divided by the seconds since the
 #   first.
 #
 # Percentile q (50, 99) of m sorted gaps stands at place q / 100 · (m - 1), counted from 0; between
@@ -299,7 +299,7 @@ show(draw_timeline(prompt.shape[1], start, stamps, uncached))
 # > token, {{80 = PUBLISHED["Llama-3-70B"].config.n_layers}} layers.
 #
 # <details><summary>Answer</summary>
-# Attention in prefill has N² / 2 scores a head. Its FLOPs are
+# Attention in prefill has N² / 2 scores a head, if only visible pairs are computed. Its FLOPs are
 # {{1.9 = 100 * 2000 * 8192 * 80 / 70e9}} % of the matrices' at 2,000 tokens, and
 # {{94 = 100 * 100_000 * 8192 * 80 / 70e9}} % at 100,000. And at 2,000 tokens a step reads
 # {{0.66 = kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 2000) / 1e9}} GB of cache and
@@ -330,17 +330,17 @@ show(
 # beside 64 users, output reads {{40 = round((140e9 / 64 +
 # kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 2000)) / (140e9 / 2000 +
 # kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 1)), -1)}} times as many, since 64 are fewer than
-# 2,000 and each reads a cache of its own. But input waits, too, for its arithmetic. By the datasheet of
-# an H100 (989 TFLOP/s, 3,350 GB/s) these FLOPs take {{0.14 = 140e9 / 989e12 * 1e3}} ms, and the bytes
-# of one of the 64 {{0.85 = (140e9 / 64 + kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 2000)) /
-# 3350e9 * 1e3}} ms: 6 to 1.
+# 2,000 and each reads a cache of its own. Input has to wait as well, but for arithmetic. By the
+# datasheet of an H100 (989 TFLOP/s, 3,350 GB/s) these FLOPs take {{0.14 = 140e9 / 989e12 * 1e3}} ms,
+# and the bytes of one of the 64 {{0.85 = (140e9 / 64 + kv_cache_bytes(PUBLISHED["Llama-3-70B"].config,
+# 2000)) / 3350e9 * 1e3}} ms: 6 to 1.
 #
 # ## 5 · What chunks are for
 #
 # A machine that prefills 500 tokens in one go serves nobody else meanwhile. Cut the prompt into chunks,
 # and each iteration can carry a chunk *and* everybody's next token.
 #
-# > **Predict.** Smaller chunks: what happens to the longest gap of the others, and to the
+# > **Predict.** Smaller chunks: what happens to the longest gap of the other user, and to the
 # > newcomer's TTFT?
 
 # %%
@@ -384,8 +384,8 @@ checks.rollback_equals_a_fresh_start(stream)
 #
 # *Difficulty 3 of 5 · importance 4 of 5 · 20 minutes*
 #
-# One batch is one tensor, so short prompts are filled up: **on the left**. Then every prompt ends
-# in the last column, and one column of new tokens continues all rows.
+# Such a batch is called *ragged*. It is one tensor, so short prompts are filled up: **on the left**.
+# Then every prompt ends in the last column, and one column of new tokens continues all rows.
 
 # %%
 show(draw_padding(["The cat", "The dog slept by the", "Good night"]))

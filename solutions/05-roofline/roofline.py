@@ -120,7 +120,7 @@ checks.roof_has_two_parts(attainable)
 # before it, and at itself. Each look costs a query head a score (`D` multiply-adds) and a share of a
 # value (`D` more).
 #
-# **The common wrong answer** for a prompt is T · T looks, twice too many: it has no causal mask.
+# **The common wrong answer** for a prompt is T · T looks, nearly twice as many: it has no causal mask.
 #
 # Write `attention_flops`, for all layers, heads and rows.
 #
@@ -311,7 +311,7 @@ checks.bound_is_the_lower_roof(bound_by)
 play_with_the_roof(phase_cost, attention_flops, attainable, bound_by)
 
 # %% [markdown]
-# Decode's *matrices* are compute-bound from {{224 = next( B for B in range(1, 3000) if
+# Here decode's *matrices* are compute-bound from {{224 = next( B for B in range(1, 3000) if
 # bound_by(phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 16, B).parts(
 # attention_flops(PUBLISHED["Llama-2-7B"].config, 1, 16, B)).matrices, Machine("H200", 989e12, 4800e9))
 # == "compute")}} rows on, with any context: all rows share the weights. Its *attention* never is: every
@@ -510,7 +510,7 @@ show(draw_third_roof(phase_cost(mini.config, 1, 64, 1, 4), here, prices, asked, 
 # </details>
 # <details><summary>A GPU has twice the FLOP/s and the same memory. How much faster does one user's text
 # come?</summary>
-# Not at all: it waits for bytes. <em>Common wrong answer:</em> twice. Prefill is.
+# Not at all: it waits for bytes. <em>Common wrong answer:</em> twice. Only prefill becomes twice as fast.
 # </details>
 # <details><summary>By the roofs of an H200, a step of Llama-2-7B for 64 users takes 1.3 times as long
 # as for one if each has 128 tokens cached, and 9.8 times if each has 4,096. Why?</summary>

@@ -76,7 +76,8 @@ show(draw_example())
 # A code counts *steps* from the row's lowest number: row 0 starts at -0.2 and its step is 0.5, so code
 # 3 means -0.2 + 3 · 0.5 = {{1.3 = -0.2 + 3 * 0.5}}.
 #
-# > **Spot the slip.** "A 4-bit cache is a quarter of an fp16 cache." What in the picture is left out?
+# > **Spot the slip.** "A 4-bit cache is a quarter of an fp16 cache." What that is stored does this
+# > forget?
 #
 # <details><summary>Answer</summary>
 # Each row's step and lowest number, 16 bits each. Rows of 64 numbers take {{4.5 = 4 + 2 * 16 / 64}} bits
@@ -87,9 +88,10 @@ show(draw_example())
 #
 # *Difficulty 2 of 5 · importance 5 of 5 · 12 minutes*
 #
-# Write `quantize` and its inverse, `dequantize`. Every vector along `dim` gets its own step and zero; a
-# code stands for `zero + scale · code`. Codes may reach from a vector's lowest to its highest number
-# (*asymmetric*), or equally far to both sides of 0 (*symmetric*). Asked is:
+# Write `quantize` and its inverse, `dequantize`. Every vector along `dim` gets its own step (`scale`)
+# and the number of code 0 (`zero`); a code stands for `zero + scale · code`. Codes may reach from a
+# vector's lowest to its highest number (*asymmetric*), or equally far to both sides of 0 (*symmetric*).
+# Required:
 #
 # * every number comes back within **half a step**, the step that is *stored*: float16 rounds it, so
 #   divide by that one, in float32,
@@ -245,9 +247,9 @@ share_a_step(story, quantize, dequantize)
 #   old groups as their codes say, the rest exactly.
 # * `advance(n)` moves the first n pending tokens into `recent`, and complete groups on into the stores.
 #   However tokens are cut into blocks, the cache must end up the same.
-# * `truncate` forgets what is pending; whole groups stay codes. Of a group that is cut, the first
-#   tokens go back to `recent` as they are read, for their originals are gone; if it fills, they are
-#   rounded again.
+# * `truncate` forgets what is pending; whole groups stay codes, inside the window, too. Of a group that
+#   is cut, the first tokens go back to `recent` as they are read, for their originals are gone; if it
+#   fills, they are rounded again.
 #
 # `GroupStore` is given (`course/fast/storage.py`): `write(first, quantized)` packs and keeps codes
 # (L, B, G, n, group, D); `read(layer, n)` gives the first n groups of a layer, (B, G, n, group, D).
@@ -255,7 +257,8 @@ share_a_step(story, quantize, dequantize)
 # Write `append`, `advance`, `truncate` and `nbytes` of `QuantizedKVCache`.
 #
 # <details><summary>Hint 1: the idea</summary>
-# When S tokens are held, how many groups are complete and outside the window? Only this number counts.
+# When S tokens are held, how many groups are complete and outside the window? So many are codes, and
+# after going back perhaps more: <code>advance</code> makes them never fewer.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # <code>recent</code> (2, L, B, G, recent, D): keys, then values. A group of keys: quantize along -2 of
@@ -534,12 +537,12 @@ show(draw_true_bits({name: (here, result) for name, (here, _, result) in found.i
 # %% [markdown]
 # Compare your two numbers. Two places more or fewer are chance, so eight bits and four cost nothing
 # that shows; two bits in groups of 64 cost several places: steps over more tokens are wider. But here
-# "2 bits" are {{5.7 = 16 * quantized_cache_bytes(MiniGPT.from_weights("story").config, 256, bits=2,
-# group=16, window=16).total / kv_cache_bytes(MiniGPT.from_weights("story").config, 256)}}, and fp8 is 8
-# and a plain cast. Few bits pay where heads are wide and texts long: column *in an 8B* bills D = {{128
-# = PUBLISHED["Llama-3-8B"].config.head_dim}} and 8,192 tokens (quality not measured). For Llama 3 8B, a
-# trial in llama.cpp found perplexity 6.2322 with a 16-bit cache, 6.2344 with 8 bits (Wikitext-2, PR
-# 7412, not merged).
+# "2 bits" in groups of 16 are {{5.7 = 16 * quantized_cache_bytes(MiniGPT.from_weights("story").config,
+# 256, bits=2, group=16, window=16).total / kv_cache_bytes(MiniGPT.from_weights("story").config, 256)}},
+# and fp8 is 8 and a plain cast. Few bits pay where heads are wide and texts long: column *in an 8B*
+# bills D = {{128 = PUBLISHED["Llama-3-8B"].config.head_dim}} and 8,192 tokens (quality not measured).
+# For Llama 3 8B, a trial in llama.cpp found perplexity 6.2322 with a 16-bit cache, 6.2344 with 8 bits
+# (Wikitext-2, PR 7412, not merged).
 #
 # ## 7 · Outliers
 #
@@ -556,10 +559,10 @@ for bits in tqdm((4, 2), file=sys.stdout):
 show(draw_quality((4, 2), both, measure(loud, full)))
 
 # %% [markdown]
-# Per channel nothing changed. Per token the large pair sets the step for all; with 2 bits hardly a far
-# place is right. (A cure in one line: `with_outliers(loud, 1, 1 / 20)` moves the factor from keys to
-# queries, which nobody rounds.) KIVI (Liu et al. 2024) found such channels in real models, and
-# for that reason shares steps as your cache does.
+# Per channel nothing changed. Per token the large pair sets the step for all: with 4 bits a quarter of
+# the far places is lost, with 2 bits nearly all. (A cure in one line: `with_outliers(loud, 1, 1 / 20)`
+# moves the factor from keys to queries, which nobody rounds.) KIVI (Liu et al. 2024) found such
+# channels in real models, and for that reason shares steps as your cache does.
 #
 # ## 8 · Smaller, and slower
 #

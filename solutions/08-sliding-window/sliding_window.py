@@ -160,15 +160,15 @@ with one_thread():
 show(draw_cliffs(edges, found))
 
 # %% [markdown]
-# A cliff, at the window's edge. Stacked layers *could* hand a fact on, 4 · (W - 1) tokens far; ours never
-# had to learn it. Even inside the window recall suffers. Perplexity (printed in the legend) rises,
-# and does not say what was lost: most words need only the last few.
+# A cliff, at the window's edge. Stacked layers *could* hand a fact on over 4 · (W - 1) tokens; ours
+# never had to learn it. Even inside the window recall suffers; we cannot say why. Perplexity (printed
+# in the legend) rises, and does not say what was lost: most words need only the last few.
 #
 # > **Spot the slip.** "Window 4,096 × 32 layers: the model remembers 131,072 tokens."
 #
 # <details><summary>Answer</summary>
-# That is how far a number <em>can</em> travel. Whether a fact does is for training to decide, and for
-# a test like this one to find out.
+# That is about how far a number <em>can</em> travel. Whether a fact does is for training to decide, and
+# for a test like this one to find out.
 # </details>
 #
 # Now your prediction: one layer keeps everything, the others see 32 tokens.
@@ -187,9 +187,10 @@ shares = ", ".join(f"layer {i} {far[i].mean():.0%}" for i in range(4))
 print("attention on tokens 32 back or more:", shares)
 
 # %% [markdown]
-# **Layer 2.** That one layer looks a name up; the others work nearby. With layer 0 as well hardly a fact
-# is lost, at about half of the rows. Published models mix in the same way, and are trained so: Gemma 3
-# has five layers with a window of 1,024 or less for each full one (Gemma Team 2025).
+# **Layer 2.** That one layer looks a name up; the others can do without what is far. With layer 0 as
+# well hardly a fact is lost, at about half of the rows. Published models mix in the same way, and are
+# trained so: Gemma 3 has five layers with a window of 1,024 or less for each full one (Gemma Team
+# 2025).
 #
 # *Common wrong answer:* the last layer, "which decides", or every layer that looks far back. Layers 0
 # and 3 do so nearly as much as layer 2 (the printed line) and can do without: attention does not tell
@@ -253,13 +254,13 @@ checks.one_place_each(place_of)
 # read. So:
 #
 # * `append` writes nothing. It notes the new rows in `pending[layer]` and returns **held rows, then the
-#   new ones**: whatever lies in the storage, in any order, and behind it all T new rows.
+#   new ones**: whatever lies in the storage, in any order, and then all T new rows.
 # * `places(n_new)` says which tokens these are; `window_mask` needs it.
 # * `advance(n)` moves the first n pending tokens in: only sinks and the last `window` of all tokens stay.
 # * `len` goes on counting the text, for positions do; the cache is full only at `max_len` tokens.
 # * `truncate(n)` goes back only if every row that token n will need is still there.
 #
-# Given is `forward_windowed(model, tokens, cache, window_mask)` (`course/given/windowed.py`): lesson 03's
+# `forward_windowed(model, tokens, cache, window_mask)` is given (`course/given/windowed.py`): lesson 03's
 # forward pass with the mask `window_mask(own, cache.places(T), cache.window, cache.n_sinks)`.
 #
 # Write the methods of `WindowedKVCache`.

@@ -214,7 +214,7 @@ for order in range(3):
 # %% [markdown]
 # Exact, then, but for rounding: a "running softmax" (Milakov and Gimelshein 2018) loses nothing. This
 # one algebra carries FlashAttention, flash-decoding (keys split over processors; Dao et al. 2023) and
-# ring attention. In `course/fast/tiled_read.py` of lesson 07, `most`, `total` and `out` are your
+# ring attention. In `course/fast/tiled_read.py` of lesson 07, `maximum`, `total` and `out` are your
 # `Part`.
 #
 # > **Spot the slip.** A popular page says that flash-decoding "avoids recomputing the full attention
@@ -514,5 +514,5 @@ show(draw_times(times, f"one step of {B} chats", beside="each its own"))
 #
 # ## Next
 #
-# You can read blocks wherever they lie. **10 · Pages** keeps the cache in them, so that conversations
+# You can read blocks wherever they lie. **Lesson 10** keeps the cache in them, so that conversations
 # share what they have in common.

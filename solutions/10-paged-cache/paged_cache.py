@@ -90,7 +90,7 @@ show(draw_waste(traces))
 
 # %% [markdown]
 # **Put back**: where a text needs a block and none is free, the newest text gives up its blocks and
-# computes its tokens again later (for nothing, in this simulation).
+# computes its tokens again later (at no cost, in this simulation).
 #
 # Kwon et al. (2023) found the same in real servers: 20 to 38 % in use before, 96 % in blocks
 # (PagedAttention, vLLM). In OPT-13B a token takes {{819,200 = 2 * 40 * 5120 * 2}} bytes, a reservation of
@@ -451,7 +451,7 @@ print("after one more token each:", pool.n_blocks - len(pool.allocator), "blocks
 # %% [markdown]
 # 200 tokens fill {{12.5 = 200 / 16}} blocks, so all write into the 13th. Seven copy it; the last owner
 # writes in place: **7** new blocks, {{20 = 13 + 7}} in all. **Common wrong answers:** 8 (the last owner
-# needs no copy) and {{104 = 8 * 13}} (all unshared).
+# needs no copy) and {{104 = 8 * 13}} (all blocks of all texts, were none shared).
 #
 # What size should a block have? The sliders: the block, how long prompts and answers are, and how many
 # users ask at once.
@@ -464,14 +464,14 @@ waste_of_blocks()
 #
 # *Difficulty 3 of 5 · importance 4 of 5 · 12 minutes*
 #
-# A thousand users send the same instructions before their question. Full blocks never change, so they can
-# be found again by a *key*. What must it depend on?
+# A thousand users send the same instructions before their question. Full blocks stay as they are until
+# their text is cut back, so they can be found again by a *key*. What must it depend on?
 #
 # > **Spot the slip.** "Hash each block's tokens; equal hash, equal keys and values."
 #
 # <details><summary>Answer</summary>
-# Keys and values depend on everything before a token (lesson 01's map). The same words after another
-# past are other numbers.
+# Keys and values depend on everything before a token (lesson 01: *what moves when a word changes*). The
+# same words after another past are other numbers.
 # </details>
 #
 # `block_keys` gives a key to each **full** block. Two keys are equal only if all tokens from the start
@@ -682,9 +682,10 @@ show(draw_times(times, "one token to attend in one layer", beside="contiguous"))
 # <details><summary>When may a block be offered to others?</summary>
 # When it is full and <em>written</em>, in all layers. <em>Common wrong answer:</em> "once allocated".
 # Another request would read what is not there yet. And when its last owner has left and the block is
-# handed out again, the offer is withdrawn first: else the next user reads a stranger's words.
+# handed out again, or its text is cut back into it, the offer is withdrawn first: else the next user
+# reads a stranger's words.
 # </details>
 #
 # ## Next
 #
-# Memory now holds as many texts as it can. Who is served next? That is **11 · Serving**.
+# Memory now holds as many texts as it can. Who is served next? That is **lesson 11**.

@@ -181,7 +181,7 @@ for share in (0, 10, 25, 50, 100):
 # 3. then requests that wait, in their order, while fewer than `max_running` run.
 #
 # A prompt takes as much as is left of the budget, and goes on in the next pass. **Nobody overtakes**:
-# what came later gets nothing while an earlier prompt could take it.
+# no later *prompt* gets anything while an earlier one could take it.
 #
 # A `Request` says `fed` (tokens that went through the model), `left` (known and not fed yet) and
 # `decodes` (its prompt is behind it).
@@ -252,13 +252,13 @@ checks.nothing_is_left_idle(plan_step)
 #
 # *Difficulty 4 of 5 · importance 5 of 5 · 20 minutes*
 #
-# `forward(pieces)` is given: it feeds the next n tokens of each request and returns the logits after the
-# last token of each piece, (n, V). Your scheduler carries plans out. After a pass, every request of the
-# plan was fed n tokens more. **Who has been fed all it has gets its next token** (greedy): a prompt whose
-# last chunk was fed gets its first one. After an earlier chunk there is nothing to say: the logits after
-# a chunk that is not the last are thrown away.
+# `forward(pieces)` is given: it feeds the next n tokens of each request and returns the logits after
+# the last token of each piece, (n, V). Your scheduler carries plans out. After a pass, every request of
+# the plan was fed n tokens more. **Whoever has been fed all it has gets its next token** (greedy): a
+# prompt whose last chunk was fed gets its first one. After an earlier chunk there is nothing to say:
+# the logits after a chunk that is not the last are thrown away.
 #
-# Who is done leaves at once; its place is free in the next pass. If `forward` raises, nothing has
+# Whoever is done leaves at once; its place is free in the next pass. If `forward` raises, nothing has
 # changed.
 #
 # Write `add` and `step` of `Scheduler`.
@@ -337,8 +337,8 @@ checks.every_request_as_if_alone(Scheduler)
 checks.leaves_and_joins_at_once(Scheduler)
 
 # %% [markdown]
-# Now with the model. `forward_mixed` sends the tokens of all pieces through the matrices in one row; only
-# attention is computed for each request (*selective batching*).
+# Now with the model. `forward_mixed` sends the tokens of all pieces through the matrices side by side;
+# only attention is computed for each request (*selective batching*).
 
 # %%
 stories = [text.text.split() for text in held_out(12)]
@@ -454,8 +454,8 @@ tune_the_server(Scheduler, goodput)
 # answer:</em> "reading is easier than writing". A token costs the same arithmetic.
 # </details>
 # <details><summary>Why is the first token slow, and what does a cached prefix change?</summary>
-# It waits for its turn and for the whole prompt. A cached prefix (lesson 10) takes the prompt's passes
-# away, not the queue. <em>Common wrong answer:</em> "the cache makes decode faster".
+# It waits for its turn and for the whole prompt. A cached prefix (lesson 10) takes most of the
+# prompt's work away, not the queue. <em>Common wrong answer:</em> "the cache makes decode faster".
 # </details>
 # <details><summary>Does batching change the text?</summary>
 # No row looks at another: the same text, unless two logits are nearly equal. <em>Common wrong

@@ -86,8 +86,8 @@ with one_thread():
 show(draw_pass_times(passes))
 
 # %% [markdown]
-# Weights are read once, for all tokens of the pass (lesson 05). That room costs little (read the bars);
-# guesses fill it.
+# Weights are read once, for all tokens of the pass (lesson 05). More tokens in a pass cost little (read
+# the bars): room for guesses.
 #
 # ## 1 · Which guesses were right?
 #
@@ -289,7 +289,7 @@ checks.lookup_copies_what_followed(lookup_draft)
 # %% [markdown]
 # Six drafts for the story model, four tokens each. `mini` is a model a sixth its size, `story-g1` a
 # sibling as deep as the story model, `2 of 4 layers` its lower half. The table holds, for each run of
-# four words in 300 stories, the word that followed most often. Which of them is fastest?
+# up to four words in 300 stories, the word that followed most often. Which of them is fastest?
 
 # %%
 table = NextWords.of_stories(300)
@@ -327,7 +327,7 @@ show(draw_rejection())
 # %% [markdown]
 # A token was drawn from q. Where p ≥ q it is kept: the draft proposes it too rarely as it is. Where p <
 # q it is proposed too often, so it is kept with probability **p / q**. All kept together make min(p,
-# q), blue. What is missing to p, orange, is **(p − q)⁺**: after a rejection, the token is drawn from
+# q), blue. What is missing from p, orange, is **(p − q)⁺**: after a rejection, the token is drawn from
 # that, normalised, and the rest of the draft is void. All accepted: one more token from the last row of
 # p. This is *rejection sampling*; no rule that judges one token at a
 # time accepts more often (Leviathan et al. 2023). One that judges the whole draft at once does (*block
@@ -459,7 +459,8 @@ play_with_drafts(expected_tokens)
 # ## Check yourself
 #
 # <details><summary>90 % of the guesses are right. Is decoding 10 times as fast?</summary>
-# With K = 4 a pass writes {{4.10 = (1 - 0.9**5) / 0.1}} tokens at most, and drafting takes time.
+# With K = 4 a pass writes {{4.10 = (1 - 0.9**5) / 0.1}} tokens on average, and never more than 5;
+# drafting takes time.
 # <em>Common wrong answer:</em> "yes, only one token in ten needs the model". K bounds it.
 # </details>
 # <details><summary>Does a bad draft spoil the text?</summary>
@@ -470,7 +471,7 @@ play_with_drafts(expected_tokens)
 # A token that the draft proposes too often must be rejected as much more often. <em>Common wrong
 # answer:</em> "accept with probability p": right tokens are rejected then, and the odds are wrong, too.
 # </details>
-# <details><summary>Lesson 08's ring refuses to go back. Why?</summary>
+# <details><summary>A full ring of lesson 08 refuses to go back. Why?</summary>
 # What was rejected has overwritten the oldest rows; they are gone. <em>Common wrong answer:</em>
 # "truncate is only a number". It is one where nothing was overwritten.
 # </details>

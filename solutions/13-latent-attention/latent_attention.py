@@ -71,7 +71,7 @@ story = LatentGPT.from_weights("story-latent-16-16")
 # %% [markdown]
 # ## The picture
 #
-# One head: a matrix `U`, its rows of `up_k` below, makes its keys from short latents `c`.
+# For one head, a matrix `U` (its rows of `up_k`, see the table) makes the keys from short latents `c`.
 
 # %%
 show(draw_regrouping(head_dim=16, rank=8, n_tokens=24))
@@ -97,8 +97,8 @@ show(draw_regrouping(head_dim=16, rank=8, n_tokens=24))
 # depends on the position p, another for every token, so U cannot move to the query. Positions get a
 # small key of their own, R numbers, rotated once, shared by all heads.
 #
-# A score is the content's product plus the positions', divided by √(D + R), the length of a head's
-# query. A cached *row* is `[c | rotated key]`, rank + R numbers.
+# A score is the content's product plus the positions', divided by √(D + R), the root of the length of a
+# head's query. A cached *row* is `[c | rotated key]`, rank + R numbers.
 #
 # ## 1 · The bytes
 #
@@ -150,7 +150,7 @@ def latent_cache_bytes(
 #
 # *Difficulty 2 of 5 · importance 4 of 5 · 12 minutes*
 #
-# It drives as lesson 03's cache, and keeps rows alone. A full cache refuses the whole block.
+# It is used like lesson 03's cache, and keeps rows alone. A full cache refuses the whole block.
 #
 # **The common wrong answer** stores keys and values beside the rows, "to save time": the bytes are
 # back.
@@ -548,7 +548,7 @@ show(draw_times(times[8192], "one token on 8,192 in one layer", beside="absorbed
 #
 # ## What you have built: an engine
 #
-# This is the last lesson. `course/engine.py` puts your functions together, in 150 lines: prompts go in
+# This is the last lesson. `course/engine.py` puts your functions together, in 160 lines: prompts go in
 # by chunks, whoever decodes shares a pass, keys and values lie in pages, pages of a common beginning
 # are read once, and one conversation may guess ahead (on a model as small as ours, that costs more than
 # it saves). Eight that begin with the same 100 tokens:
@@ -577,14 +577,14 @@ show(draw_times(timed, "eight texts of 60 tokens", "one by one"))
 _ = engine.write(prompts[0].tolist(), 20, lambda new: print(decode(new), end=" ", flush=True))
 
 # %% [markdown]
-# A real model runs through the same functions, yours where they pass:
+# A real model runs through the same functions, yours where they pass our checks:
 #
 # ```python
 # from course.engine import main
 # main(["Once upon a time", "--model", "HuggingFaceTB/SmolLM2-135M"])
 # ```
 #
-# In a terminal, `python -m course.engine "Once upon a time"` takes ours.
+# In a terminal, `python -m course.engine "Anna Stone found a red kite ."` takes ours.
 #
 # Each part came with a number for what it saves and what it costs. That was the course. Open an engine
 # that serves real users now, vLLM or SGLang, and look for the scheduler, the block table, the sampler:

@@ -9,8 +9,8 @@ from course.checks.paged_cache.allocating import Operation, wrong_operation
 
 
 def without_numbers(challenge: Challenge, evidence: Any) -> Any:
-    """Write of each operation, up to the first that came out wrong, how many blocks came, how many of
-    these were owned already, and the counts of owners in order."""
+    """Write of each operation how many blocks came, how many of these were owned already, and the counts
+    of owners in order; up to the first allocation after something went wrong."""
     runs = zip(challenge["runs"], evidence.get("runs", ()), strict=False)
     return {**evidence, "runs": [_run(challenge["n_blocks"], *pair) for pair in runs]}
 
@@ -18,8 +18,10 @@ def without_numbers(challenge: Challenge, evidence: Any) -> Any:
 def _run(
     n: int, operations: list[Operation], records: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    written, before = [], []
-    for step, record in enumerate(records, 1):
+    written, before, is_wrong = [], [], False
+    for step, ((name, _), record) in enumerate(zip(operations, records, strict=False), 1):
+        if is_wrong and name == "allocate":
+            break  # what follows depends on which blocks come
         returned = record["returned"]
         counts = {
             "returned": len(returned),
@@ -27,8 +29,7 @@ def _run(
             "owned": sum(0 <= block < len(before) and before[block] > 0 for block in returned),
         }
         written.append({**record, **counts, "owners": sorted(record["owners"])})
-        if wrong_operation(n, operations[:step], records[:step]):
-            break  # what follows depends on which blocks came
+        is_wrong = is_wrong or wrong_operation(n, operations[:step], records[:step]) is not None
         before = record["owners"]
     return written
 
