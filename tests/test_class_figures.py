@@ -95,7 +95,7 @@ def test_the_mistake_of_most_students_comes_first_in_the_museums_words():
     found = mistakes(made("a", RIGHT, other.name), made("b", WRONG), made("c", WRONG))
     assert [m.words for m in found] == [BUG.mistake, other.mistake]
     assert found[0].students == {"b", "c"}
-    assert (found[0].checks, found[0].points) == ((CHECKS[0],), 4)
+    assert (found[0].checks, found[0].points) == ((CHECKS[0],), 2)
 
 
 def test_where_the_family_alone_is_known_the_family_is_named():

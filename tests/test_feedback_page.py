@@ -67,10 +67,10 @@ def test_each_question_has_its_name_points_result_and_first_sentence():
     first = replace(first, message="All 3.5 of x.... agree. Which ones?")
     assert head(first, *others) == [
         ["Question", "Points", "Result", "Message"],
-        ["Flops of one dot product", "2 / 2", "PASS", "All 3.5 of x.... agree."],
-        ["Flops of any product", "0 / 3", "FAIL", "Said."],
-        ["Bytes of three matrices", "1.5 / 3", "PART", "The same."],
-        ["Bytes follow the element size", "2 / 2", "PASS", "The same."],
+        ["Flops of one dot product", "1 / 1", "PASS", "All 3.5 of x.... agree."],
+        ["Flops of any product", "0 / 4", "FAIL", "Said."],
+        ["Bytes of three matrices", "2 / 4", "PART", "The same."],
+        ["Bytes follow the element size", "1 / 1", "PASS", "The same."],
     ]
 
 
@@ -82,8 +82,8 @@ def test_each_question_leads_to_its_cell():
 
 
 def test_points_given_by_hand_and_penalties_are_those_of_the_gradebook():
-    rows = head(*answers(0, 0, 0, 0), by_hand=2, penalty=1.5)
-    assert rows[1][1:] == ["2 / 2", "PASS", "Points changed by hand. Said."]
+    rows = head(*answers(0, 0, 0, 0), by_hand=1, penalty=1.5)
+    assert rows[1][1:] == ["1 / 1", "PASS", "Points changed by hand. Said."]
     assert rows[-1] == ["Late submission", "-1.5", "", "Penalty for handing in late."]
 
 

@@ -161,7 +161,7 @@ def test_nothing_of_it_runs_in_feedback(course, reader):
     assert "start (Score: 0.0 / 10.0)" in text
     assert "Title markdown" in text  # what was written is still there to read
     assert "with ValueError: <script>" in text
-    assert "Flops of one dot product\t0 / 2\tFAIL\tYour code stopped" in text
+    assert "Flops of one dot product\t0 / 1\tFAIL\tYour code stopped" in text
 
 
 def test_nothing_of_it_runs_in_formgrader(formgrader, reader):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from autograder.diagnosis.deciding import fields_read
-from autograder.diagnosis.relations import relations, relations_to
+from autograder.diagnosis.relations import calls_of, relations, relations_to
 from autograder.lessons import find, hidden_checks, lesson_folders
 from autograder.lessons.exhibits import bugs_of
 from course.checks.relations import relations_between
@@ -280,12 +280,12 @@ def test_what_is_said_of_the_museums_numbers_is_true(lesson, selection, record):
     false = []
     for name, check in hidden_checks(lesson).items():
         challenge = check.challenge(seed)
-        right = record.ask(lesson, {}, check, seed)
+        right, calls = record.ask(lesson, {}, check, seed), calls_of(lesson, check, challenge)
         for bug in (bug for bug in bugs_of(lesson) if bug.check == f"{lesson}.{name}"):
             reply = record.ask(lesson, bug.answer, check, seed)
             if "evidence" not in reply:
                 continue
-            for words, _ in relations_to(right, reply["evidence"], lesson, check, challenge):
+            for words, _ in relations_to(right, reply["evidence"], lesson, check, challenge, calls):
                 if is_true(words, right["evidence"], reply["evidence"]) is False:
                     false.append(f"{bug.name}: {words}")
     assert false == []

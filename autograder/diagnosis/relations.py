@@ -40,13 +40,22 @@ def relations(lesson: str, name: str, challenge: Challenge, reply: Any) -> list[
 
 
 def relations_to(
-    right: Reply, evidence: Any, lesson: str, check: Check, challenge: Challenge
+    right: Reply,
+    evidence: Any,
+    lesson: str,
+    check: Check,
+    challenge: Challenge,
+    calls: Calls | None = None,
 ) -> list[Relation]:
-    """List what is true of the numbers in evidence, beside the reference's reply to the challenge."""
+    """List what is true of the numbers in evidence, beside the reference's reply to the challenge.
+
+    Args:
+        calls: those of the challenge, where they serve several replies.
+    """
     fields, verdict = fields_read(check, challenge, right)
     fields = fields if verdict and verdict.score == 1 else None
     both = (reduced(one, fields) for one in (right["evidence"], evidence))
-    return relations_between(*both, calls_of(lesson, check, challenge))
+    return relations_between(*both, calls or calls_of(lesson, check, challenge))
 
 
 def calls_of(lesson: str, check: Check, challenge: Challenge) -> Calls:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from course.checks.relations.calls import Answer, Calls, Size, with_values
+from course.checks.relations.calls import Calls, Size, with_values
 from course.checks.relations.pairs import Pair, near
 from course.checks.relations.words import Relation
 
@@ -55,7 +55,7 @@ def right_for_other_arguments(wrong: list[Pair], cases: list[Any], calls: Calls)
         names, varied, {n: sizes[0][n].path[:-1] for n in names}
     ):
         if all(
-            _fits(*each, change, calls.answer) for each in zip(wrong, cases, sizes, strict=True)
+            _fits(*each, words, change, calls) for each in zip(wrong, cases, sizes, strict=True)
         ):
             words = f"The wrong results are the right ones {words}."
             return [Relation(words, question)]
@@ -180,14 +180,18 @@ def _told_apart(name: str, good: list[int], bad: list[int]) -> tuple[str, bool]:
     return "", False
 
 
-def _fits(pair: Pair, case: Any, sizes: Mapping[str, Size], change: Change, answer: Answer) -> bool:
+def _fits(
+    pair: Pair, case: Any, sizes: Mapping[str, Size], words: str, change: Change, calls: Calls
+) -> bool:
     values = {name: size.value for name, size in sizes.items()}
     new = change(values)
     if all(values[name] == value for name, value in new.items()):
         return False
-    try:
-        changed = with_values(case, {sizes[name].path: value for name, value in new.items()})
-        right = answer(changed)[pair.field]
-    except Exception:  # sizes that are refused
+
+    def changed() -> Any:
+        return with_values(case, {sizes[name].path: value for name, value in new.items()})
+
+    right = calls.right_for((pair.field, pair.case[0], words), changed)
+    if right is None or right.shape != pair.got.shape:
         return False
-    return right.shape == pair.got.shape and bool(near(right, pair.got).all())
+    return bool(near(right, pair.got).all())

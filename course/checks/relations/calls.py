@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ Path = tuple[Any, ...]
 """Keys and places that lead to a size in a case."""
 Answer = Callable[[Any], Mapping[str, np.ndarray]]
 """What the right function makes of a single case: the fields of the evidence."""
+ChangedCase = tuple[str, int, str]
+"""A field of the evidence, the number of a case, and the words of a change."""
 ARRAYS = {"q": "BHTD", "k": "BGSD"}
 """The letters of the axes of queries and keys."""
 DERIVED = {"head_dim": ("d_model", "n_heads")}
@@ -42,11 +44,26 @@ class Calls:
         challenge: what was asked.
         names: the names of the arguments of each function that is called, in its order.
         answer: what the right function makes of another case; None where nobody can tell.
+        known: its answers to changed cases.
     """
 
     challenge: Mapping[str, Any]
     names: Mapping[str, Sequence[str]]
     answer: Answer | None = None
+    known: dict[ChangedCase, np.ndarray | None] = field(default_factory=dict)
+
+    def right_for(self, name: ChangedCase, changed: Callable[[], Any]) -> np.ndarray | None:
+        """Return the right result of a field for a changed case; None where that is refused.
+
+        Args:
+            changed: makes the changed case.
+        """
+        if name not in self.known:
+            try:
+                self.known[name] = self.answer(changed())[name[0]]
+            except Exception:  # inputs or sizes that are refused
+                self.known[name] = None
+        return self.known[name]
 
     def cases_of(self, field: str) -> Sequence[Any]:
         """Return the cases of a field of the evidence; () where they are not told apart."""
