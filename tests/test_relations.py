@@ -97,6 +97,7 @@ CASES = ((2, 3), (4, 7), (5, 11), (6, 1))
         (lambda m, k: m * k * k, "times k"),
         (lambda m, k: m * k + 3 * m, "too large by 3 · m."),
         (lambda m, k: m * k + (m - 1) * k, "too large by (m - 1) · k."),
+        (lambda m, k: m * k + (k - 1) * m, "too large by (k - 1) · m."),
         (lambda m, k: m * k if m < 5 else 0, "Right up to m = 4, wrong from m = 5 on."),
     ],
 )

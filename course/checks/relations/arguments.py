@@ -112,16 +112,16 @@ def _product(numbers: np.ndarray, columns: Mapping[str, np.ndarray], most: int) 
     if len(set(numbers)) <= FEWEST or (numbers <= 0).any():
         return ""
     varied = {name: column for name, column in columns.items() if len(set(column)) > 1}
-    less_one = {f"({n} - 1)": column - 1 for n, column in varied.items() if (column > 1).all()}
     for count in range(1, most + 1):
         for names in combinations(varied, count):
             if (words := _as_multiple(numbers, [varied[n] for n in names])) is not None:
                 return words + " · ".join(names)
-            for less, column in less_one.items():
-                rest = [varied[n] for n in names[1:]]
-                words = _as_multiple(numbers, [column, *rest]) if count < most else None
-                if words is not None:
-                    return words + " · ".join([less, *names[1:]])
+        for less, column in varied.items():
+            others = [name for name in varied if name != less] if (column > 1).all() else []
+            for names in combinations(others, count - 1):
+                factors = [column - 1, *(varied[n] for n in names)]
+                if count < most and (words := _as_multiple(numbers, factors)) is not None:
+                    return words + " · ".join([f"({less} - 1)", *names])
     return ""
 
 
