@@ -108,6 +108,38 @@ def test_results_of_calls_are_compared_with_their_arguments(wrong, words):
     assert words in text
 
 
+def attention(q, k, v, mask=None, temperature=1.0):
+    scores = q @ k.swapaxes(-2, -1) / q.shape[-1] ** 0.5 / temperature
+    scores = scores if mask is None else np.where(mask, scores, -np.inf)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True) @ v
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (lambda q, k, v, mask, t: attention(q, k, k, mask, t), "with k in the place of v."),
+        (lambda q, k, v, mask, t: attention(k, q, v, mask, t), "with q and k exchanged."),
+        (lambda q, k, v, mask, t: attention(q * 2, k, v, mask, t), "for √D · q (D is the size"),
+        (lambda q, k, v, mask, t: attention(q, k, v, None, t), "without mask."),
+        (lambda q, k, v, mask, t: attention(q, k, v, mask, 1 / t), "for 1 / temperature."),
+        (lambda q, k, v, mask, t: attention(np.exp(q), k, v, mask, t), ""),
+    ],
+)
+def test_results_of_calls_are_compared_with_other_inputs(wrong, words):
+    names = ("q", "k", "v", "mask", "temperature")
+    mask = np.tril(np.ones((5, 5), bool))
+    cases = [
+        dict(zip(names, [*RNG.normal(size=(3, 2, 5, 4)), mask, t], strict=True)) for t in (0.4, 3.0)
+    ]
+    asked = Calls({"cases": cases}, {"attend": names}, lambda case: {".out*": attention(**case)})
+    right = [attention(**case) for case in cases]
+    got = [wrong(*case.values()) for case in cases]
+    text = said({"out": right}, {"out": got}, asked)
+    assert words in text
+    assert bool(words) == ("right ones" in text)
+
+
 @pytest.mark.parametrize(
     ("expected", "got", "words"),
     [

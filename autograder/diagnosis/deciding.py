@@ -75,9 +75,11 @@ class Deciding:
         """Leave out of a reply all but these fields."""
         key = id(reply), fields
         if key not in self._parts:
-            evidence = reduced(reply["evidence"], fields)
+            evidence = reply["evidence"]
             if self._canonical:
-                evidence = self._canonical(self._challenge, reply["evidence"])
+                evidence = self._canonical(self._challenge, evidence)
+            else:
+                evidence = reduced(evidence, fields)
             self._parts[key] = reply, {**reply, "evidence": evidence}
         return self._parts[key][1]
 
