@@ -61,6 +61,7 @@ SAID = {
     ),
     "all see all": (np.tril(np.ones((4, 4), bool)), np.ones((4, 4), bool), "and 6 too many"),
     "opposite": (np.tril(np.ones((4, 4), bool)), ~np.tril(np.ones((4, 4), bool)), "exchanged"),
+    "a single answer": (np.True_, np.False_, ""),
     "another": (HEADS, RNG.normal(size=HEADS.shape), ""),
     "one wrong number": (np.arange(9), with_part(np.arange(9), 4, lambda x: 2 * x), ""),
     "right": (HEADS, HEADS, ""),
@@ -73,7 +74,7 @@ def test_what_is_true_is_said(name):
     text = said({"out": expected}, {"out": got})
     assert words in text
     if not words:
-        assert not re.search(r"numbers|order|×", text)
+        assert not re.search(r"numbers|order|×|exchanged", text)
 
 
 def calls(*cases, function=lambda m, k: m * k) -> Calls:
