@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from course.checks.relations.calls import Calls, Size, with_values
-from course.checks.relations.pairs import Pair, near
+from course.checks.relations.pairs import Pair, is_right_for
 from course.checks.relations.words import Relation
 
 FEWEST = 2
@@ -191,7 +191,4 @@ def _fits(
     def changed() -> Any:
         return with_values(case, {sizes[name].path: value for name, value in new.items()})
 
-    right = calls.right_for((pair.field, pair.case[0], words), changed)
-    if right is None or right.shape != pair.got.shape:
-        return False
-    return bool(near(right, pair.got).all())
+    return is_right_for(pair, words, changed, calls)

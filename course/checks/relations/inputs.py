@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from course.checks.relations.calls import Calls, Path, with_values
-from course.checks.relations.pairs import Pair, near
+from course.checks.relations.pairs import Pair, is_right_for
 from course.checks.relations.words import Relation
 
 FEWEST = 3
@@ -141,7 +141,4 @@ def _fits(
         new = change({name: value for name, (_, value) in inputs.items()})
         return with_values(case, {inputs[name][0]: value for name, value in new.items()})
 
-    right = calls.right_for((pair.field, pair.case[0], words), changed)
-    if right is None or right.shape != pair.got.shape:
-        return False
-    return bool(near(right, pair.got).all())
+    return is_right_for(pair, words, changed, calls)

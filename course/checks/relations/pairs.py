@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +77,19 @@ def near(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         if x.ndim == 0 and x == np.round(x):  # a count, whatever its type
             tolerance = COUNT_TOLERANCE
         return np.isclose(y, x, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def is_right_for(pair: Pair, words: str, changed: Callable[[], Any], calls: Calls) -> bool:
+    """Tell whether what came at one place is right for a changed case.
+
+    Args:
+        words: name the change.
+        changed: makes the changed case.
+    """
+    right = calls.right_for((pair.field, pair.case[0], words), changed)
+    if right is None or right.shape != pair.got.shape:
+        return False
+    return bool(near(right, pair.got).all())
 
 
 def wrong_fields(expected: Any, got: Any, calls: Calls | None = None) -> Iterator[list[Pair]]:
