@@ -26,12 +26,12 @@ MANY = 8
 
 
 class Deciding:
-    """What decides about each reply to a challenge: that at which its verdict looks before it falls.
+    """Compares replies to one challenge by the fields that decide: those that the verdict read.
 
     Args:
-        right: the reference's reply.
-        canonical: writes evidence in one form, whatever the contract leaves open; None where it leaves
-            nothing open.
+        right: the reference's reply to the challenge.
+        canonical: writes evidence in one form, where the contract leaves something open, such as which
+            block is handed out first; None where it leaves nothing open.
     """
 
     def __init__(
@@ -43,8 +43,8 @@ class Deciding:
         self._parts: dict[tuple[int, Fields], tuple[Reply, Reply]] = {}
 
     def are_same(self, known: Reply, reply: object) -> bool:
-        """Tell whether a known reply is the same in all that decides about another, which may hold
-        anything."""
+        """Tell whether a known reply equals another in all fields that decided about the other, which may
+        hold anything."""
         if type(reply) is not dict or any(r.get("error") for r in (known, reply)):
             return False
         fields = self._fields_of(reply)

@@ -16,7 +16,7 @@ from autograder.lessons.assembly import answer_cells
 from autograder.lessons.exhibits import Bug
 from autograder.lessons.reach import within_reach
 from autograder.run_record import Reply, RunRecord, run
-from course.checks.check import Challenge
+from course.checks.check import Challenge, Check
 
 SEED = 0
 """Of the challenge that everyone gets; who knows it gains nothing, for it gives no points."""
@@ -47,8 +47,7 @@ class KnownReplies:
             return list(bugs)
         hidden = find(f"{self.lesson}.{check}")
         right = self._record.ask(self.lesson, {}, hidden, SEED)
-        challenge = hidden.challenge(SEED)
-        deciding = Deciding(hidden, challenge, right, canonical_form(self.lesson, check))
+        deciding = deciding_about(self.lesson, hidden, hidden.challenge(SEED), right)
         return [
             bug
             for bug in reached_bugs(self.lesson, check, bugs)
@@ -56,6 +55,11 @@ class KnownReplies:
                 self._record.ask(self.lesson, bug.answer, hidden, SEED), specimen, deciding
             )
         ]
+
+
+def deciding_about(lesson: str, check: Check, challenge: Challenge, right: Reply) -> Deciding:
+    """Return what compares replies to a challenge of a lesson's check; `right` is the reference's."""
+    return Deciding(check, challenge, right, canonical_form(lesson, check.name))
 
 
 def reached_bugs(lesson: str, check: str, bugs: Iterable[Bug]) -> list[Bug]:

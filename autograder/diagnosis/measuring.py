@@ -15,7 +15,7 @@ from autograder.diagnosis.catches import ALWAYS, SOMETIMES, Catches, suspects
 from autograder.diagnosis.comparison import same_reply
 from autograder.diagnosis.deciding import Deciding
 from autograder.diagnosis.grading_tables import credited_checks
-from autograder.diagnosis.known_replies import reached_bugs
+from autograder.diagnosis.known_replies import deciding_about, reached_bugs
 from autograder.diagnosis.recognize import Diagnosis, name_mistake
 from autograder.lessons import canonical_form, hidden_checks
 from autograder.lessons.assembly import answer_cells
@@ -40,7 +40,7 @@ class Round:
 
     Attributes:
         caught: the bugs that lost points, with their replies.
-        deciding: what decides about replies.
+        deciding: compares replies by what decides.
     """
 
     lesson: str
@@ -101,8 +101,8 @@ def play(lesson: str, record: RunRecord, seeds: Iterable[int]) -> Iterator[Round
             differs = not same_reply(right, reply, own_words=True)
             if differs and decide(check, challenge, reply).score < 1:
                 caught.append((bug, reply))
-        deciding = Deciding(check, challenge, right, canonical_form(lesson, check.name))
-        yield Round(lesson, check.name, seed, caught, deciding)
+        about = deciding_about(lesson, check, challenge, right)
+        yield Round(lesson, check.name, seed, caught, about)
 
 
 def catches_in(lesson: str, rounds: list[Round]) -> Catches:

@@ -19,8 +19,8 @@ import numpy as np
 from autograder.diagnosis.catches import suspects
 from autograder.diagnosis.comparison import same_reply
 from autograder.diagnosis.deciding import Deciding
-from autograder.diagnosis.known_replies import KnownReplies, wrong_replies
-from autograder.lessons import canonical_form, find
+from autograder.diagnosis.known_replies import KnownReplies, deciding_about, wrong_replies
+from autograder.lessons import find
 from autograder.lessons.exhibits import FAMILIES, Bug
 from autograder.run_record import Reply
 from course.checks.check import Challenge
@@ -74,8 +74,9 @@ def diagnose(
             if not alike:
                 return None
             right, museum = wrong_replies(known.lesson, check, challenge, alike)
-            hidden, canonical = find(f"{known.lesson}.{check}"), canonical_form(known.lesson, check)
-            return name_mistake(museum, reply, Deciding(hidden, challenge, right, canonical))
+            hidden = find(f"{known.lesson}.{check}")
+            deciding = deciding_about(known.lesson, hidden, challenge, right)
+            return name_mistake(museum, reply, deciding)
     except Exception:  # a message without a diagnosis is as good as it was before
         return None
 

@@ -48,13 +48,18 @@ def draw_grid(
         axes.axhline(p, color=GREY, linewidth=1, linestyle=":")
         counts = f"{first + again:,} rows = {first:,} computed + {again:,} done again"
         axes.set_title(f"the first {n_shown} of {g} steps" if is_part else counts, pad=22)
-    if is_part:
+    return Picture(figure, *_words_of_grid(p, g, n_shown if is_part else None, first, again))
+
+
+def _words_of_grid(p: int, g: int, n_shown: int | None, first: int, again: int) -> tuple[str, str]:
+    """Write the alternative text and the caption of a grid; n_shown is None where all steps are shown."""
+    if n_shown is not None:
         alt = (
             f"A grid with a column for each of {g} steps and a row for each of {p + g} tokens, in which "
             f"the first {n_shown} columns are filled. Each marks the tokens that are new to it COMPUTE, "
             f"and those of the column before it REDO."
         )
-        return Picture(figure, alt, "Each column is one forward pass. How do the others go on?")
+        return alt, "Each column is one forward pass. How do the others go on?"
     alt = (
         f"A grid with a column for each of {g} steps and a row for each of {p + g} tokens. In its "
         f"first column the whole prompt of {p} is marked COMPUTE; each later column marks one new "
@@ -66,7 +71,7 @@ def draw_grid(
     )
     if g:
         caption += " The last token's row is empty: it is chosen last and never fed in."
-    return Picture(figure, alt, caption)
+    return alt, caption
 
 
 def _column(p: int, step: int) -> tuple[range, range]:

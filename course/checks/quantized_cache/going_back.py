@@ -108,9 +108,10 @@ def _ask(name: str, what: object, held: int, expected: str) -> str:
 def draw_ways_back(seed: int) -> Challenge:
     """Draw a text; a length within the window to go back to, one inside a group, and other tokens.
 
-    Three times the cache goes back, is fed other tokens up to n, and one more to read what is kept. The
-    first time one token comes alone: then more groups are codes than a new cache would have. Going back
-    also forgets what was appended and not advanced, wherever it goes.
+    The cache gives up its last token, as after a rejected draft. Then three times it goes back, is fed
+    other tokens up to n, and one more to read what is kept. The first time one token comes alone: then
+    more groups are codes than a new cache would have. Going back also forgets what was appended and not
+    advanced, wherever it goes.
     """
     rng = np.random.default_rng(seed)
     group, window = [(4, 3), (5, 2), (3, 4)][seed % 3]
@@ -119,7 +120,8 @@ def draw_ways_back(seed: int) -> Challenge:
     far = group + int(rng.integers(1, group))  # the first group stays whole, the second is cut
     rows, others = draw_rows(rng, n), draw_rows(rng, n + group + 1)
     operations: list[Operation] = [("new", 0, n + group + 1), ("feed", 0, [*range(n)])]
-    operations += [("truncate", 0, back) for back in (n + 1, -1, n)]
+    operations += [("truncate", 0, back) for back in (n + 1, -1, n, n - 1)]
+    operations += [("feed", 0, [2 * n - 1])]
     for back in (n, near):
         operations += [("append", 0, [n]), ("truncate", 0, back), ("advance", 0, 1)]
     home = [("append", 0, [n]), ("reset", 0, None), ("advance", 0, 1)]
@@ -150,7 +152,7 @@ def quantized_cache_can_go_back(
     n, near, far = (case[name] for name in ("held", "near", "far"))
     operations, codes = case["operations"], truth(case["group"], case["window"], n)
     fed = [step for step, (name, _, _) in enumerate(operations) if name == "feed"]
-    at_first, _, _, one_more, after_far, again, after_reset, _ = fed
+    at_first, _, _, _, one_more, after_far, again, after_reset, _ = fed
 
     def wrong_rows(step: int, tokens: list[int]) -> str | None:
         if wrong := missing(records[step]["returned"], CONFIG.n_layers):

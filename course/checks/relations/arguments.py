@@ -72,7 +72,7 @@ def changes(
         groups: sizes of one group stand beside each other, and may be exchanged by mistake.
     """
     for name in names:
-        missing = f"Where does {name} belong, and is missing?"
+        missing = f"Where should {name} enter?"
         yield f"for {name} - 1", "Which one is left out?", lambda v, name=name: {name: v[name] - 1}
         yield f"for {name} + 1", "Which one is too many?", lambda v, name=name: {name: v[name] + 1}
         yield f"for {name} = 0", missing, lambda v, name=name: {name: 0}
