@@ -22,6 +22,7 @@ from autograder.assignment import Assignment, CodeCell, Question
 from autograder.challenges import Challenges
 from autograder.diagnosis.known_replies import KnownReplies
 from autograder.diagnosis.recognize import NOT_BEGUN, kind_of_error
+from autograder.fewer_operations import about_fewer_operations
 from autograder.follow_through import cells_to_replace, replace_cells, sentence
 from autograder.lasting_state import may_keep_state
 from autograder.lessons import find
@@ -41,8 +42,8 @@ from course.checks.check import Challenge, Check, Verdict, failed
 
 MISSING_NAME = ("NameError", "AttributeError")
 """Exceptions that say that a name is missing, which another cell may define."""
-RECOGNITION_SECONDS = 10.0
-"""The time for the challenge by which a mistake is recognised."""
+EXPLANATION_SECONDS = 10.0
+"""The time for each further challenge, by which a mistake is recognised and its smallest case found."""
 MAX_TEST_CELLS = 3
 """How often a lost question is asked at its test cells; it is asked at the end as well."""
 
@@ -300,8 +301,7 @@ class Examiner:
                 return answer
             if new.score > answer.score:
                 self._counting.update(met)
-                words = f"{sentence(names)} As it stands: {answer.message}"
-                return replace(new, message=words[:MESSAGE], credited=True)
+                return replace(new, message=sentence(names)[:MESSAGE], credited=True)
         return answer
 
     def _draw_ahead(self, schedule: list[tuple[int, Question]]) -> None:
@@ -347,19 +347,23 @@ class Examiner:
             verdict = _reach_verdict(check, challenge, reply, session)
             if verdict.score < score:
                 lost = Attempt(_answer(question, verdict), challenge, reply)
-                return self._with_specimen(child, check, lost) if recognize else lost
+                return self._explained(child, check, lost) if recognize else lost
             message = verdict.message
         return Attempt(_answer(question, Verdict(score, message)))
 
-    def _with_specimen(self, child: Child, check: Check, lost: Attempt) -> Attempt:
+    def _explained(self, child: Child, check: Check, lost: Attempt) -> Attempt:
         """Add the reply to the challenge that is the same for everyone, where there is a mistake to
-        recognise."""
+        recognise, and let the message speak of the smallest case."""
         if kind_of_error(lost.reply) in NOT_BEGUN:
             return lost
         challenge = self.known.challenge(check.name)
         request = {"probe": check.name, "needs": list(check.needs), "challenge": challenge}
         with suppress(ChildFault, MachineBusy):
-            return replace(lost, specimen=child.ask(request, RECOGNITION_SECONDS))
+            lost = replace(lost, specimen=child.ask(request, EXPLANATION_SECONDS))
+        if not kind_of_error(lost.reply):
+            case = (self.assignment.module, check, lost.challenge, lost.answer.message)
+            message = about_fewer_operations(child, *case, EXPLANATION_SECONDS)
+            lost = replace(lost, answer=replace(lost.answer, message=message[:MESSAGE]))
         return lost
 
     def _fault(self, question: Question, why: str) -> Attempt:

@@ -5,12 +5,13 @@ import re
 import numpy as np
 import pytest
 
-from autograder.diagnosis.deciding import fields_read
-from autograder.diagnosis.relations import calls_of, relations, relations_to
+from autograder.diagnosis.relations import calls_of, relations
 from autograder.lessons import find, hidden_checks, lesson_folders
 from autograder.lessons.exhibits import bugs_of
 from course.checks.relations import relations_between
 from course.checks.relations.calls import Calls
+from course.checks.relations.fields import fields_read
+from course.checks.relations.to_right import relations_to
 from course.checks.relations.words import Relation, with_relations
 
 RNG = np.random.default_rng(5)
@@ -314,13 +315,14 @@ def test_what_is_said_of_the_museums_numbers_is_true(lesson, selection, record):
     false = []
     for name, check in hidden_checks(lesson).items():
         challenge = check.challenge(seed)
-        right, calls = record.ask(lesson, {}, check, seed), calls_of(lesson, check, challenge)
+        right = record.ask(lesson, {}, check, seed)["evidence"]
+        calls = calls_of(lesson, check, challenge)
         for bug in (bug for bug in bugs_of(lesson) if bug.check == f"{lesson}.{name}"):
             reply = record.ask(lesson, bug.answer, check, seed)
             if "evidence" not in reply:
                 continue
-            for words, _ in relations_to(right, reply["evidence"], lesson, check, challenge, calls):
-                if is_true(words, right["evidence"], reply["evidence"]) is False:
+            for words, _ in relations_to(right, reply["evidence"], check, challenge, calls):
+                if is_true(words, right, reply["evidence"]) is False:
                     false.append(f"{bug.name}: {words}")
     assert false == []
 
@@ -354,7 +356,7 @@ def test_whatever_comes_back_is_no_reason_to_fail():
 
 def test_what_only_words_a_message_is_not_compared(record):
     check = find("gqa.nothing_is_expanded")
-    fields, _ = fields_read(check, check.challenge(1), record.ask("gqa", {}, check, 1))
+    fields, _ = fields_read(check, check.challenge(1), record.ask("gqa", {}, check, 1)["evidence"])
     assert ".calls*.count" in fields
     assert ".calls*.largest" not in fields
 
@@ -366,6 +368,7 @@ def test_the_reference_passes_as_what_is_watched(record):
         f"{lesson}.{name}"
         for lesson in lesson_folders()
         for name, check in hidden_checks(lesson).items()
-        if None in fields_read(check, check.challenge(1), record.ask(lesson, {}, check, 1))
+        if None
+        in fields_read(check, check.challenge(1), record.ask(lesson, {}, check, 1)["evidence"])
     ]
     assert unwatched == []

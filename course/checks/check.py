@@ -167,27 +167,51 @@ class Check:
     def judge(self, functions: Mapping[str, Any], seed: int) -> Verdict:
         """All three pieces in this process. An exception in the student's code is a failed check;
         NotImplementedError passes through, for it says where the student stopped."""
+        return self.attempt(functions, self.challenge(seed))[0]
+
+    def attempt(
+        self, functions: Mapping[str, Any], challenge: Challenge
+    ) -> tuple[Verdict, Evidence | None]:
+        """Probe functions with a challenge and judge; the evidence is None where there is none."""
         missing = [name for name in self.needs if functions.get(name) is None]
         if missing:
-            return failed(f"There is no {' and no '.join(missing)} in this notebook.")
-        challenge = self.challenge(seed)
+            return failed(f"There is no {' and no '.join(missing)} in this notebook."), None
         try:
             evidence, broken = observe(self.probe, functions, self.needs, challenge)
         except NotImplementedError:
             raise
         except Exception as error:
-            return failed(f"Your code stopped{_where(error)} with {type(error).__name__}: {error}")
-        return self.decide(challenge, evidence, broken)
+            stopped = f"{_where(error)} with {type(error).__name__}: {error}"
+            return failed(f"Your code stopped{stopped}"), None
+        return self.decide(challenge, evidence, broken), evidence
 
     def __call__(self, *functions: Any, seed: int = 0) -> None:
         """Run the check in a notebook: print PASS and what was seen, or raise AssertionError."""
-        if len(functions) != len(self.needs):
-            raise TypeError(f"{self.name} takes {', '.join(self.needs)}")
-        verdict = self.judge(dict(zip(self.needs, functions, strict=True)), seed)
+        named = self._named(functions)
+        verdict = self.judge(named, seed)
         if verdict.score < 1:
-            raise CheckFailed(verdict.message)
+            from course.checks.failing import explain
+
+            raise CheckFailed(explain(self, named, self.challenge(seed), verdict.message))
         print(f"PASS  {verdict.message}")
         remember_pass(self.name)
+
+    def smallest(self, *functions: Any, seed: int = 0) -> Challenge:
+        """Return what the check asks, without all that these functions need not be asked to fail."""
+        from course.checks import failing
+
+        return failing.smallest(self, self._named(functions), self.challenge(seed))
+
+    def show(self, case: Challenge, *functions: Any) -> None:
+        """Print what these functions are given in a case, and what comes back beside what is right."""
+        from course.checks import failing
+
+        print(*failing.show(self, self._named(functions), case), sep="\n")
+
+    def _named(self, functions: tuple[Any, ...]) -> dict[str, Any]:
+        if len(functions) != len(self.needs):
+            raise TypeError(f"{self.name} takes {', '.join(self.needs)}")
+        return dict(zip(self.needs, functions, strict=True))
 
 
 def check(

@@ -13,7 +13,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from course.checks.relations.arguments import about_arguments, which_calls_are_right
+from course.checks.relations.arguments import (
+    off_by_a_product,
+    right_for_other_arguments,
+    which_calls_are_right,
+)
 from course.checks.relations.arrangement import arrangement
 from course.checks.relations.calls import Calls
 from course.checks.relations.inputs import about_inputs
@@ -47,9 +51,11 @@ def relations_of(pairs: list[Pair], calls: Calls | None) -> list[Relation]:
     about = values(pairs) or arrangement(pairs)
     if calls is None:
         return [*about, *places(pairs)]
+    others = right_for_other_arguments(pairs, calls)
     return [
-        *about_arguments(pairs, calls),
+        *others,
         *(about or about_inputs(pairs, calls)),
+        *([] if about or others else off_by_a_product(pairs, calls)),
         *which_calls_are_right(pairs, calls),
         *places(pairs),
     ]

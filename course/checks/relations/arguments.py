@@ -25,24 +25,12 @@ Change = Callable[[Mapping[str, int]], Mapping[str, int]]
 """Makes new sizes of the sizes of a case, both by name."""
 
 
-def about_arguments(pairs: list[Pair], calls: Calls) -> list[Relation]:
-    """Say what the wrong results of a field have to do with the arguments; [] where nothing is known."""
-    cases = calls.cases_of(pairs[0].field)
-    wrong = [p for p in pairs if p.differs and p.case and p.case[0] < len(cases)]
-    if len(wrong) < FEWEST or len({p.got.tobytes() for p in wrong}) < 2:
-        return []
-    about = [cases[p.case[0]] for p in wrong]
-    if said := right_for_other_arguments(wrong, about, calls):
-        return said
-    if any(p.expected.ndim or p.expected.shape != p.got.shape for p in wrong):
-        return []
-    return off_by_a_product(wrong, [calls.values_of(case) for case in about])
-
-
-def right_for_other_arguments(wrong: list[Pair], cases: list[Any], calls: Calls) -> list[Relation]:
-    """Say with which other arguments every wrong result would be right."""
+def right_for_other_arguments(pairs: list[Pair], calls: Calls) -> list[Relation]:
+    """Say with which other arguments every wrong result of a field would be right; [] where nothing is
+    known."""
+    wrong, cases = _wrong_calls(pairs, calls)
     sizes = [{size.name: size for size in calls.sizes_of(case) if size.path} for case in cases]
-    names = [name for name in sizes[0] if all(name in s for s in sizes)]
+    names = [name for name in sizes[0] if all(name in s for s in sizes)] if sizes else []
     is_call = all(isinstance(case, Mapping) and "arguments" in case for case in cases)
     if (
         calls.answer is None
@@ -60,6 +48,15 @@ def right_for_other_arguments(wrong: list[Pair], cases: list[Any], calls: Calls)
             words = f"The wrong results are the right ones {words}."
             return [Relation(words, question)]
     return []
+
+
+def _wrong_calls(pairs: list[Pair], calls: Calls) -> tuple[list[Pair], list[Any]]:
+    """List the wrong results of a field with their cases; none where too few agree to tell anything."""
+    cases = calls.cases_of(pairs[0].field)
+    wrong = [p for p in pairs if p.differs and p.case and p.case[0] < len(cases)]
+    if len(wrong) < FEWEST or len({p.got.tobytes() for p in wrong}) < 2:
+        return [], []
+    return wrong, [cases[p.case[0]] for p in wrong]
 
 
 def changes(
@@ -85,8 +82,13 @@ def changes(
             yield f"with {a} in the place of {b}", where, lambda v, a=a, b=b: {b: v[a]}
 
 
-def off_by_a_product(wrong: list[Pair], sizes: list[dict[str, int]]) -> list[Relation]:
-    """Say by which product of sizes all wrong numbers are too large or too small, or are multiplied."""
+def off_by_a_product(pairs: list[Pair], calls: Calls) -> list[Relation]:
+    """Say by which product of sizes all wrong numbers of a field are too large or too small, or are
+    multiplied; [] where nothing is known."""
+    wrong, cases = _wrong_calls(pairs, calls)
+    if not wrong or any(p.expected.ndim or p.expected.shape != p.got.shape for p in wrong):
+        return []
+    sizes = [calls.values_of(case) for case in cases]
     names = [name for name in sizes[0] if all(s.get(name, 0) > 0 for s in sizes)]
     if len(wrong) <= FEWEST or not names:
         return []

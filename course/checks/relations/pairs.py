@@ -20,6 +20,8 @@ CONTAINERS = ("array", "numbers", "value")
 """Names under which a field keeps its numbers; the field is called by the name above."""
 SPOKEN = ("words", "message", "error")
 """Texts of a student's own: they decide nothing."""
+IN_WORDS = " in words"
+"""Behind the name of a field whose values are texts."""
 AXES = {
     "b": {2: "TS", 3: "BTS", 4: "BHTS"},
     "i": {2: "BT"},
@@ -125,7 +127,7 @@ def pairs_of(
                 below = field if name in CONTAINERS else f"{field}.{name}"
                 yield from pairs_of(expected[name], got[name], below, case)
     elif isinstance(expected, str) and isinstance(got, str):
-        yield Pair(f"{field} in words", case, expected, got)
+        yield Pair(f"{field}{IN_WORDS}", case, expected, got)
     elif (numbers := as_numbers(expected)) is not None:
         if (others := as_numbers(got)) is not None:
             yield Pair(field, case, numbers, others, not isinstance(expected, np.ndarray))

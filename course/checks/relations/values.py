@@ -107,7 +107,9 @@ def _factor(expected: np.ndarray, got: np.ndarray, wrong: list[Pair]) -> Relatio
     reading = next((r for f, r in READINGS.items() if math.isclose(factor, f, rel_tol=EXACT)), "")
     words = f"The wrong numbers are {factor:.4g} × the right ones{f': {reading}' * bool(reading)}."
     question = "In which unit is the result asked for?"
-    if " unit" not in reading and " for " not in reading:
+    if reading in ("twice", "half"):
+        question = ""  # checks ask about these
+    elif " unit" not in reading and " for " not in reading:
         question = "Which factor is missing, or there twice?"
     return Relation(words, question)
 
