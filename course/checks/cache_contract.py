@@ -163,9 +163,8 @@ def in_words(operations: Sequence[Operation], number: int) -> str:
             size = len(what) if name in MEANINGS else "" if what is None else what
             done.append(f"{name}({size})")
     times = [(len(list(alike)), one) for one, alike in groupby(done)]
-    history = (
-        ", ".join(f"{n} times {one}" if n > 1 else one for n, one in times[-6:]) or "a new one"
-    )
+    lines = [f"{n} times {one}" if n > 1 else one for n, one in times]
+    history = ", ".join(["…"] * (len(lines) > 6) + lines[-6:]) or "a new one"
     meanings = "; ".join(meaning for name, meaning in MEANINGS.items() if f"{name}(" in history)
     return f" ({meanings}): {history}" if meanings else f": {history}"
 

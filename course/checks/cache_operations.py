@@ -149,6 +149,10 @@ class Handling(NamedTuple):
     feed: Callable[[Any, Iterable[Tensor]], list[Any]] = feed_parts
 
 
+class RefusedInPart(Exception):
+    """What should be refused was refused by some layers alone, or not; the message says which."""
+
+
 Handle = Callable[[SimpleNamespace, Challenge], Handling]
 """Says how a student's cache is handled for a series."""
 
@@ -186,6 +190,8 @@ def attempt(
         return "returned", "", do(operation, caches, handling)
     except NotImplementedError:
         raise
+    except RefusedInPart as error:
+        return f"{error}", "", []
     except InputChanged as error:  # the tokens are in the cache
         return "returned", "", [f"{error}. Whose memory are they?"]
     except CacheFull as error:
@@ -195,10 +201,14 @@ def attempt(
 
 
 def do(operation: Operation, caches: list[Any], handling: Handling) -> list[Any]:
-    """Do one operation. What one layer refuses of a block is appended to the others nevertheless.
+    """Do one operation. What one layer refuses of a block must be refused by every other one, too; and a
+    free block by a cache that adopts, before it is given others.
 
     Returns:
         What the layers returned: copies after "feed", and after "append" and "start" as it was.
+
+    Raises:
+        RefusedInPart: not all layers refused, or a cache adopted a free block.
     """
     name, number, what = operation
     if name == "new":
@@ -210,6 +220,11 @@ def do(operation: Operation, caches: list[Any], handling: Handling) -> list[Any]
     if name == "adopt":
         blocks = list(caches[what[0]].table[: what[1]])
         caches.append(handling.make(None))
+        held = {block for cache in caches for block in cache.table}
+        for free in sorted({*range(caches[number].pool.n_blocks)} - held)[:1]:
+            outcome_of(partial(caches[number].adopt, [*blocks, free]))
+            if len(caches[number]) or len(caches[number].table):
+                raise RefusedInPart("a list with a free block was adopted, or half adopted")
         caches[number].adopt(blocks)
         blocks.clear()  # it is the caller's list
         return []
@@ -226,7 +241,11 @@ def do(operation: Operation, caches: list[Any], handling: Handling) -> list[Any]
         return handling.feed(cache, handling.parts(what))
     except CacheFull:
         for layer, rows in enumerate(layers[1:], 1):
-            outcome_of(partial(cache.append, layer, *rows))
+            outcome = outcome_of(partial(cache.append, layer, *rows))
+            if outcome != "CacheFull":
+                raise RefusedInPart(
+                    f"CacheFull from layer 0, but {outcome} from layer {layer}"
+                ) from None
         raise
 
 

@@ -92,7 +92,8 @@ def probe_calls(
     challenge: Challenge,
     run: Callable[[Callable[..., Any], Case], Any] = run_call,
 ) -> Evidence:
-    """Record what each call gives; of one that should be refused, "returned" or the exception."""
+    """Record what each call gives; of one that should be refused, "returned" or the exception. The first
+    is called again at last, for each call owns its result."""
 
     def run_case(case: Case) -> Evidence:
         function = getattr(student, case["function"])
@@ -100,7 +101,9 @@ def probe_calls(
             return {"type": outcome(lambda: run(function, case)), "value": None}
         return record_result(run(function, case))
 
-    return {"results": [run_case(case) for case in challenge["cases"]]}
+    results = [run_case(case) for case in challenge["cases"]]
+    run_case(challenge["cases"][0])
+    return {"results": results}
 
 
 one_result_each = one_each(results=RESULT)

@@ -1,14 +1,15 @@
 """Hold the house rules of lesson 00 wherever a probe calls a student's function.
 
 A probe gets the student's functions through `Recorder.watch`. It passes every call on and writes down
-which rule was broken: an argument that was changed, or a result that a later call changed. What is
-written down is evidence; `rules.judge_rules` words it, on the side that decides.
+which rule was broken: an argument that was changed, a result that a later call changed, or one that is
+the same memory as an earlier one. What is written down is evidence; `rules.judge_rules` words it, on the
+side that decides.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import wraps
 from typing import Any
@@ -31,6 +32,7 @@ class Recorder:
     def __init__(self) -> None:
         self._broken: Broken = []
         self._results: list[tuple[str, Any, Any]] = []  # function, result, as it was
+        self._memories: set[int] = set()  # of these results, which live as long as this
 
     def watch(self, name: str, function: Any) -> Any:
         """Wrap a function; a class stays as it is, for what it makes belongs to the student."""
@@ -52,7 +54,7 @@ class Recorder:
                 self._compare_arguments(name, named, before)
             if inspect.isgenerator(result):
                 return self._watch_items(name, result, named, before)
-            self._keep(name, result)
+            self._keep(name, result, named, self._memories)
             return result
 
         return watched
@@ -65,16 +67,24 @@ class Recorder:
         return self._broken
 
     def _watch_items(self, name: str, items: Any, named: Any, before: Any) -> Iterator[Any]:
+        earlier = set(self._memories)  # items of one call may be slices of one tensor
         try:
             for item in items:
-                self._keep(name, item)
+                self._keep(name, item, named, earlier)
                 yield item
         finally:
             items.close()
             self._compare_arguments(name, named, before)
 
-    def _keep(self, name: str, result: Any) -> None:
+    def _keep(
+        self, name: str, result: Any, arguments: Mapping[str, Any], earlier: Collection[int]
+    ) -> None:
+        """Keep a result; note whether it is the same memory as one of earlier calls."""
         self._results.append((name, result, _copied(result)))
+        own = memories_of(result) - memories_of(list(arguments.values()))
+        if not own.isdisjoint(earlier):
+            self._note("shared", name, "")
+        self._memories |= own
 
     def _compare_arguments(self, name: str, named: Mapping[str, Any], before: Any) -> None:
         for argument, value in named.items():
@@ -149,6 +159,23 @@ def equal(value: Any, copy: Any) -> bool:
     if type(value) is dict:
         return value.keys() == copy.keys() and all(equal(value[key], copy[key]) for key in copy)
     return value is copy or value == copy or value != value
+
+
+def memories_of(value: Any) -> set[int]:
+    """Return where what can be changed lies in memory: the numbers of tensors and arrays, of models and
+    of lists, tuples and dicts of these; and lists and dicts themselves."""
+    if isinstance(value, nn.Module):
+        return memories_of([*value.parameters(), *value.buffers()])
+    if isinstance(value, Tensor):
+        return {value.untyped_storage().data_ptr()} - {0} if value.numel() else set()
+    if isinstance(value, np.ndarray):
+        return {value.ctypes.data} if value.size else set()
+    if type(value) is dict:
+        return {id(value)}.union(*map(memories_of, value.values()))
+    if isinstance(value, list | tuple):
+        own = {id(value)} if isinstance(value, list) else set()
+        return own.union(*map(memories_of, value))
+    return set()
 
 
 def _weights_of(model: nn.Module) -> Tensor:

@@ -5,6 +5,8 @@ from __future__ import annotations
 RULES = {
     "argument": "{function} changed what it was given: {what}. The caller still needs it. Which of "
     "your lines writes into it?",
+    "shared": "Two calls of {function} returned the same memory: whoever writes into one result changes "
+    "the other. Where does a result come from, if not from its own call?",
     "result": "What {function} returned was changed by a later call of it. In whose memory does a "
     "result lie?",
 }

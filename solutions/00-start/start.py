@@ -257,7 +257,8 @@ show(draw_time_per_token(times))
 #
 # Others call what you write, later lessons too. So in every lesson, and in every check:
 #
-# * Never change an argument, nor later what you have returned.
+# * Never change an argument, nor later what you have returned. No two results are the same memory,
+#   unless it is an argument's.
 # * Results have the dtype and device of the inputs.
 # * A tensor may be a slice or a transpose (not contiguous), and sizes may be 0 or 1.
 # * If you refuse a call, raise before you change anything or draw a random number.

@@ -350,10 +350,12 @@ class WindowedKVCache:
 
     def advance(self, n: int) -> None:
         """Count n tokens more, once per forward pass, and store those that stay. These are the first n
-        that are pending; the rest is forgotten."""
+        that are pending; the rest is forgotten. advance(0) does nothing."""
         check_between("n", n, 0, self.max_len - len(self))
         check_appended(self.pending, self.config.n_layers, n)
         ### BEGIN SOLUTION
+        if n == 0:
+            return
         end = self.length + n
         new = torch.arange(self.length, end, device=self.numbers.device)
         kept = new[(new < self.n_sinks) | (new >= end - self.window)]

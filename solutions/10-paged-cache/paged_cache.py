@@ -476,6 +476,8 @@ waste_of_blocks()
 #
 # `block_keys` gives a key to each **full** block. Two keys are equal only if all tokens from the start
 # to the end of the block are. A short checksum is not enough: a collision hands one user another's words.
+# Nor is Python's `hash()`, made for speed: for vLLM's first keys, prompts that collide could be computed
+# (CVE-2025-25183). Today it takes SHA-256.
 #
 # <details><summary>Hint 1: the idea</summary>
 # A chain: the key of the block before is a part of what is hashed.

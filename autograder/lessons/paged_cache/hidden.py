@@ -108,28 +108,6 @@ def blocks_that_begin(
     return blocks
 
 
-COLLIDING = (
-    ((133_437, 460_205), (503_965, 130_095)),  # crc32 of decimal numbers, "," or " " between them
-    ((764_311, 821_270), (403_595, 677_156)),  # of decimal numbers with ", " between them
-    ((18_125, 251_390), (90_653, 570_138)),  # of 4 bytes each, the lowest first
-    ((24_200, 588_917), (54_535, 185_611)),  # of 8 bytes each, the lowest first
-    ((1_025_083, 466_692), (754_573, 774_651)),  # of 4 bytes each, the highest first
-    ((859_081, 24_951), (602_680, 645_590)),  # of 8 bytes each, the highest first
-    ((300, 131), (300, 212)),  # adler32 of decimal numbers
-    ((300, 66_305), (300, 131_330)),  # adler32 of 3 bytes or more each
-)
-"""Last two tokens of texts that begin alike. A checksum of 32 bits that is the same for both is the same
-whatever the beginning is."""
-
-
-def draw_collisions(seed: int) -> Challenge:
-    """Draw the texts of the visible check, and pairs of 12 tokens that have one short checksum."""
-    challenge = visible.keys_say_the_whole_past.challenge(seed)
-    begin = np.random.default_rng(seed).integers(0, 2**20, 10).tolist()
-    pairs = [[*begin, *end] for pair in COLLIDING for end in pair]
-    return {**challenge, "texts": [*challenge["texts"], *pairs]}
-
-
 def share_saved(config: dict[str, int], prompt: int, cached: int) -> float:
     """Count the FLOPs of a prefill matrix by matrix and pair by pair, with the cache and without."""
     C, H, D = config["d_model"], config["n_heads"], config["d_model"] // config["n_heads"]
@@ -154,7 +132,7 @@ CHECKS = by_name(
     visible.full_changes_nothing.hidden(truth=follow),
     visible.forks_stay_apart,
     visible.one_block_is_copied.hidden(truth=follow),
-    visible.keys_say_the_whole_past.hidden(challenge=draw_collisions),
+    visible.keys_say_the_whole_past,
     visible.reuse_leaves_a_token.hidden(truth=blocks_that_begin),
     visible.saved_share_of_flops.hidden(truth=share_saved),
 )

@@ -134,11 +134,12 @@ class KeepsTokensInADict(_Sizes):
     def advance(self, n):
         check_between("n", n, 0, self.max_len - self.length)
         check_appended(self.pending, self.config.n_layers, n)
-        if n:
-            layers = [torch.stack(self.pending[i]) for i in range(self.config.n_layers)]
-            new = torch.stack(layers, dim=1)  # (2, L, B, G, T, D)
-            for t in range(n):
-                self.rows[self.length + t] = new[..., t, :].clone()
+        if not n:
+            return
+        layers = [torch.stack(self.pending[i]) for i in range(self.config.n_layers)]
+        new = torch.stack(layers, dim=1)  # (2, L, B, G, T, D)
+        for t in range(n):
+            self.rows[self.length + t] = new[..., t, :].clone()
         self.length, self.pending = self.length + n, {}
         for token in [t for t in self.rows if self.n_sinks <= t < self.length - self.window]:
             del self.rows[token]
@@ -232,6 +233,8 @@ class CountsItsOldestToken(_Sizes):
     def advance(self, n):
         check_between("n", n, 0, self.max_len - self.length)
         check_appended(self.pending, self.config.n_layers, n)
+        if n == 0:
+            return
         for i in range(n):
             token = self.length + i
             for layer, (k, v) in self.pending.items():

@@ -19,8 +19,9 @@ def draw_mask_sizes(seed: int) -> Challenge:
 
 
 def probe_mask(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Make a mask of each size."""
+    """Make a mask of each size, and once more of the last one, for each call owns its result."""
     masks = [student.causal_mask(T, S) for T, S in challenge["sizes"]]
+    student.causal_mask(*challenge["sizes"][-1])
     elsewhere = student.causal_mask(2, 3, device="meta").device.type
     dtypes = [str(m.dtype) for m in masks]
     return {"masks": [np.asarray(m) for m in masks], "dtypes": dtypes, "elsewhere": elsewhere}

@@ -138,9 +138,7 @@ def question_about_the_future(reach: list[list[int]], t: int) -> str:
     """Ask about the mask, or, where every token moves every other, about what hides."""
     T = len(reach)
     if all(tokens == list(range(T)) for tokens in reach):
-        return (
-            "Everything sees everything: what is the score of a hidden pair when the softmax comes?"
-        )
+        return "Every token moves every other: what is the score of a hidden pair when the softmax comes?"
     return f"Which tokens may token {t} see?"
 
 

@@ -145,7 +145,10 @@ def question_about(case: dict[str, Any], kind: int, drawn: Array, likely: dict[s
     if kind > 0:
         return "Other rows agree. Does every row use its own logits?"
     if top_k is not None:
-        return f"Which tokens survive top_k={top_k}, and are they found for each row?"
+        return (
+            f"Which tokens survive top_k={top_k} in this row, and is what you return a token or a place "
+            f"among them?"
+        )
     if temperature is None:
         return "Which temperature does the signature name?"
     if temperature == 1:

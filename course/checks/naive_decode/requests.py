@@ -83,10 +83,10 @@ def judge_acceptance(longest: int, request: Evidence, outcome: Evidence) -> Verd
     if outcome["outcome"] == "returned":
         return None
     case = _request_text(longest, request)
-    gave = f"gave {outcome['outcome']}: {outcome['message']}"
+    gave = f"gave {outcome['outcome']}: {outcome['message']}".rstrip(".")
     if request["length"] + request["n_new"] == longest:
-        return failed(f"{case} fits exactly, but {gave} Is the last place free?")
-    return failed(f"{case} can be done, but {gave} What is the smallest n_new?")
+        return failed(f"{case} fits exactly, but {gave}. Is the last place free?")
+    return failed(f"{case} can be done, but {gave}. What is the smallest n_new?")
 
 
 def judge_refusal(longest: int, request: Evidence, outcome: Evidence) -> Verdict | None:

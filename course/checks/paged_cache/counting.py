@@ -188,7 +188,8 @@ def blocks_follow_the_length(
 
 
 def draw_full(seed: int) -> Challenge:
-    """Draw two cases: a cache that reaches its max_len, and a pool that runs out of blocks."""
+    """Draw three cases: a cache that reaches its max_len, a pool that runs out of blocks, and one with
+    room for the copy of a shared block, but not for all that comes behind."""
     rng = np.random.default_rng(seed)
     size = int(rng.integers(3, 6))
     limit = 2 * size + int(rng.integers(1, size))
@@ -212,7 +213,14 @@ def draw_full(seed: int) -> Challenge:
         ("reset", 1, None),
         *_feed((0, [8]), (1, [9])),
     ]
-    return {"cases": [_case(rng, size, 9, longest), _case(rng, size, 6, out)]}
+    shared: list[Operation] = [
+        ("new", 0, None),
+        *_feed((0, range(size + 1))),
+        ("fork", 1, 0),
+        *_feed((1, range(2 * size)), (1, [1]), (0, [2])),  # 3 blocks are needed, 1 is free
+    ]
+    sized = ((9, longest), (6, out), (3, shared))
+    return {"cases": [_case(rng, size, n_blocks, operations) for n_blocks, operations in sized]}
 
 
 @check_steps(

@@ -14,10 +14,13 @@ import numpy as np
 
 from course.checks.cache_operations import Handling, attempt
 from course.checks.cache_operations import Operation as Operation
+from course.checks.caches import copied_pair, feed_parts
 from course.checks.check import Challenge, Evidence
 from course.checks.recorder import given
 from course.model.config import GPTConfig
 
+MOVED = "the pool was written to, and what append had returned before is other numbers now"
+"""An outcome: what comes back should be in memory of its own."""
 POISON = 77.0
 """What stands in a pool before anything is written; no drawn number is as large."""
 CONFIG = GPTConfig(30, 3, 24, 4, 2, 40, max_seq_len=64)
@@ -52,8 +55,16 @@ def run(student: SimpleNamespace, challenge: Challenge, kept: Sequence[str]) -> 
     n_blocks = challenge["n_blocks"]
     pool = make_pool(student, CONFIG, n_blocks, challenge["size"], challenge["order"])
     rows = challenge["rows"]
+    returned: list[tuple[Any, np.ndarray]] = []  # by the last feed, and as it was
+
+    def copied(pair: Any) -> np.ndarray:
+        returned.append((pair, copied_pair(pair)))
+        return returned[-1][1]
+
     handling = Handling(
-        partial(student.PagedKVCache, pool), lambda tokens: given(rows[..., tokens, :])
+        partial(student.PagedKVCache, pool),
+        lambda tokens: given(rows[..., tokens, :]),
+        feed=partial(feed_parts, copied=copied),
     )
     caches: list[Any] = []
     records = []
@@ -64,6 +75,9 @@ def run(student: SimpleNamespace, challenge: Challenge, kept: Sequence[str]) -> 
         if operation[0] == "feed":  # what is held is in the pool alone, see `count_turns`
             pool.keys.neg_()
             pool.values.neg_()
+            if not all(np.array_equal(copied_pair(pair), then) for pair, then in returned):
+                outcome, reached = MOVED, False
+            returned.clear()
         if reached:
             outcome, error, layers = attempt(operation, caches, handling)
             reached = outcome in ("returned", "CacheFull")
@@ -160,6 +174,8 @@ def stopped(challenge: Challenge, step: int, seen: Evidence, expected: str) -> s
     if seen["outcome"] == expected:
         return None
     error = f" ({seen['words']})" if seen["words"] else ""
+    if seen["outcome"] == MOVED:
+        return f"{in_words(challenge, step)}: {MOVED}. In whose memory does a result lie?"
     if expected == "CacheFull":
         question = "How many blocks are needed, how many are free, and where does max_len end?"
     elif seen["outcome"] == "CacheFull":

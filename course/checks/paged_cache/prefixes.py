@@ -15,13 +15,32 @@ from course.checks.recording import Place, one_each
 from course.checks.weighing import run_with_config
 from course.model.config import GPTConfig
 
+SAME_CHECKSUM = (
+    ((133_437, 460_205), (503_965, 130_095)),  # crc32 of decimal numbers, "," or " " between them
+    ((764_311, 821_270), (403_595, 677_156)),  # of decimal numbers with ", " between them
+    ((18_125, 251_390), (90_653, 570_138)),  # of 4 bytes each, the lowest first
+    ((24_200, 588_917), (54_535, 185_611)),  # of 8 bytes each, the lowest first
+    ((1_025_083, 466_692), (754_573, 774_651)),  # of 4 bytes each, the highest first
+    ((859_081, 24_951), (602_680, 645_590)),  # of 8 bytes each, the highest first
+    ((300, 131), (300, 212)),  # adler32 of decimal numbers
+    ((300, 66_305), (300, 131_330)),  # adler32 of 3 bytes or more each
+)
+"""Last two tokens of texts that begin alike. A checksum of 32 bits that is the same for both is the same
+whatever the beginning is."""
+SAME_HASH = ((860_986_975, 1_755_844_989), (1_943_439_373, 5))
+"""First two tokens of texts whose tuples have one `hash()` in CPython, whatever follows."""
+
 
 def draw_pasts(seed: int) -> Challenge:
-    """Draw texts that are alike in all ways but one, in blocks of a size; and many short ones."""
+    """Draw texts that are alike in all ways but one, in blocks of a size; many short ones; and pairs
+    that a checksum of 32 bits, or `hash()`, does not tell apart."""
     rng = np.random.default_rng(seed)
     size = int(rng.integers(2, 5))
     base = rng.choice(np.arange(100, 900), 4 * size, replace=False).tolist()
     block, second = base[:size], base[size : 2 * size]
+    hashed = [[*begin, *[5] * (size - 2)] for begin in SAME_HASH]
+    begin = rng.integers(0, 2**20, 10).tolist()
+    checked = [[*begin, *end] for pair in SAME_CHECKSUM for end in pair]
     # One number is moved across the comma, or is so large that a byte or two cannot hold it.
     glued = [[1, 23, *[5] * (size - 2)], [12, 3, *[5] * (size - 2)]]
     wrapped = [[n, *block[1:]] for n in (7, 7 + 256, 7 + 65_536, 7 + 2**24)]
@@ -41,6 +60,8 @@ def draw_pasts(seed: int) -> Challenge:
         *glued,
         *wrapped,
         *rng.integers(0, 2**20, (600, size)).tolist(),
+        *hashed,
+        *checked,
     ]
     return {"size": size, "texts": texts}
 

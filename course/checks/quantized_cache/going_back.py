@@ -57,7 +57,7 @@ def draw_refusals(seed: int) -> Challenge:
     ]
     operations += [("append", 0, [*range(held, n - 1), n]), ("advance", 0, 0)]
     operations += [("start", 0, [*too_many]), ("advance", 0, room - 1), ("advance", 0, 1)]
-    operations += [("feed", 0, [n - 1]), ("start", 0, [n])]
+    operations += [("feed", 0, [n - 1]), ("feed", 0, [n])]
     case = {"bits": 8, "group": group, "window": window, "operations": operations}
     return {"series": [{**case, "rows": np.concatenate([rows, others, *bad], axis=4)}]}
 

@@ -39,15 +39,18 @@ def relations_between(expected: Any, got: Any, calls: Calls | None = None) -> li
         calls: the calls of the challenge, where each case is one.
     """
     for pairs in wrong_fields(expected, got, calls):
-        if said := relations_of(pairs, calls):
+        said = relations_of(pairs, calls)
+        if said or is_outcome(pairs):  # where another thing was refused, the rest follows from it
             return said[:MOST]
     return []
 
 
 def relations_of(pairs: list[Pair], calls: Calls | None) -> list[Relation]:
     """List all that is true of the pairs of one field, most telling first."""
+    if is_outcome(pairs):
+        return refusals(pairs)
     if isinstance(pairs[0].expected, str):
-        return refusals(pairs) if is_outcome(pairs) else []
+        return []
     about = values(pairs) or arrangement(pairs)
     if calls is None:
         return [*about, *places(pairs)]
@@ -56,6 +59,5 @@ def relations_of(pairs: list[Pair], calls: Calls | None) -> list[Relation]:
         *others,
         *(about or about_inputs(pairs, calls)),
         *([] if about or others else off_by_a_product(pairs, calls)),
-        *which_calls_are_right(pairs, calls),
-        *places(pairs),
+        *(which_calls_are_right(pairs, calls) or places(pairs)),
     ]

@@ -11,6 +11,8 @@ TAKEN = ("returned", "", "a token", "no token", "ok")
 
 def is_outcome(pairs: list[Pair]) -> bool:
     """Tell whether a field says how calls went: with a result, or with which error."""
+    if not isinstance(pairs[0].expected, str):
+        return False
     said = {text for p in pairs if p.differs for text in (p.expected, p.got)}
     return bool(said) and all(text in TAKEN or text.endswith(("Error", "Full")) for text in said)
 

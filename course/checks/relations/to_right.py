@@ -12,7 +12,7 @@ from course.checks.check import Challenge, Check, Evidence
 from course.checks.relations import relations_between
 from course.checks.relations.calls import Calls
 from course.checks.relations.fields import fields_read, reduced
-from course.checks.relations.pairs import fields_of
+from course.checks.relations.pairs import fields_of, pairs_of
 from course.checks.relations.words import Relation
 
 Probe = Callable[[Challenge], Evidence]
@@ -28,10 +28,34 @@ def relations_to(
         right: the evidence of right functions.
         calls: those of the challenge, see `calls_of`.
     """
-    fields, verdict = fields_read(check, challenge, right)
-    fields = fields if verdict and verdict.score == 1 else None
+    fields, _ = fields_read(check, challenge, evidence)
+    if fields is None:
+        fields, _ = fields_read(check, challenge, right)
     both = (reduced(one, fields) for one in (right, evidence))
-    return relations_between(*both, calls)
+    return relations_between(*up_to_the_first_difference(*both), calls)
+
+
+def up_to_the_first_difference(right: Any, evidence: Any) -> tuple[Any, Any]:
+    """Cut lists of records, each of one operation, behind the first that differs: what comes later
+    follows from it."""
+    if isinstance(right, dict) and isinstance(evidence, dict):
+        cut = {
+            name: up_to_the_first_difference(right[name], evidence[name])
+            for name in right
+            if name in evidence
+        }
+        return {name: both[0] for name, both in cut.items()}, {
+            n: both[1] for n, both in cut.items()
+        }
+    if not (isinstance(right, list | tuple) and isinstance(evidence, list | tuple)):
+        return right, evidence
+    records = list(zip(right, evidence, strict=False))
+    if records and all(isinstance(one, dict) and "outcome" in one for one in right):
+        differ = (n for n, both in enumerate(records, 1) if any(p.differs for p in pairs_of(*both)))
+        end = next(differ, len(records))
+        return right[:end], evidence[:end]
+    cut = [up_to_the_first_difference(*both) for both in records]
+    return [both[0] for both in cut], [both[1] for both in cut]
 
 
 def calls_of(

@@ -54,7 +54,7 @@ def masks(wrong: list[Pair]) -> list[Relation]:
     """Say how the wrong masks differ: opposites, or only too much, or only too little."""
     if any(p.expected.shape != p.got.shape or p.expected.dtype.kind != "b" for p in wrong):
         return []
-    if any(p.expected.ndim == 0 for p in wrong):  # no masks, but answers to single questions
+    if any(p.expected.ndim == 0 or p.is_list for p in wrong):  # answers to single questions
         return []
     if all((p.expected != p.got).all() for p in wrong):
         words = "True and False are exchanged, everywhere."

@@ -11,7 +11,14 @@ import numpy as np
 import torch
 
 from course.checks.cache_contract import missing, wrong_operation
-from course.checks.cache_operations import Handling, Operation, run, run_series, series_form
+from course.checks.cache_operations import (
+    Handling,
+    Operation,
+    follow,
+    run,
+    run_series,
+    series_form,
+)
 from course.checks.caches import feed_parts, stored_numbers
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.recorder import given
@@ -134,7 +141,8 @@ def _wrong_numbers(case: Challenge, numbers: np.ndarray, n: int, T: int) -> str 
             f"{words}. The last must be the new ones, {n} … {n + T - 1}. Where do positions go on?"
         )
     if any(not 0 <= token < n for token in old):
-        return f"{words}, where tokens 0 … {n - 1} were fed. Which places has nobody written to?"
+        held = f"tokens 0 … {n - 1} are" if n else "none is"
+        return f"{words}, where {held} held. Which places were never written to, or taken back?"
     if len(set(old)) < len(old):
         return f"{words}: a token stands there twice."
     needed = [t for t in range(n) if t < n_sinks or t > n - window]
@@ -247,11 +255,13 @@ def draw_unfinished(seed: int) -> Challenge:
     three, others, refused = [n, n + 1, n + 2], [n + 5, n + 4, n + 3], ("advance", 0, 1)
     operations = [("new", 0, n + 9), *(("feed", 0, [i]) for i in range(n))]
     operations += [("append", 0, others), ("start", 0, [n + 2, n, n + 1])]
-    operations += [("append", 0, three), ("advance", 0, 1), refused]
+    too_far, too_many = ("truncate", 0, n - 2), ("start", 0, [n + 1] * 12)
+    operations += [("append", 0, three), too_far, too_many, ("advance", 0, 0), ("advance", 0, 1)]
+    operations += [refused]
     operations += [("append", 0, others), ("truncate", 0, n + 1), refused]
     operations += [("feed", 0, [n + 3, n + 4]), ("feed", 0, [n + 5])]
     operations += [("append", 0, others), ("reset", 0, None), refused, ("feed", 0, three[:1])]
-    case = {"window": window, "n_sinks": n_sinks, "rows": draw_rows(rng, n + 6)}
+    case = {"window": window, "n_sinks": n_sinks, "rows": draw_rows(rng, n + 6), "too_far": n - 2}
     return {"series": [{**case, "operations": operations}]}
 
 
@@ -264,7 +274,11 @@ def draw_unfinished(seed: int) -> Challenge:
 def append_alone_changes_nothing(challenge: Challenge, evidence: Evidence) -> Verdict:
     """What was appended and never advanced leaves no trace."""
     [case], [records] = challenge["series"], evidence["series"]
-    if wrong := wrong_case(case, case["operations"], records):
+    refused = case["operations"].index(("truncate", 0, case["too_far"]))
+    others = [step for n, step in enumerate(case["operations"]) if n != refused]
+    outcomes = [expected for expected, _, _ in follow(others)]
+    outcomes.insert(refused, "ValueError")
+    if wrong := wrong_case(case, case["operations"], records, outcomes=outcomes):
         return failed(f"{wrong} (What is appended counts from advance on, the rest for nothing.)")
     if any(record["moved"] for record in records):
         return failed(

@@ -208,8 +208,8 @@ def inputs_stay(
     for name, got, before in zip("abc", evidence["after_more"], drawn, strict=True):
         if field := changed(got, before):
             return failed(
-                f"After more calls of merge and finish, {name}.{field} is another than before. Which of "
-                f"your lines writes into what it was given?"
+                f"After merge(c, a), merge(b, c) and finish(c), {name}.{field} is another than before. "
+                f"Which of your lines writes into what it was given?"
             )
     if field := changed(evidence["later"], first):
         return failed(

@@ -38,6 +38,14 @@ def python_hashes(tokens, block_size):
     return [hash(tuple(tokens[:end])) for end in ends]
 
 
+@bug("state", "keys made of Python's hash(), for which two texts with one key can be computed")
+def bytes_of_python_hashes(tokens, block_size):
+    """hash() of a tuple is made for dicts, which compare the tuples as well: in vLLM somebody could have
+    computed a prompt that gets another's cache (CVE-2025-25183)."""
+    ends = range(block_size, len(tokens) + 1, block_size)
+    return [hash(tuple(tokens[:end])).to_bytes(8, "big", signed=True) for end in ends]
+
+
 @bug("state", "keys that differ from call to call")
 def salted_anew(tokens, block_size):
     """Another salt at each call, so nothing is ever found again."""
