@@ -31,6 +31,7 @@ def draw_masked(seed: int) -> Challenge:
     drawn = [((2, 4, 2, T, 4), "(T, S)"), *(((2, 4, 2, T, S), name) for name in MASKS)]
     drawn += [((2, 4, 2, 1, S), "(B, 1, 1, S)"), ((1, 4, 2, T, S), "(T, S)")]
     drawn += [((2, 3, 3, T, S), "(B, H, T, S)"), ((2, 4, 2, T, S), "(T, S)")]
+    drawn += [((2, 2, 1, T, S), "(H, T, S)")]  # as many rows as heads
     cases = [
         {**draw_case(rng, sizes, draw_mask(rng, sizes, name), WIDTH), "name": name}
         for sizes, name in drawn

@@ -67,7 +67,8 @@ QUESTIONS = {
 
 def draw_parts(seed: int) -> Challenge:
     """Draw one key, one query, several, groups, another type; then masks, at last one that hides all
-    keys from some queries; and many keys, for which new tensors are counted."""
+    keys from some queries; and many keys, of one KV head and of two under a mask, for which new tensors
+    are counted."""
     rng = np.random.default_rng(seed)
     T, S = int(rng.integers(2, 4)), int(rng.integers(5, 9))
     staged = [
@@ -85,8 +86,11 @@ def draw_parts(seed: int) -> Challenge:
         sizes = (2, 4, 2, T, S)
         cases.append({**draw_case(rng, sizes, draw_mask(rng, sizes, name)), "stage": "mask"})
     blind = {**draw_case(rng, (2, 4, 2, T, S), draw_blind_mask(rng, T, S)), "stage": "nobody"}
-    long = {**draw_case(rng, (1, 2, 1, 1, int(rng.integers(200, 260))), D=64), "stage": "counted"}
-    return {"cases": [*cases, blind, {**long, "q": 0.25 * long["q"]}]}
+    long = [draw_case(rng, (1, 2, 1, 1, int(rng.integers(200, 260))), D=64)]
+    sizes = (1, 4, 2, 1, int(rng.integers(200, 260)))
+    long.append(draw_case(rng, sizes, draw_mask(rng, sizes, "(1, S)"), D=64))
+    counted = [{**case, "q": 0.25 * case["q"], "stage": "counted"} for case in long]
+    return {"cases": [*cases, blind, *counted]}
 
 
 def draw_blind_mask(rng: np.random.Generator, T: int, S: int) -> np.ndarray:
@@ -126,11 +130,13 @@ def parts_say_their_sums(
         if wrong := wrong_part(got, truth(case), case["dtype"], tolerance, questions, later):
             masked = ", under a mask" * (case["mask"] is not None)
             return failed(f"{sizes_text(case)}{masked}: attend_part {wrong}")
-    count, largest = evidence["counts"][-1], evidence["largest"][-1]
-    if count >= case["k"].size:
-        return failed(
-            f"{sizes_text(case)}: the sums are right, but into new tensors you write {count:,} numbers, "
-            f"and the keys are {case['k'].size:,}. The largest one, but for axes of 1, is {largest}. "
-            f"Which of your lines writes keys or values once more?"
-        )
+    counted = zip(challenge["cases"], evidence["counts"], evidence["largest"], strict=True)
+    for case, count, largest in (one for one in counted if one[0]["stage"] == "counted"):
+        if count >= case["k"].size:
+            masked = ", under a mask" * (case["mask"] is not None)
+            return failed(
+                f"{sizes_text(case)}{masked}: the sums are right, but into new tensors you write "
+                f"{count:,} numbers, and the keys are {case['k'].size:,}. The largest one, but for axes "
+                f"of 1, is {largest}. Which of your lines writes keys or values once more?"
+            )
     return passed("Top, total and out are what the scores of these keys give, for every query.")

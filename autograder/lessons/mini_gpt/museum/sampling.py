@@ -105,7 +105,7 @@ def edge_of_the_batch(logits, temperature=1.0, top_k=None, generator=None):
     return masked(logits, hidden, temperature, generator)
 
 
-@bug("sampling", "one edge for all rows, the lowest of theirs", kind="batch")
+@bug("sampling", "one edge for all rows, where each has its own", kind="batch")
 def lowest_edge_for_all(logits, temperature=1.0, top_k=None, generator=None):
     """min() over the edges: rows whose logits lie higher keep more."""
     edge = logits.topk(out_of_range(logits, temperature, top_k)).values[:, -1].min()
