@@ -37,7 +37,7 @@ def test_three_lines_show_the_same_difference(capsys):
         "\n"
     )
     assert head == "To see it again:"
-    exec("\n".join(line.strip() for line in (first, second, third)), {"KVCache": KeepsOneLess})
+    exec("\n".join(line.strip() for line in (first, second, third)), {"KeepsOneLess": KeepsOneLess})
     printed = capsys.readouterr().out.splitlines()
     assert printed[-2:] == [
         "yours: series[0][2].lengths = [5]",

@@ -54,7 +54,7 @@ def explain(check: Check, functions: Mapping[str, Any], challenge: Challenge, me
     _, evidence = check.attempt(functions, challenge)
     if evidence is not None:
         message = with_relations(message, _relations(check, challenge, evidence), LONGEST)
-    return f"{message}{_three_lines(check)}"
+    return f"{message}{_three_lines(check, functions)}"
 
 
 def smallest(check: Check, functions: Mapping[str, Any], challenge: Challenge) -> Challenge:
@@ -154,10 +154,11 @@ def _lesson_of(check: Check) -> str:
     return ""
 
 
-def _three_lines(check: Check) -> str:
+def _three_lines(check: Check, functions: Mapping[str, Any]) -> str:
     if not (lesson := _lesson_of(check)):
         return ""
-    given = ", ".join(check.needs)
+    names = {name: getattr(functions[name], "__name__", name) for name in check.needs}
+    given = ", ".join(own if own.isidentifier() else name for name, own in names.items())
     return (
         f"\n\nTo see it again:\n    from course.checks.{lesson} import {check.name} as check"
         f"\n    case = check.smallest({given})\n    check.show(case, {given})"

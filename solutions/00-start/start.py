@@ -58,7 +58,7 @@ from course.widgets.start import play_with_a_product
 show(draw_card(machine.card()))
 
 # %% [markdown]
-# The orange marks are models: their weights at two bytes a parameter. Each label of the scale
+# The orange marks are models: their weights, two bytes for each (a weight is also called a *parameter*). Each label of the scale
 # is 1,000 times the one before. **A mark beyond the end of your bar is a model that this
 # machine cannot even hold.** In lesson 03 something else will ask for that memory, too.
 
@@ -143,8 +143,9 @@ except CheckFailed as failure:  # so that the notebook goes on
 
 # %% [markdown]
 # Read it from left to right: **a small case** that went wrong, **your number**, **the number
-# that was wanted**, and **one question**. The question is there to point at the cause. Work the small
-# case out on paper first; only then change the code.
+# that was wanted**, what is true of all your wrong numbers, if anything is known, and **one question**.
+# The question is there to point at the cause. Work the small case out on paper first; only then change
+# the code. The three lines at the end, in a cell of their own, show what your function was given there.
 
 # %% [markdown]
 # ## 2 · Count the bytes

@@ -67,8 +67,10 @@ print(repr(decode(tokens)))
 # | G | key/value heads (KV heads) | 4 | | logits | (B, T, V) |
 # | D | numbers in a head, C / H | {{16 = 64 // 4}} | | | |
 # | V | words in the vocabulary | 243 | | | |
+# | L | blocks, also called layers | 2 | | | |
 #
-# `embed` turns a token into a vector x. Each **block** adds to it twice: `attention(attn_norm(x))`,
+# `embed` turns a token into a vector x. Each **block** adds to it twice (x is the *residual stream*):
+# `attention(attn_norm(x))`,
 # what the token finds in others, then `mlp(mlp_norm(x))`, what it makes of it alone. `lm_head` turns
 # the vector into logits.
 #
@@ -97,7 +99,7 @@ def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
 def swiglu(x: Tensor, mlp: torch.nn.Module) -> Tensor:
     """The mlp, in which a token works on its own vector: 64 numbers become 128, and 64 again."""
     candidates = mlp.up(x)  # (B, T, 128)
-    lets_pass = silu(mlp.gate(x))  # near 0 closes a candidate's gate
+    lets_pass = silu(mlp.gate(x))  # silu(z) = z · sigmoid(z): near 0 it closes a candidate's gate
     return mlp.down(lets_pass * candidates)  # (B, T, C)
 
 

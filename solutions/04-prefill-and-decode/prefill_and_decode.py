@@ -333,7 +333,8 @@ show(
 # 2,000 and each reads a cache of its own. Input has to wait as well, but for arithmetic. By the
 # datasheet of an H100 (989 TFLOP/s, 3,350 GB/s) these FLOPs take {{0.14 = 140e9 / 989e12 * 1e3}} ms,
 # and the bytes of one of the 64 {{0.85 = (140e9 / 64 + kv_cache_bytes(PUBLISHED["Llama-3-70B"].config,
-# 2000)) / 3350e9 * 1e3}} ms: 6 to 1.
+# 2000)) / 3350e9 * 1e3}} ms: {{6 = round((140e9 / 64 + kv_cache_bytes(PUBLISHED["Llama-3-70B"].config,
+# 2000)) / 3350e9 / (140e9 / 989e12))}} to 1.
 #
 # ## 5 · What chunks are for
 #

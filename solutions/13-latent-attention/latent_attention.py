@@ -548,7 +548,7 @@ show(draw_times(times[8192], "one token on 8,192 in one layer", beside="absorbed
 #
 # ## What you have built: an engine
 #
-# This is the last lesson. `course/engine.py` puts your functions together, in 160 lines: prompts go in
+# This is the last lesson. `course/engine.py` puts your functions together: prompts go in
 # by chunks, whoever decodes shares a pass, keys and values lie in pages, pages of a common beginning
 # are read once, and one conversation may guess ahead (on a model as small as ours, that costs more than
 # it saves). Eight that begin with the same 100 tokens:
