@@ -58,9 +58,10 @@ from course.widgets.start import play_with_a_product
 show(draw_card(machine.card()))
 
 # %% [markdown]
-# The orange marks are models: their weights, two bytes for each (a weight is also called a *parameter*). Each label of the scale
-# is 1,000 times the one before. **A mark beyond the end of your bar is a model that this
-# machine cannot even hold.** In lesson 03 something else will ask for that memory, too.
+# The orange marks are models: their weights, two bytes for each (a weight is also called a
+# *parameter*). Each label of the scale is 1,000 times the one before. **A mark beyond the end of your
+# bar is a model that this machine cannot even hold.** In lesson 03 something else will ask for that
+# memory, too.
 
 # %% [markdown]
 # ## A model is mostly matrix products
