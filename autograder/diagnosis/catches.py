@@ -31,7 +31,7 @@ def measured(lesson: str) -> Mapping[str, Any]:
     it, and its "catches"; all empty where that was never written."""
     path = path_of(lesson)
     if not path.exists():
-        return {"sources": "", "recognized": {}, "catches": {}}
+        return {"sources": "", "recognized": {}, "told": {}, "catches": {}}
     return json.loads(path.read_text(encoding="utf-8"))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from tqdm.auto import tqdm
 
 from autograder.diagnosis import comparison, deciding, recognize
@@ -17,12 +18,14 @@ from autograder.diagnosis.deciding import Deciding
 from autograder.diagnosis.grading_tables import credited_checks
 from autograder.diagnosis.known_replies import deciding_about, reached_bugs
 from autograder.diagnosis.recognize import Diagnosis, name_mistake
+from autograder.diagnosis.relations import calls_of
 from autograder.lessons import canonical_form, hidden_checks
 from autograder.lessons.assembly import answer_cells
 from autograder.lessons.exhibits import Bug, bugs_of, variants_of
 from autograder.lessons.reach import within_reach
 from autograder.run_record import Reply, RunRecord, decide, run
 from autograder.sources import digest_of, texts_of
+from course.checks.relations.to_right import relations_to
 
 SEEDS = (1, 2)
 """At these, replies are compared for what a diagnosis recognizes."""
@@ -58,7 +61,8 @@ def digest_of_museum(lesson: str) -> str:
     """Digest what the measurements of a lesson's museum rest on."""
     exhibits = (f"autograder.lessons.{lesson}.{part}" for part in ("museum", "variants"))
     compared = (__name__, *(module.__name__ for module in (comparison, deciding, recognize)))
-    texts = [text for name in (*exhibits, *compared) for text in texts_of(name)]
+    modules = (*exhibits, *compared, relations_to.__module__.rpartition(".")[0])
+    texts = [text for name in modules for text in texts_of(name)]
     checks = hidden_checks(lesson).values()
     forms = [form for check in checks if (form := canonical_form(lesson, check.name))]
     return digest_of([*checks, run, decide, *forms], texts=[*answer_cells(lesson, {}), *texts])[:16]
@@ -77,6 +81,7 @@ def measure(lesson: str, record: RunRecord, challenges: int = CHALLENGES) -> dic
     return {
         "sources": digest_of_museum(lesson),
         "recognized": recognition(lesson, record, compared, catches),
+        "told": told(lesson, record, compared[0].seed, compared),
         "catches": catches,
     }
 
@@ -84,7 +89,8 @@ def measure(lesson: str, record: RunRecord, challenges: int = CHALLENGES) -> dic
 def as_text(measured: Mapping[str, Any]) -> str:
     """Write the measurements of a museum as JSON, each bug on one line."""
     lines = [f"  {json.dumps(n)}: {json.dumps(c)}" for n, c in measured["catches"].items()]
-    head = json.dumps({name: measured[name] for name in ("sources", "recognized")}, indent=1)
+    head = {name: measured[name] for name in ("sources", "recognized", "told")}
+    head = json.dumps(head, indent=1)
     return f'{head[:-2]},\n "catches": {{\n' + ",\n".join(lines) + "\n }\n}\n"
 
 
@@ -142,6 +148,26 @@ def recognition(
             named = name_mistake(_suspected(played, bug, catches), reply, played.deciding)
             counted[STYLES][outcome(bug, named)] += 1
     return {name: dict(sorted(counter.items())) for name, counter in counted.items()}
+
+
+def told(lesson: str, record: RunRecord, seed: int, rounds: Iterable[Round]) -> dict[str, int]:
+    """Count of how many bugs, at the check that must catch them, a relation is said: what a student would
+    be told whose mistake is in no museum."""
+    counted = Counter(bugs=0, relation=0)
+    for played in (played for played in rounds if played.seed == seed):
+        check = hidden_checks(lesson)[played.check]
+        challenge = check.challenge(seed)
+        calls = calls_of(lesson, check, challenge)
+        right = record.ask(lesson, {}, check, seed)["evidence"]
+        for bug, reply in played.caught:
+            if played.is_named_by(bug):
+                counted["bugs"] += 1
+                with np.errstate(all="ignore"):
+                    said = "evidence" in reply and relations_to(
+                        right, reply["evidence"], check, challenge, calls
+                    )
+                counted["relation"] += bool(said)
+    return dict(counted)
 
 
 def outcome(bug: Bug, diagnosis: Diagnosis | None) -> str:
