@@ -88,8 +88,8 @@ def recognized() -> list[str]:
         told.update(measured(lesson)["told"])
     lines += [
         f"\nOf {told['bugs']:,} bugs, at the check that must catch them, {told['relation']:,} also get a",
-        "sentence that is true of their numbers whoever made the mistake: beside the check's own message, it",
-        "is all that a student reads whose mistake is in no museum.",
+        "sentence that is true of their numbers, whoever made the mistake: a student whose mistake is in",
+        "no museum reads nothing else beside the check's own message.",
     ]
     return lines
 
