@@ -6,8 +6,10 @@ autograder museum [LESSON…] [--challenges N]
 from __future__ import annotations
 
 import argparse
+import tomllib
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from autograder.diagnosis import grading_tables
 from autograder.diagnosis.catches import ALWAYS, catches_of, measured, path_of
@@ -29,12 +31,15 @@ from autograder.run_record import FOLDER, RunRecord
 from course.files.writing import write_whole
 
 FILE = Path(__file__).parents[2] / "docs" / "museum.md"
+FILE_OF_UNSEEN = Path(__file__).with_name("unseen.toml")
+UNSEEN = ("answers", "caught", "named", "told", "found", "wrong")
+"""What is counted of a trial with answers that are in no museum; wrong: a sentence that is not true."""
 LESSONS = lesson_folders()
 
 
 def render() -> str:
     """Write the page from what was measured of each lesson's museum."""
-    parts = [HEAD.format(seeds=CHALLENGES), families(), *recognized()]
+    parts = [HEAD.format(seeds=CHALLENGES), families(), *recognized(), *unseen()]
     for lesson in LESSONS:
         parts += lesson_table(lesson)
     return "\n".join(parts) + "\n"
@@ -92,6 +97,31 @@ def recognized() -> list[str]:
         "no museum reads nothing else beside the check's own message.",
     ]
     return lines
+
+
+def unseen() -> list[str]:
+    """Write what was counted of wrong answers that are in no museum."""
+    trial = read_unseen()
+    lines = [
+        "\n## Answers that it had never seen\n",
+        f"On {trial['date']}, wrong answers that were written from the released notebooks alone were",
+        "judged (`autograder diagnose`). The mistake was *named*, or else a relation was *told* that is",
+        "true of the numbers. A reader who knew the right answers, but not what was changed, then said",
+        "from the messages which line is wrong: *found* counts where that was so.\n",
+        f"| lesson | {' | '.join(UNSEEN)} |\n|---|{'---|' * len(UNSEEN)}",
+    ]
+    rows = {**{LESSONS[name]: row for name, row in trial["lessons"].items()}, "all": trial["all"]}
+    lines += [
+        f"| {n} | {' | '.join(str(row[name]) for name in UNSEEN)} |" for n, row in rows.items()
+    ]
+    return lines
+
+
+def read_unseen() -> dict[str, Any]:
+    """Read the counts of the last trial with unseen answers, by lesson, and add them up."""
+    trial = tomllib.loads(FILE_OF_UNSEEN.read_text(encoding="utf-8"))
+    rows = trial["lessons"].values()
+    return {**trial, "all": {name: sum(row[name] for row in rows) for name in UNSEEN}}
 
 
 def lesson_table(lesson: str) -> list[str]:

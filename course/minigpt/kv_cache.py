@@ -221,7 +221,7 @@ def generate_cached(
 
     Args:
         prompt: (B, P) int64.
-        n_new: tokens to write, 0 or more; a text goes on after `<end>`.
+        n_new: tokens to write, 0 or more; `<end>`, a story's last token, does not stop it.
         cache: may hold an earlier part of the text, which the prompt continues. Left out, a new
             one of just the right size and of the model's dtype is made.
 

@@ -16,7 +16,7 @@ def generate_naive(model: MiniGPT, prompt: Tensor, n_new: int) -> Tensor:
 
     Args:
         prompt: (B, P) int64; it is left as it is.
-        n_new: tokens to write, 0 or more; a text goes on after `<end>`.
+        n_new: tokens to write, 0 or more; `<end>`, a story's last token, does not stop it.
 
     Returns:
         A tensor of its own, (B, P + n_new) int64: the prompt, then the new tokens.
