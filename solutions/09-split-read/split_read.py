@@ -511,6 +511,11 @@ show(draw_times(times, f"one step of {B} chats", beside="each its own"))
 # Their weights differ: one part may hold all that matters. <em>Common wrong answer:</em> it only fails
 # where lengths differ. It is right only where exp(top) · total is the same in both.
 # </details>
+# <details><summary>gpt-oss learns one more score for each head, a <em>sink</em>, to which no key and no
+# value belong. Which part is it?</summary>
+# top: that score; total: 1; out: 0. Merge it with the others. <em>Common wrong answer:</em> none, since
+# it has no value. It takes weight away from all that have one.
+# </details>
 #
 # ## Next
 #
