@@ -15,7 +15,7 @@ TOLERANCE = 1e-4
 
 def draw_cases(rng: np.random.Generator) -> Iterator[Case]:
     """Draw queries, matrices, rows and masks; smallest first. Sizes differ, so that a mixed-up axis
-    shows; the last two in float64, one of them with scores of thousands."""
+    shows; the last three in float64, with scores of thousands, and far below 0."""
     sizes = [
         (1, 1, 1, 2, 3, 2, 1),
         (1, 3, 1, 4, 5, 2, 7),
@@ -34,6 +34,15 @@ def draw_cases(rng: np.random.Generator) -> Iterator[Case]:
         arguments = *arrays, rank, scale, *masks[: number >= 2]
         attended.append(call("attend_latent", *arguments, dtype=dtype))
     yield from attended
+    yield _draw_low(rng)
+
+
+def _draw_low(rng: np.random.Generator) -> Case:
+    """Draw queries of which each sees one row, and scores that are all below -100,000."""
+    q, rows = np.zeros((2, 3, 4, 9)), rng.normal(size=(2, 7, 9))
+    q[..., 0], rows[..., 0] = -4e5, rng.uniform(1.5, 3, (2, 7))
+    mask = rng.integers(0, 7, (2, 1, 4, 1)) == np.arange(7)
+    return call("attend_latent", q, rows, 5, 0.25, mask, dtype="float64")
 
 
 def _draw_mask(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
@@ -83,10 +92,12 @@ def absorbed_scores_are_the_scores(
     shares = "Where may each query look, and what do its shares add up to?"
     score = "Which numbers of a row are in a score, and by what is that multiplied?"
     large = "Scores are thousands here. Which of your numbers are too large?"
+    low = "All scores are below -100,000 here. Which score does a hidden row get, and is another lower?"
     one_row = "There is one row, so its share is 1. Which of its numbers come back?"
     return sentence, (
         (second.shape[1] == 1, one_row),
         (len(others) == 2, score),
+        ((first <= 0).all(), low),
         (np.abs(first).max() > 100, large),
         (True, f"Without a mask it agrees. {shares}"),
     )

@@ -142,18 +142,19 @@ def _run(student: SimpleNamespace, server: dict[str, Any]) -> Evidence:
     comes = [row["comes"] for row in server["requests"]]
     requests = [Request(row["id"], row["prompt"], row["n_new"]) for row in server["requests"]]
     expected = sum(request.n_new for request in requests)
-    quiet, step, raised, idle, returned = 0, 0, [], 0, []
+    quiet, step, raised, moved, idle, returned = 0, 0, [], [], 0, []
     while sum(map(len, returned)) < expected and quiet < 40 and step < MOST_STEPS:
         for request, first in zip(requests, comes, strict=True):
             if first == step:
                 scheduler.add(request)
         if step == 0:
             idle = len(list(other.step(unasked)))
-        passes = len(forward.spans)
+        passes, queues = len(forward.spans), _queues(scheduler)
         try:
             returned.append(_pairs(scheduler.step(forward)))
         except CacheFull:
             raised.append(step)
+            moved += [[*queues, *_queues(scheduler)]] * (queues != _queues(scheduler))
             returned.append([])
         quiet = 0 if returned[-1] or len(forward.spans) > passes else quiet + 1
         step += 1
@@ -163,11 +164,17 @@ def _run(student: SimpleNamespace, server: dict[str, Any]) -> Evidence:
         "returned": returned,
         "spans": forward.spans[:after],
         "raised": raised,
+        "moved": moved,
         "rest": rest,
         "asked_for_nothing": len(forward.spans) - after + len(unasked.spans) + idle,
         "out": [[plain(token) for token in request.out] for request in requests],
         "fed": [plain(request.fed) for request in requests],
     }
+
+
+def _queues(scheduler: Any) -> tuple[int, int]:
+    """Count who is running and who is waiting, where a scheduler keeps its requests as it was given."""
+    return len(getattr(scheduler, "running", ())), len(getattr(scheduler, "waiting", ()))
 
 
 def _pairs(returned: Iterable[tuple[Any, Any]]) -> list[list[Any]]:
@@ -180,6 +187,7 @@ def servers_form(challenge: Challenge) -> Evidence:
         "returned": Each(pairs),
         "spans": Each(Each([NUMBER_OR_WORDS] * 3)),
         "raised": Each(int),
+        "moved": Each([int] * 4),
         "rest": pairs,
         "asked_for_nothing": int,
     }
@@ -328,6 +336,11 @@ def _wrong_passes(server: dict[str, Any], result: Evidence, passes: list[list[in
         )
     if fails is not None and not result["raised"]:
         return "The error did not reach the caller. Who has to know of it?"
+    for running, waiting, now_running, now_waiting in result["moved"]:
+        return (
+            f"A pass failed. Before it {running} were running and {waiting} waiting, and after it "
+            f"{now_running} and {now_waiting}. When do you know that a pass has been carried out?"
+        )
     requests = server["requests"]
     missing = [row["id"] for row in requests if len(returned_for(result, row)) != row["n_new"]]
     if missing:
