@@ -190,28 +190,28 @@ class Check:
         named = self._named(functions)
         verdict = self.judge(named, seed)
         if verdict.score < 1:
-            from course.checks.failing import explain
-
-            raise CheckFailed(explain(self, named, self.challenge(seed), verdict.message))
+            message = _failing().explain(self, named, self.challenge(seed), verdict.message)
+            raise CheckFailed(message)
         print(f"PASS  {verdict.message}")
         remember_pass(self.name)
 
     def smallest(self, *functions: Any, seed: int = 0) -> Challenge:
         """Return what the check asks, without all that these functions need not be asked to fail."""
-        from course.checks import failing
-
-        return failing.smallest(self, self._named(functions), self.challenge(seed))
+        return _failing().smallest(self, self._named(functions), self.challenge(seed))
 
     def show(self, case: Challenge, *functions: Any) -> None:
         """Print what these functions are given in a case, and what comes back beside what is right."""
-        from course.checks import failing
-
-        print(*failing.show(self, self._named(functions), case), sep="\n")
+        print(*_failing().show(self, self._named(functions), case), sep="\n")
 
     def _named(self, functions: tuple[Any, ...]) -> dict[str, Any]:
         if len(functions) != len(self.needs):
             raise TypeError(f"{self.name} takes {', '.join(self.needs)}")
         return dict(zip(self.needs, functions, strict=True))
+
+
+def _failing() -> ModuleType:
+    """Return the module that looks closer at checks that fail; it stands on this one."""
+    return import_module("course.checks.failing")
 
 
 def check(
