@@ -16,7 +16,7 @@ from course.checks.relations.pairs import Pair, is_right_for
 from course.checks.relations.words import Relation
 
 FEWEST = 3
-"""Numbers that must agree."""
+"""Different numbers that must agree: two results of 0 are right for much else."""
 MOST = 120
 """Changes that are tried: each asks the right function."""
 LARGEST = 20_000
@@ -38,7 +38,9 @@ def about_inputs(pairs: list[Pair], calls: Calls) -> list[Relation]:
     """Say for which other inputs every wrong result of a field would be right; [] if none is known."""
     cases = calls.cases_of(pairs[0].field)
     wrong = [p for p in pairs if p.differs and p.case and p.case[0] < len(cases)]
-    if calls.answer is None or not wrong or sum(p.expected.size for p in wrong) < FEWEST:
+    different = {number for p in wrong for number in np.unique(p.got).tolist()}
+    masks = any(p.expected.ndim and p.expected.dtype == bool for p in wrong)
+    if calls.answer is None or (len(different) < FEWEST and not masks):
         return []
     inputs = [dict(calls.inputs_of(cases[p.case[0]])) for p in wrong]
     if any(each.keys() != inputs[0].keys() for each in inputs):
