@@ -255,13 +255,13 @@ def draw_unfinished(seed: int) -> Challenge:
     three, others, refused = [n, n + 1, n + 2], [n + 5, n + 4, n + 3], ("advance", 0, 1)
     operations = [("new", 0, n + 9), *(("feed", 0, [i]) for i in range(n))]
     operations += [("append", 0, others), ("start", 0, [n + 2, n, n + 1])]
-    too_far, too_many = ("truncate", 0, n - 2), ("start", 0, [n + 1] * 12)
+    too_far, too_many = ("truncate", 0, n - 3), ("start", 0, [n + 1] * 12)
     operations += [("append", 0, three), too_far, too_many, ("advance", 0, 0), ("advance", 0, 1)]
     operations += [refused]
     operations += [("append", 0, others), ("truncate", 0, n + 1), refused]
     operations += [("feed", 0, [n + 3, n + 4]), ("feed", 0, [n + 5])]
     operations += [("append", 0, others), ("reset", 0, None), refused, ("feed", 0, three[:1])]
-    case = {"window": window, "n_sinks": n_sinks, "rows": draw_rows(rng, n + 6), "too_far": n - 2}
+    case = {"window": window, "n_sinks": n_sinks, "rows": draw_rows(rng, n + 6), "too_far": n - 3}
     return {"series": [{**case, "operations": operations}]}
 
 
