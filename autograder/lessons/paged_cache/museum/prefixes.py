@@ -38,7 +38,7 @@ def python_hashes(tokens, block_size):
     return [hash(tuple(tokens[:end])) for end in ends]
 
 
-@bug("state", "keys made of Python's hash(), for which two texts with one key can be computed")
+@bug("state", "keys made of Python's own hash, for which two texts with one key can be computed")
 def bytes_of_python_hashes(tokens, block_size):
     """hash() of a tuple is made for dicts, which compare the tuples as well: in vLLM somebody could have
     computed a prompt that gets another's cache (CVE-2025-25183)."""
