@@ -11,7 +11,7 @@ from autograder.lessons.exhibits import bugs_of
 from course.checks.relations import relations_between
 from course.checks.relations.calls import Calls
 from course.checks.relations.fields import fields_read
-from course.checks.relations.to_right import relations_to
+from course.checks.relations.to_right import compared, relations_to
 from course.checks.relations.words import Relation, with_relations
 
 RNG = np.random.default_rng(5)
@@ -322,7 +322,8 @@ def test_what_is_said_of_the_museums_numbers_is_true(lesson, selection, record):
             if "evidence" not in reply:
                 continue
             for words, _ in relations_to(right, reply["evidence"], check, challenge, calls):
-                if is_true(words, right, reply["evidence"]) is False:
+                both = compared(challenge, right, reply["evidence"])
+                if is_true(words, *both) is False:
                     false.append(f"{bug.name}: {words}")
     assert false == []
 

@@ -14,6 +14,7 @@ from course.checks.relations.calls import Calls
 from course.checks.relations.fields import fields_read, reduced
 from course.checks.relations.pairs import fields_of, pairs_of
 from course.checks.relations.words import Relation
+from course.checks.shrinking import lists_of_operations
 
 Probe = Callable[[Challenge], Evidence]
 """Puts a challenge to right functions; an exception says that they stopped."""
@@ -31,8 +32,16 @@ def relations_to(
     fields, _ = fields_read(check, challenge, evidence)
     if fields is None:
         fields, _ = fields_read(check, challenge, right)
-    both = (reduced(one, fields) for one in (right, evidence))
-    return relations_between(*up_to_the_first_difference(*both), calls)
+    both = compared(challenge, *(reduced(one, fields) for one in (right, evidence)))
+    return relations_between(*both, calls)
+
+
+def compared(challenge: Challenge, right: Any, evidence: Any) -> tuple[Any, Any]:
+    """Return what is compared of two pieces of evidence: of operations on a cache, those up to the first
+    that differs."""
+    if not lists_of_operations(challenge):
+        return right, evidence
+    return up_to_the_first_difference(right, evidence)
 
 
 def up_to_the_first_difference(right: Any, evidence: Any) -> tuple[Any, Any]:
