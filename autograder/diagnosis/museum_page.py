@@ -32,8 +32,8 @@ from course.files.writing import write_whole
 
 FILE = Path(__file__).parents[2] / "docs" / "museum.md"
 FILE_OF_UNSEEN = Path(__file__).with_name("unseen.toml")
-UNSEEN = ("answers", "caught", "named", "told", "found", "wrong")
-"""What is counted of a trial with answers that are in no museum; wrong: a sentence that is not true."""
+UNSEEN = ("answers", "caught", "named", "told", "read", "found", "wrong")
+"""What is counted of a trial with answers that are in no museum."""
 LESSONS = lesson_folders()
 
 
@@ -106,8 +106,9 @@ def unseen() -> list[str]:
         "\n## Answers that it had never seen\n",
         f"On {trial['date']}, wrong answers that were written from the released notebooks alone were",
         "judged (`autograder diagnose`). The mistake was *named*, or else a relation was *told* that is",
-        "true of the numbers. A reader who knew the right answers, but not what was changed, then said",
-        "from the messages which line is wrong: *found* counts where that was so.\n",
+        "true of the numbers. A reader who knew the right answers, but not what was changed, *read* the",
+        "messages of some and said which line is wrong: *found* counts where that was so, and *wrong* where",
+        "something was said that is not true.\n",
         f"| lesson | {' | '.join(UNSEEN)} |\n|---|{'---|' * len(UNSEEN)}",
     ]
     rows = {**{LESSONS[name]: row for name, row in trial["lessons"].items()}, "all": trial["all"]}
