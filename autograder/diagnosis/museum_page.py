@@ -107,8 +107,8 @@ def unseen() -> list[str]:
         f"On {trial['date']}, wrong answers that were written from the released notebooks alone were",
         "judged (`autograder diagnose`). The mistake was *named*, or else a relation was *told* that is",
         "true of the numbers. A reader who knew the right answers, but not what was changed, *read* the",
-        "messages of some and said which line is wrong: *found* counts where that was so, and *wrong* where",
-        "something was said that is not true.\n",
+        "messages of some and said which line is wrong: *found* counts where that was so, and *wrong*",
+        "where something was said that is not true.\n",
         f"| lesson | {' | '.join(UNSEEN)} |\n|---|{'---|' * len(UNSEEN)}",
     ]
     rows = {**{LESSONS[name]: row for name, row in trial["lessons"].items()}, "all": trial["all"]}
