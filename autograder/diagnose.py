@@ -7,8 +7,8 @@ what is wrong, in words that the judge never sees:
     def generate_cached(model, prompt, n_new, cache=None):
         ...
 
-Each cell is put into the solved notebook, where its functions are defined, and is judged alone. So one
-reads what was wrong beside what was said about it, and counts.
+Each cell is put into a student's notebook with right answers, where its functions are defined, and is
+judged alone. So one reads what was wrong beside what was said about it, and counts.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from autograder.assignment import read_assignment, source_of
 from autograder.diagnosis.known_replies import KnownReplies
 from autograder.judge import grade_one
 from autograder.lessons import SOLUTIONS, lesson_folders
+from autograder.lessons.assembly import by_grade_id
 from autograder.needed_cells import names_of
 from autograder.result import Result
 from autograder.run_record import FOLDER
@@ -87,7 +88,7 @@ def read_answers(file: Path) -> Iterator[Wrong]:
 
 
 def judge(lesson: str, wrong: Wrong, launcher: Launcher) -> Result:
-    """Judge the solved notebook with one wrong answer in it."""
+    """Judge a notebook with one wrong answer in it."""
     folder = lesson_folders()[lesson]
     assignment = read_assignment(RELEASED / folder / f"{lesson}.ipynb")
     with tempfile.TemporaryDirectory() as place:
@@ -98,15 +99,18 @@ def judge(lesson: str, wrong: Wrong, launcher: Launcher) -> Result:
 
 
 def notebook_with(lesson: str, source: str) -> dict:
-    """Return the solved notebook with a source behind what defines the same names, in the same cell."""
-    path = SOLUTIONS / lesson_folders()[lesson] / f"{lesson}.ipynb"
-    notebook, left = json.loads(path.read_text(encoding="utf-8")), names_of(source).binds
-    answers = (c for c in notebook["cells"] if c["metadata"].get("nbgrader", {}).get("solution"))
-    for cell in (c for c in answers if c["cell_type"] == "code"):
-        if left & names_of(source_of(cell)).binds:
-            cell["source"] = f"{source_of(cell)}\n\n\n{source}\n"
-            return notebook
-    raise ValueError(f"no answer cell of {lesson} defines any of {', '.join(sorted(left))}")
+    """Return a student's solved notebook with a source behind what defines the same names, in the same
+    cell."""
+    path = RELEASED / lesson_folders()[lesson] / f"{lesson}.ipynb"
+    notebook, right = json.loads(path.read_text(encoding="utf-8")), by_grade_id(lesson, {})
+    wanted = names_of(source).binds
+    changed = next((name for name in right if wanted & names_of(right[name]).binds), None)
+    if changed is None:
+        raise ValueError(f"no answer cell of {lesson} defines any of {', '.join(sorted(wanted))}")
+    right[changed] = f"{right[changed]}\n\n\n{source}\n"
+    for cell in notebook["cells"]:
+        cell["source"] = right.get(cell["id"], source_of(cell))
+    return notebook
 
 
 def report(lesson: str, wrong: Wrong, result: Result) -> list[str]:

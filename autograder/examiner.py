@@ -44,6 +44,7 @@ MISSING_NAME = ("NameError", "AttributeError")
 """Exceptions that say that a name is missing, which another cell may define."""
 EXPLANATION_SECONDS = 10.0
 """The time for each further challenge, by which a mistake is recognised and its smallest case found."""
+APART = "After none of your cells does this question meet all the definitions that count."
 MAX_TEST_CELLS = 3
 """How often a lost question is asked at its test cells; it is asked at the end as well."""
 
@@ -226,7 +227,7 @@ class Examiner:
             agreeing = [t for t in tries() if t.question == name and t.agrees_with(self._counting)]
             counts = max(agreeing, key=lambda one: one.points, default=None)
             if old.answer.points > (counts.points if counts else 0):
-                new = tried[name, counts.n_cells] if counts else self._fault(questions[name], "")
+                new = tried[name, counts.n_cells] if counts else self._fault(questions[name], APART)
                 best[name] = self._explain_choice(questions[name], new, several)
             elif counts and counts.points > 0:
                 best[name] = tried[name, counts.n_cells]

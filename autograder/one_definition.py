@@ -17,7 +17,7 @@ from autograder.assignment import CodeCell
 from autograder.needed_cells import may_change, reach
 
 MOST_VERSIONS = 4
-"""How many definitions of one function are compared, those with the most points."""
+"""How many definitions of one function are chosen from, those with the most points."""
 MOST_CHOICES = 4096
 """How many choices for all functions together are compared."""
 
@@ -101,14 +101,16 @@ def _definitions(tries: Collection[Try]) -> dict[str, dict[Definition, float]]:
 
 
 def worth_comparing(tries: Collection[Try], names: Collection[str]) -> set[int]:
-    """Return after how many cells to ask all questions that call one of these functions."""
-    places: set[int] = set()
-    for name in names:
-        points = _definitions(tries)[name]
-        best = sorted(points, key=lambda d: -points[d])[:MOST_VERSIONS]
-        for definition in best:
-            places.add(min(one.n_cells for one in tries if one.met.get(name) == definition))
-    return places
+    """Return after how many cells to ask all questions that call one of these functions.
+
+    These are all places where a definition earned points. A cell that only tries a class out makes
+    another definition of it, too; an honest notebook may have one between any two tests.
+    """
+    return {
+        min(one.n_cells for one in tries if one.met.get(name) == definition)
+        for name in names
+        for definition in _definitions(tries)[name]
+    }
 
 
 def choose(tries: Collection[Try]) -> tuple[dict[str, Definition], float]:
