@@ -48,6 +48,7 @@ SAID = {
     "reversed": (HEADS, HEADS[:, ::-1], "reverse order along the axis of heads"),
     "rolled": (HEADS, np.roll(HEADS, 1, axis=1), "rolled by 1 along the axis of heads"),
     "order": (HEADS, HEADS[:, [0, 2, 1, 3]], "in the order 0, 2, 1 and 3 along the axis of heads"),
+    "tiled": (HEADS[:, [0, 0, 1, 1]], HEADS[:, [0, 1, 0, 1]], "order 0, 2, 1 and 3 along the axis"),
     "transposed": (HEADS[:, :3], HEADS[:, :3].swapaxes(1, 2), "transposed: the axis of heads and"),
     "axes": (HEADS, HEADS.transpose(0, 2, 1, 3), "axes 0, 2, 1 and 3"),
     "shape": (HEADS, HEADS.reshape(1, 2, 12, 5), "in the right order, in another shape"),
@@ -67,6 +68,12 @@ SAID = {
     "one wrong number": (np.arange(9), with_part(np.arange(9), 4, lambda x: 2 * x), ""),
     "right": (HEADS, HEADS, ""),
 }
+
+
+def test_of_results_of_several_sizes_the_first_is_described():
+    right = [HEADS[:, :2], HEADS[:, :3], HEADS]
+    text = said({"out": right}, {"out": [HEADS[:, [1, 0]], HEADS[:, [1, 0, 2]], HEADS]})
+    assert text.startswith("In the first wrong result: the right numbers, in reverse order")
 
 
 @pytest.mark.parametrize("name", SAID)
@@ -283,6 +290,7 @@ HOLDS = {
     ),
     r"in reverse order along": of_arrays(lambda a, axis: np.flip(a, axis)),
     r"rolled by (\d+) along": of_arrays(lambda a, axis, n: np.roll(a, n[0], axis)),
+    r"numbers, in the order ([\d, and]+) along": of_arrays(lambda a, axis, n: a.take(n, axis)),
     r"^[A-Z][a-zKV ]+(\d[\d, and]*) (?:have|has) the numbers of [a-zKV ]+(\d+)\.": of_arrays(
         in_the_place_of
     ),
@@ -296,6 +304,10 @@ def is_true(words: str, expected, got) -> bool | None:
     for path, a, b in arrays_by_field(expected, got):
         if a.shape != b.shape or not close(a, b).all():
             fields.setdefault(path, []).append((a, b))
+    first, of_first, rest = words.partition("In the first wrong result: ")
+    if of_first:
+        words = f"{first}{rest[:1].upper()}{rest[1:]}"
+        fields = {path: arrays[:1] for path, arrays in fields.items()}
     for pattern, holds in HOLDS.items():
         if match := re.search(pattern, words):
             return any(_holds(holds, arrays, match.groups()) for arrays in fields.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -31,6 +32,9 @@ SEEDS = (1, 2)
 """At these, replies are compared for what a diagnosis recognizes."""
 CHALLENGES = 6
 """Of each check, by which it is told what catches a bug always and what sometimes."""
+FEW = 0.1
+"""The part of the other bugs of a check that may get the same words where these are telling."""
+NUMBERS = re.compile(r"[-−]?[\d.,…]+|\b(?:nan|inf|True|False)\b")
 KNOWN = "in the lesson's own notebook, at its own check"
 STYLES = "in a notebook whose other functions are in another style"
 OWN = "left out of the museum, at its own check"
@@ -151,22 +155,28 @@ def recognition(
 
 
 def told(lesson: str, record: RunRecord, seed: int, rounds: Iterable[Round]) -> dict[str, int]:
-    """Count of how many bugs, at the check that must catch them, a relation is said: what a student would
-    be told whose mistake is in no museum."""
-    counted = Counter(bugs=0, relation=0)
+    """Count what a student is told whose mistake is in no museum, of every bug at the check that must
+    catch it: how many get a relation, or the house rule that was broken; and how many get words, the
+    numbers left out, that no more than FEW of the other bugs get there."""
+    counted = Counter(bugs=0, relation=0, telling=0)
     for played in (played for played in rounds if played.seed == seed):
         check = hidden_checks(lesson)[played.check]
         challenge = check.challenge(seed)
         calls = calls_of(lesson, check, challenge)
         right = record.ask(lesson, {}, check, seed)["evidence"]
-        for bug, reply in played.caught:
-            if played.is_named_by(bug):
-                counted["bugs"] += 1
-                with np.errstate(all="ignore"):
-                    said = "evidence" in reply and relations_to(
-                        right, reply["evidence"], check, challenge, calls
-                    )
-                counted["relation"] += bool(said)
+        messages = []
+        for _, reply in filter(lambda one: played.is_named_by(one[0]), played.caught):
+            with np.errstate(all="ignore"):
+                said = "evidence" in reply and relations_to(
+                    right, reply["evidence"], check, challenge, calls
+                )
+            counted["relation"] += bool(said or reply.get("broken"))
+            words = [relation.words for relation in said or ()]
+            own = reply.get("error") or decide(check, challenge, reply).message
+            messages.append(NUMBERS.sub("", f"{own} {words}"))
+        times, others = Counter(messages), len(messages) - 1
+        counted["bugs"] += len(messages)
+        counted["telling"] += sum(times[one] - 1 <= FEW * others for one in messages)
     return dict(counted)
 
 

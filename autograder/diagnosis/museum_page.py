@@ -92,9 +92,11 @@ def recognized() -> list[str]:
     for lesson in LESSONS:
         told.update(measured(lesson)["told"])
     lines += [
-        f"\nOf {told['bugs']:,} bugs, at the check that must catch them, {told['relation']:,} also get a",
-        "sentence that is true of their numbers, whoever made the mistake: a student whose mistake is in",
-        "no museum reads nothing else beside the check's own message.",
+        "\nA student whose mistake is in no museum reads the check's own message. Of",
+        f"{told['bugs']:,} bugs, at the check that must catch them, {told['relation']:,} also get a",
+        "sentence that is true of their numbers, or names a rule of the house that they broke. What is",
+        "said, the numbers left out, is said of no more than a tenth of the other bugs of that check for",
+        f"{told['telling']:,} of them.",
     ]
     return lines
 

@@ -91,7 +91,7 @@ def wrong_operation(
             wrong = wrong_rows(step, tokens)
             wrong = wrong and f"{wrong}{_ask_about_before(*last)}"
         if wrong:
-            return f"{case}{in_words(operations[: step + 1], number)}: {wrong}"
+            return f"{case}{in_words(operations[: step + 1], records, number)}: {wrong}"
         before[number] = name, expected, len(held[number])
     return None
 
@@ -152,19 +152,24 @@ def _ask_about_length(name: str, record: Evidence) -> str:
     return "Which method counts, and how often is it called?"
 
 
-def in_words(operations: Sequence[Operation], number: int) -> str:
-    """Say what was done with a cache since it began or was reset, the end of it; behind the words for
-    the cache."""
+LONGEST = 12
+"""Operations that are listed. The smallest failing case seldom has more."""
+
+
+def in_words(operations: Sequence[Operation], records: Sequence[Evidence], number: int) -> str:
+    """Say what was done with a cache since it began or was reset, and what was refused, if it is not the
+    last operation; behind the words for the cache."""
     done: list[str] = []
-    for name, cache, what in operations:
+    for step, (name, cache, what) in enumerate(operations):
         if cache == number and name != "new":
             if name == "reset":  # what is pending then should be forgotten
                 done = [one for one in done[-1:] if one.startswith("append")]
             size = len(what) if name in MEANINGS else "" if what is None else what
-            done.append(f"{name}({size})")
+            refused = step + 1 < len(operations) and records[step]["outcome"] != "returned"
+            done.append(f"{name}({size}){' refused' * refused}")
     times = [(len(list(alike)), one) for one, alike in groupby(done)]
     lines = [f"{n} times {one}" if n > 1 else one for n, one in times]
-    history = ", ".join(["…"] * (len(lines) > 6) + lines[-6:]) or "a new one"
+    history = ", ".join(["…"] * (len(lines) > LONGEST) + lines[-LONGEST:]) or "a new one"
     meanings = "; ".join(meaning for name, meaning in MEANINGS.items() if f"{name}(" in history)
     return f" ({meanings}): {history}" if meanings else f": {history}"
 

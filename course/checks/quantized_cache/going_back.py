@@ -87,8 +87,8 @@ def a_refusal_changes_nothing(challenge: Challenge, evidence: Evidence, truth: C
         )
         return problem and (
             f"some appends were refused, or never advanced. Then, with {len(tokens)} tokens: {problem} "
-            f"(If groups_and_a_window passes: which tokens were pending, which of them count, and what "
-            f"did an append leave behind that did not?)"
+            f"(If groups_and_a_window passes: which of the pending tokens does advance take, and what is "
+            f"left of an append that was refused, or never advanced?)"
         )
 
     name = f"{describe(case)}: a cache of {operations[0][2]} places"
@@ -111,10 +111,10 @@ def draw_ways_back(seed: int) -> Challenge:
     The cache gives up its last token, as after a rejected draft. Then three times it goes back, is fed
     other tokens up to n, and one more to read what is kept. The first time one token comes alone: then
     more groups are codes than a new cache would have. Going back also forgets what was appended and not
-    advanced, wherever it goes.
+    advanced, wherever it goes. The window is longer than a group: what is kept of it may fill one more.
     """
     rng = np.random.default_rng(seed)
-    group, window = [(4, 3), (5, 2), (3, 4)][seed % 3]
+    group, window = [(4, 5), (5, 6), (3, 4)][seed % 3]
     n = window + 3 * group
     near = n - int(rng.integers(2, window + 1))
     far = group + int(rng.integers(1, group))  # the first group stays whole, the second is cut
@@ -164,7 +164,8 @@ def quantized_cache_can_go_back(
             return wrong_after_far(case, join_layers(reads[0]), *reads[1:], codes, tolerance)
         # Of the groups that were complete before, none is touched by going back within the window.
         coded = 0 if step in (at_first, after_reset) else codes
-        return wrong_read(case, case["rows"][..., tokens, :], records[step]["returned"], coded)
+        wrong = wrong_read(case, case["rows"][..., tokens, :], records[step]["returned"], coded)
+        return wrong and f"{wrong} (Does groups_and_a_window pass?)"
 
     if wrong := wrong_operation(describe(case), operations, records, wrong_rows):
         return failed(wrong)

@@ -27,9 +27,16 @@ def arrangement(pairs: list[Pair]) -> list[Relation]:
 
 
 def _of_all(wrong: list[Pair], say: Callable[[Pair], Relation | None]) -> Relation | None:
-    """Return what is said of every wrong pair, if that is the same."""
-    said = {say(pair) for pair in wrong}
-    return said.pop() if len(said) == 1 else None
+    """Return what is said of every wrong pair; where it differs with their sizes, what is said of the
+    first of them."""
+    said = list(dict.fromkeys(map(say, wrong)))
+    if None in said:
+        return None
+    first = said[0]
+    if len(said) == 1:
+        return first
+    words = f"In the first wrong result: {first.words[:1].lower()}{first.words[1:]}"
+    return Relation(words, first.question)
 
 
 def _reordered_axes(pair: Pair) -> Relation | None:
@@ -105,19 +112,23 @@ def _moved_along(pair: Pair) -> Relation | None:
 
 
 def _owners(expected: np.ndarray, got: np.ndarray, axis: int) -> list[int] | None:
-    """Return for each slice of `got` along an axis the number of the expected slice that it is; None
-    where one is nobody's, or where it cannot be told."""
+    """Return for each slice of `got` along an axis the number of the expected slice that it is, of equal
+    ones its own, or else one that is nobody's yet; None where one is nobody's, or where it cannot be
+    told."""
     rows = [np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1) for array in (expected, got)]
     if rows[0].shape[1] < SMALLEST and expected.dtype.kind != "f":
         return None
     alike = np.stack([near(rows[0], row).all(axis=1) for row in rows[1]])  # (of got, of expected)
     if not alike.any(axis=1).all():
         return None
-    for number, matches in enumerate(alike):
-        candidates = np.flatnonzero(matches)
-        if len(candidates) > 1 and number not in candidates:
+    own = np.diag(alike)
+    owners = [number if right else -1 for number, right in enumerate(own.tolist())]
+    for number in np.flatnonzero(~own).tolist():
+        candidates = np.flatnonzero(alike[number]).tolist()
+        if len(candidates) > 1 and len(np.unique(rows[1][number])) < SMALLEST:
             return None
-    return [n if alike[n, n] else int(alike[n].argmax()) for n in range(len(alike))]
+        owners[number] = next((n for n in candidates if n not in owners), candidates[0])
+    return owners
 
 
 def _word_owners(owners: list[int], pair: Pair, axis: int) -> Relation | None:
