@@ -288,20 +288,22 @@ class Examiner:
         is asked at its first test cell, and at the end. Nothing that such a process says or prints
         is passed on: it has seen reference answers."""
         places = [n_cells for n_cells, other in self._schedule(session.cells) if other == question]
+        replaced = frozenset().union(*(self.assignment.answers[name] for name in names))
         for n_cells in dict.fromkeys((places[0], places[-1])):
             if n_cells != places[0] and not self._may_differ(
                 session.cells, question, places[0], n_cells
             ):
                 break
             met = self._met(question, session, n_cells)
-            if any(self._counting.get(name, one) != one for name, one in met.items()):
+            own = {name: one for name, one in met.items() if name not in replaced}
+            if any(self._counting.get(name, one) != one for name, one in own.items()):
                 continue  # another definition counts
             try:
                 new = self._ask(session, n_cells, question, recognize=False).answer
             except GaveUp:
                 return answer
             if new.score > answer.score:
-                self._counting.update(met)
+                self._counting.update(own)
                 return replace(new, message=sentence(names)[:MESSAGE], credited=True)
         return answer
 

@@ -24,9 +24,9 @@ HIDING |= {"__import__", "__builtins__", "In", "Out", "_", "__", "___"}
 HIDING |= {"_i", "_ii", "_iii", "_ih", "_oh", "_dh"}
 """Names through which code reaches other names without mentioning them."""
 HIDING_ATTRIBUTES = {"modules", "__globals__", "f_globals", "__dict__", "user_ns", "get_objects"}
-_UNREADABLE = (SyntaxError, ValueError, RecursionError)
+UNREADABLE = (SyntaxError, ValueError, RecursionError)
 """Raised for a cell that has magics, or is not valid Python."""
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
 _HISTORY = re.compile(r"_i?\d+")
 
 
@@ -55,7 +55,7 @@ def needed_cells(
         if cell.source.strip() in given and _can_be_left_out(cell.source)
     }
     try:
-        if any(_hides_names(cell.source) for cell in student):
+        if any(hides_names(cell.source) for cell in student):
             return tuple(cells)
         needed = _close(
             [Names(frozenset(called)), *(names_of(cell.source) for cell in student)], lesson
@@ -66,7 +66,7 @@ def needed_cells(
             else cell
             for cell in cells
         )
-    except _UNREADABLE:
+    except UNREADABLE:
         return tuple(cells)
 
 
@@ -98,10 +98,10 @@ def _may_change(source: str, names: frozenset[str]) -> bool:
     try:
         changed = set(names_of(source).binds)
         for statement in parse(source).body:
-            if not isinstance(statement, _DEFINITIONS):
+            if not isinstance(statement, DEFINITIONS):
                 changed |= {n.id for n in ast.walk(statement) if isinstance(n, ast.Name)}
-        return bool(changed & names) or _hides_names(source)
-    except _UNREADABLE:
+        return bool(changed & names) or hides_names(source)
+    except UNREADABLE:
         return True
 
 
@@ -116,7 +116,7 @@ def reach(cells: Sequence[CodeCell], names: Collection[str]) -> frozenset[str]:
 
 def _names_in(cells: Sequence[CodeCell]) -> Iterator[Names]:
     for cell in cells:
-        with suppress(*_UNREADABLE):
+        with suppress(*UNREADABLE):
             yield names_of(cell.source)
 
 
@@ -169,7 +169,7 @@ def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
         yield from _tables(child)
 
 
-def _hides_names(source: str) -> bool:
+def hides_names(source: str) -> bool:
     """Tell whether code may read or bind names that it does not mention.
 
     Raises:

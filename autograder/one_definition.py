@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from autograder.assignment import CodeCell
-from autograder.needed_cells import may_change, reach
+from autograder.needed_cells import reach
+from autograder.redefining import Redefining
 
 MOST_VERSIONS = 4
 """How many definitions of one function are chosen from, those with the most points."""
@@ -68,6 +69,7 @@ class Definitions:
     def __init__(self, cells: Sequence[CodeCell], given: Collection[str]) -> None:
         self._cells = cells
         self._student = [c for c in cells if c.source and c.source.strip() not in given]
+        self._redefining = Redefining(cells)
         self._changing: dict[str, list[CodeCell]] = {}
 
     def met(self, names: Collection[str], number: float) -> dict[str, Definition]:
@@ -77,7 +79,9 @@ class Definitions:
     def _definition(self, name: str, number: float) -> Definition:
         if name not in self._changing:
             names = reach(self._cells, [name])
-            self._changing[name] = [cell for cell in self._student if may_change([cell], names)]
+            self._changing[name] = [
+                cell for cell in self._student if self._redefining.may_redefine(cell.source, names)
+            ]
         cells = [cell for cell in self._changing[name] if cell.number <= number]
         # Of a cell that is run again, the last time counts.
         sources = dict.fromkeys(cell.source.strip() for cell in reversed(cells))

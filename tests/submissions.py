@@ -74,6 +74,14 @@ def short(lesson: Lesson, *more: str, **instead: str) -> nbformat.NotebookNode:
     return notebook
 
 
+def between_tests(notebook: nbformat.NotebookNode, source: str) -> nbformat.NotebookNode:
+    """The notebook with a cell of the student's own behind every test cell."""
+    for place in reversed(range(len(notebook.cells))):
+        if notebook.cells[place].metadata.get("nbgrader", {}).get("grade"):
+            notebook.cells.insert(place + 1, new_code_cell(f"# {place}\n{source}"))
+    return notebook
+
+
 def opening(lesson: Lesson, *first: str, **instead: str) -> nbformat.NotebookNode:
     """`short` behind these cells, which run whatever is right later."""
     notebook = short(lesson, **instead)

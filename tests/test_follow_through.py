@@ -1,7 +1,7 @@
 """One mistake costs its own points: what stands on it is asked again with that cell put right."""
 
 import pytest
-from submissions import Desk, answers, short, submission
+from submissions import Desk, answers, between_tests, short, submission
 
 from autograder import session
 from autograder.authoring.source import POINTS
@@ -34,6 +34,13 @@ def test_a_wrong_mask_costs_its_own_point(desk):
     for answer in credited.values():
         assert answer.message == "Credited: right with a right causal_mask."
         assert (answer.bug, answer.family) == ("", "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tried", ["x = torch.randn(3)", "print(KVCache, causal_mask(1, 2))"])
+def test_who_tries_things_out_between_the_tests_pays_no_more(desk, tried):
+    notebook = between_tests(short(desk.lesson, causal_mask=WRONG_MASK), tried)
+    assert list(lost(desk.judge(notebook))) == ["mask_is_rectangular"]
 
 
 @pytest.mark.slow

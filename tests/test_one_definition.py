@@ -2,7 +2,7 @@
 
 import pytest
 from nbformat.v4 import new_code_cell
-from submissions import Desk, answers, short
+from submissions import Desk, answers, between_tests, short
 
 from autograder.authoring.source import POINTS
 
@@ -80,3 +80,15 @@ def test_a_first_try_that_passes_one_test_takes_nothing_from_the_better_one(desk
     right = answers(desk.lesson)["matmul_flops"]
     result = desk.judge(before_tests(desk, {"flops_of_any_product": right}, matmul_flops=ONE_DOT))
     assert result.points == POINTS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "wrong", ["", "def kv_cache_bytes(config, n_tokens, *more):\n    return 1"]
+)
+def test_cells_that_may_change_a_class_between_all_tests_cost_nothing(desks, wrong):
+    desk = desks("03-kv-cache")
+    notebook = short(desk.lesson, **({"kv_cache_bytes": wrong} if wrong else {}))
+    result = desk.judge(between_tests(notebook, "same = KVCache, forward_cached"))
+    lost = [answer.check for answer in result.answers if answer.score < 1]
+    assert lost == ["bytes_match_the_storage"] * bool(wrong)
