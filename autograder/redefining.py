@@ -8,6 +8,7 @@ the function reads and the cell clears.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 
@@ -19,6 +20,15 @@ LOOKING = {"print", "display", "help", "repr", "str", "type", "len", "isinstance
 """Python's functions that change nothing of what they are given."""
 OURS = "course"
 """What is imported from here changes nothing of the functions that it is given."""
+TIMED = re.compile(
+    r"^([ \t]*)%%?(?:time|timeit|capture)\b(?:[ \t]+-\w+(?:[ \t]+\d+)?)*[ \t]*", re.MULTILINE
+)
+"""A magic that runs the code behind it."""
+APART = re.compile(
+    r"^([ \t]*)(?:!|%(?:matplotlib|config|pip|conda|load_ext|autosave|precision|whos?|pwd|ls)\b).*$",
+    re.MULTILINE,
+)
+"""Lines for a shell, and magics that touch no name."""
 
 
 class Redefining:
@@ -53,6 +63,7 @@ class Redefining:
 
     def may_redefine(self, source: str, names: Collection[str]) -> bool:
         """Tell whether a cell may give one of these names another definition."""
+        source = TIMED.sub(r"\1", APART.sub(r"\1pass", source))
         try:
             changed = set(names_of(source).binds)
             for statement in parse(source).body:

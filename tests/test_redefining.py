@@ -20,6 +20,8 @@ TRIES = [
     "y: KVCache = step(step(2))",
     "def mine(cache: KVCache): return KVCache.size",
     "[step(n) for n in range(3)]",
+    "%timeit -n 10 step(3)\n%matplotlib inline\n!pip install tqdm",
+    "%%time\nif True:\n    %time step(3)",
 ]
 CHANGES = [
     "KVCache.size = 2",
@@ -36,7 +38,9 @@ CHANGES = [
     "step = torch.compile(step)",
     "def step(x): ...",
     "exec('step = 1')",
-    "%timeit step(3)",
+    "%timeit setattr(KVCache, 'size', 2)",
+    "%run mine.py",
+    "x = %timeit -o step(3)",
 ]
 
 

@@ -76,7 +76,7 @@ def draw_products(rng: np.random.Generator, largest: int = 9) -> Iterator[Case]:
     praise="One dot product for every number of the output, whatever the shape.",
 )
 def flops_of_any_product(case: Case, result: float, expected: int, place: Place) -> Words:
-    m, _, n = case["arguments"]
+    m, k, n = case["arguments"]
     twice = "What happens to your count when there are twice as many"
     return counted(result, expected), (
         (0 in case["arguments"], "One of the matrices is empty. How many pairs are multiplied?"),
@@ -87,6 +87,10 @@ def flops_of_any_product(case: Case, result: float, expected: int, place: Place)
         ),
         (m > 1 and result * m == expected, f"{twice} rows of the left matrix?"),
         (n > 1 and result * n == expected, f"{twice} columns of the right one?"),
+        (
+            result == 2 * k * (m + n),
+            "That is 2 operations for each number of the two matrices. How often is each one used?",
+        ),
         (
             True,
             f"The output has {m:,} rows and {n:,} columns. How many dot products is that, and how "

@@ -54,8 +54,8 @@ def judge_poison(
         wrong = first_difference(evidence[name], expected, [2, 1], tolerance)
         if wrong and name != "shuffled":  # whose message is below
             return failed(
-                f"A cache of 5 rows of random keys and values, then 3 tokens. {wrong} "
-                f"Where do your logits take the past from?"
+                f"A cache of 5 rows of random keys and values, then 3 tokens. {wrong} Does "
+                f"every_split_equals_uncached pass? If so, where do your logits take the past from?"
             )
     visible_check = visible.cache_is_the_only_memory
     verdict = visible_check.verdict(challenge, evidence, tolerance=tolerance)

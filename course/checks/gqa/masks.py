@@ -177,15 +177,11 @@ def whose_mask(looked: np.ndarray, seen: np.ndarray, at: Place) -> str:
     same = np.argwhere((seen == looked[at]).all(axis=3)).tolist()
     if not same or list(at) in same:
         return ""
-    row, head, query = place = min(same, key=lambda place: sum(map(operator.ne, place, at)))
-    others = [name for name, a, b in zip(PLURALS, place, at, strict=True) if a != b]
-    question = (
-        f"Rows, heads and queries agree but for the {others[0]}: where in your code do the mask's "
-        f"{PLURALS[others[0]]} stand in another order than those of the scores?"
-        if len(others) == 1
-        else "Which axes have your scores when the mask meets them, and in which order?"
+    row, head, query = min(same, key=lambda place: sum(map(operator.ne, place, at)))
+    return (
+        f"It sees what the mask shows to query {query} of head {head} in row {row}. In which order do "
+        "rows, heads and queries stand in your scores, and in which in the mask that meets them?"
     )
-    return f"It sees what the mask shows to query {query} of head {head} in row {row}. {question}"
 
 
 def ask_about_key(own: np.ndarray, visible: np.ndarray) -> str:

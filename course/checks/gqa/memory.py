@@ -106,8 +106,9 @@ def sizes_text(case: Challenge) -> str:
     """Write the sizes of a case in words."""
     c = GPTConfig(**case["config"])
     return (
-        f"L={c.n_layers}, H={c.n_heads}, G={c.n_kv_heads}, D={c.head_dim}, {case['n_tokens']} tokens "
-        f"in {8 * case.get('bytes_per_element', DEFAULT_WIDTH)} bits; memory "
+        f"L={c.n_layers}, H={c.n_heads}, G={c.n_kv_heads}, D={c.head_dim}, {case['n_tokens']} "
+        f"token{'s' * (case['n_tokens'] != 1)} in "
+        f"{8 * case.get('bytes_per_element', DEFAULT_WIDTH)} bits; memory "
         f"{case['memory_bytes']:,} bytes, weights {case['weight_bytes']:,}"
     )
 

@@ -255,6 +255,8 @@ def ask_about_shape(case: Challenge, name: str, got: np.ndarray) -> str:
         return "It is as large as it was. How many heads should be left, in keys and in values?"
     if got.ndim != 2:
         return "A Linear's weight has two axes. Which ones should be joined?"
+    if got.shape[1] != case["state"][name].shape[1]:
+        return "Means over heads keep all C columns. What do your reshapes make of them?"
     return "Which rows of the matrix belong to one head?"
 
 
@@ -308,8 +310,8 @@ def pooling_keeps_the_rest(challenge: Challenge, evidence: Evidence) -> Verdict:
     fates = {fate_of(case["state"][name], weight["numbers"]) for name, weight in weights}
     if not fates <= {"as before", "averaged"} or "averaged" not in fates:
         return failed(
-            f"{case_text(case)}: there should be fewer rows in the matrices of keys and values, and in "
-            f"each column the mean that it had, for averages keep it. What becomes of the heads?"
+            f"{case_text(case)}: the rest is judged only where keys and values are averaged to "
+            f"fewer rows. Does pooled_heads_are_means pass?"
         )
     return passed("Everything else is as before, and so is the model that was handed in.")
 

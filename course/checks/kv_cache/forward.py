@@ -127,7 +127,8 @@ def every_split_equals_uncached(
         if not chunks:
             return failed(
                 f"Chunks of {split}, a cache of 10 places: CacheFull, but the 10 tokens fit exactly. "
-                f"What is compared before the refusal, and who moves the length before that?"
+                f"If cache_returns_what_it_was_given passes: what do you compare before you compute, and "
+                f"when is advance called?"
             )
         if length != 10:
             return failed(
@@ -159,8 +160,7 @@ def _ask_about_chunk(split: list[int], wrong: Difference) -> str:
     if wrong.call == 0 and wrong.place == 0:
         return (
             "Nothing was cached yet, and the first token sees itself alone. If layer_equals_uncached "
-            "passes: what does a block add to what, what follows the last block, and when is advance "
-            "called?"
+            "passes: where, beside that layer, does your pass differ from MiniGPT.forward?"
         )
     return question_about(split, wrong)
 

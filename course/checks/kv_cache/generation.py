@@ -206,7 +206,10 @@ def _wrong_text(
     if isinstance(text, str):
         question = "Which line stops it, in the generation or in the cache that it uses?"
         if text == "CacheFull":
-            question = "How many tokens do you feed in all, and how many places are there?"
+            question = (
+                "If every_split_equals_uncached passes: how many tokens do you feed in all, and how "
+                "many places are there?"
+            )
         return failed(f"{case}: {text}, wanted is a text of {P + n_new} tokens a row. {question}")
     if text.shape != (B, P + n_new):
         return failed(

@@ -47,7 +47,7 @@ def mask_is_rectangular(challenge: Challenge, evidence: Evidence) -> Verdict:
             token = S - T + t
             if wrong := _wrong_row(mask[t], token, all(map(_hides_the_past, masks))):
                 return failed(
-                    f"{case}, new token {t}, is token {token} of the {S} visible ones, and its row "
+                    f"{case}: new token {t} is token {token} of the text, and its row "
                     f"{_row_text(mask[t], token)} (x: may look) {wrong}"
                 )
     if evidence["elsewhere"] != "meta":

@@ -87,9 +87,9 @@ def absorbed_scores_are_the_scores(
     )
     if not others:
         which = "Which rows of up_k are those of head 1, and which number of a key is each?"
-        one_head = "With one head nothing is cut. Which one product is asked for?"
+        one_head = "With one head nothing is cut. Which axis of up_k is summed? Is that scaled?"
         return sentence, ((first.shape[1] == 1, one_head), (True, which))
-    shares = "Where may each query look, and what do its shares add up to?"
+    shares = "Whose query is this, where may it look, and what do its shares add up to?"
     score = "Which numbers of a row are in a score, and by what is that multiplied?"
     large = "Scores are thousands here. Which of your numbers are too large?"
     low = "All scores are below -100,000 here. Which score does a hidden row get, and is another lower?"
@@ -99,5 +99,5 @@ def absorbed_scores_are_the_scores(
         (len(others) == 2, score),
         ((first <= 0).all(), low),
         (np.abs(first).max() > 100, large),
-        (True, f"Without a mask it agrees. {shares}"),
+        (True, f"With one token and no mask it agrees. {shares}"),
     )

@@ -145,9 +145,8 @@ def lost_token(challenge: Challenge, evidence: Evidence) -> str | None:
             numbers = np.concatenate([np.zeros(0), *returned])
             for place, token in enumerate(tokens):
                 if not np.isin(series["rows"][:, :, token], numbers).any():
-                    case = (
-                        f"A cache of {operations[0][2]} places{in_words(operations[: step + 1], 0)}"
-                    )
+                    done = in_words(operations[: step + 1], records, 0)
+                    case = f"A cache of {operations[0][2]} places{done}"
                     return (
                         f"{case}: of token {place}, one of {len(tokens)} that are held, no number came "
                         f"back. What does append write, and what does it return?"

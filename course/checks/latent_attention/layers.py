@@ -98,15 +98,16 @@ def every_split_equals_the_paper(
 
 
 def _ask(split: list[int], wrong: Any) -> str:
+    earlier = "Does absorbed_scores_are_the_scores pass? If so,"
     if wrong.call == 0 and wrong.place == 0:
         return (
-            "It sees itself alone, so its scores do not matter. Which values does each head make of "
-            "the latent?"
+            f"It sees itself alone, so its scores do not matter. {earlier} which values does each head "
+            f"make of the latent?"
         )
     if wrong.call == 0 and wrong.place > 0:
         return (
-            "What is in a score, by what is it divided, what is rotated, and which rows may each query "
-            "see?"
+            f"{earlier} what is in a score, by what is it divided, what is rotated, and which rows may "
+            f"each query see?"
         )
     return question_about(split, wrong)
 
@@ -212,7 +213,7 @@ SENTENCES = {
     ),
     "newest": (
         "The newest row was exchanged, and the newest token's output did not move",
-        "From where do you take the new tokens' keys and values?",
+        "Is it read from what append returned, and may that token see it?",
     ),
     "again": (
         "The same call on the same rows, with others in between, gave another output",
@@ -331,7 +332,7 @@ def nothing_is_expanded(
     if not (delta := float(np.abs(out - expected).max())) <= tolerance:
         return failed(
             f"{case}: nothing is expanded, but the output differs from the one with all keys and values "
-            f"expanded (max |Δ| {delta:.2g}, tolerance {tolerance:g}). Which products are regrouped, and "
-            f"is one left out?"
+            f"expanded (max |Δ| {delta:.2g}, tolerance {tolerance:g}). Does every_split_equals_the_paper "
+            f"pass? If so, which products are regrouped, and is one left out?"
         )
     return passed("Scores and outputs are new; no key and no value of a cached token is made.")

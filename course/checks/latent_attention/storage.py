@@ -14,6 +14,7 @@ from course.checks.caches import DTYPES
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.counts import NUMBER_OR_WORDS, plain
 from course.checks.weighing import WEIGHT, dtype_name, weigh, wrong_bytes, wrong_weight
+from course.model.cache import CacheFull
 from course.model.config import GPTConfig
 
 
@@ -55,7 +56,13 @@ def weigh_cache(
         for n, number in ((T - T // 3, first), (T // 3, 1.0))[: min(T, 2)]:
             for layer in range(layers):
                 c, k_rope = torch.ones(B, n, rank), torch.ones(B, 1, n, d_rope)
-                returned = cache.append(layer, (c * number).to(dtype), (k_rope * number).to(dtype))
+                block = (c * number).to(dtype), (k_rope * number).to(dtype)
+                try:
+                    returned = cache.append(layer, *block)
+                except CacheFull as error:
+                    held = 0 if number == first else T - n
+                    error.args = (f"{error} ({T} places, {held} held, {n} more for layer {layer})",)
+                    raise
                 if number != first:
                     kept.append(isinstance(returned, torch.Tensor) and first in returned)
             cache.advance(n)
@@ -77,8 +84,10 @@ def bytes_match_the_rows(
     """Compare formula, defaults, what is stored and what nbytes() says with `truth`."""
     for case, results in zip(challenge["formula"], evidence["formula"], strict=True):
         for which, sizes, got in zip(("", " by default"), (case, case[:4]), results, strict=True):
-            question = "Which size is missing, or one too many?"
-            if wrong := wrong_bytes(got, truth(*sizes), question):
+            right, question = truth(*sizes), "Which size is missing, or too small?"
+            if not isinstance(got, str) and got > right:
+                question = "Which factor is one too many, or too large?"
+            if wrong := wrong_bytes(got, right, question):
                 return failed(f"{describe(*sizes)} latent_cache_bytes{which} {wrong}")
     for case, weight in zip(challenge["cases"], evidence["cases"], strict=True):
         if wrong := wrong_weight(weight, truth(*case)):

@@ -96,7 +96,13 @@ def wrong_split(case: dict[str, Any], heads: Array, out: Evidence) -> str | None
         return None
     b, h, t, d = wrong[0]
     got, column = out["array"][b, h, t, d], h * heads.shape[-1] + d
-    question = "Which axis did the cut leave next to the last?"
+    question = "That is no number of x. What does your code do besides cutting?"
+    if got in x:
+        row, token, _ = np.argwhere(x == got)[0].tolist()
+        question = (
+            f"That is a number of token {token} of row {row}. Is each token cut by itself, and which "
+            "axis is which afterwards?"
+        )
     if got in x[b, t]:
         question = (
             "That is another number of the same token: do the numbers of one head lie side by side?"

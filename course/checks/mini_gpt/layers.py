@@ -90,10 +90,10 @@ def judge_numbers(
         return None
     t, b = np.argwhere((difference > tolerance).T)[0].tolist()
     question = (
-        "A token alone attends to itself: what happens to its value on the way in and out?"
+        "A token alone attends to itself. Do the checks of heads and attention pass? If so, what happens "
+        "to its value on the way in and out?"
         if t == 0
-        else f"Token 0 agrees. Which parts of token {t}'s output come from a query that meets a "
-        "key, and what is done to both before they meet?"
+        else "Do the checks of attention pass? If so, what is done to a query and a key before they meet?"
     )
     if b > 0 and not (difference[0] > tolerance).any():
         question = "Row 0 agrees in every token. Which axis of your tensors holds the batch?"

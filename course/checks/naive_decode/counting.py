@@ -58,7 +58,7 @@ def naive_rows_add_up(case: Case, result: float, expected: int, place: Place) ->
             g == 1,
             f"There is one step, and it reads the prompt. How many rows is that for {p} tokens?",
         ),
-        (True, f"The first step reads {p} tokens. How many does the last of the {g} steps read?"),
+        (True, f"Step 1 reads {p} token{'s' * (p != 1)}. How many does step {g} read?"),
     )
 
 
@@ -97,5 +97,5 @@ def visits_add_up(case: Case, result: float, expected: int, place: Place) -> Wor
             T == 1,
             "There is one step. Its last token looks at everything before it, and at what else?",
         ),
-        (True, f"Step 1 looks at {P} positions. At how many does step {T} look?"),
+        (True, f"Step 1 looks at {P} position{'s' * (P != 1)}. At how many does step {T} look?"),
     )

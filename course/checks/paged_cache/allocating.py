@@ -182,7 +182,8 @@ def a_refusal_is_whole(challenge: Challenge, evidence: Evidence) -> Verdict:
         case = f"{challenge['n_blocks']} blocks, of which allocate(5) gave {handed}; {calls}"
         right = "CacheFull" if name == "allocate" else "ValueError"
         if after["outcome"] != right:
-            return failed(f"{case}: {after['outcome']}, expected is {right}. {_ask(name)}")
+            question = _ask(*operations[-2], handed, after["outcome"])
+            return failed(f"{case}: {after['outcome']}, expected is {right}. {question}")
         for counted in ("owners", "free"):
             if after[counted] != before[counted]:
                 return failed(
@@ -195,7 +196,8 @@ def a_refusal_is_whole(challenge: Challenge, evidence: Evidence) -> Verdict:
         if rest["outcome"] != "returned" or len(got) != before["free"] or got & used:
             return failed(
                 f"{case}: it was refused; then allocate({before['free']}), all that is free: "
-                f"{rest['outcome']}, {rest['returned']}. Which blocks were lost on the way?"
+                f"{rest['outcome']}, {rest['returned']}. If blocks_are_given_once passes: which "
+                f"blocks were lost on the way?"
             )
     return passed("What is refused leaves no trace: no count moved, and no block was lost.")
 
@@ -207,10 +209,16 @@ def call_text(name: str, what: Any, handed: list[int]) -> str:
     return f"{name}({'' if what == 1 else what})"
 
 
-def _ask(name: str) -> str:
+def _ask(name: str, what: Any, handed: list[int], came: str) -> str:
+    """Ask about an operation that should have been refused, or refused otherwise."""
+    if came != "returned":
+        return "Which of your lines is this?"
     if name == "allocate":
         return "What can a caller do with fewer blocks than it needs?"
-    return "Whose block would that be, and how many owners has it at the end of the list?"
+    most = max(what, key=what.count)
+    if what.count(most) > 1:
+        return f"How many owners has block {handed[most]}, and how often is it in the list?"
+    return "How many owners has each block in the list?"
 
 
 def wrong_operation(n: int, operations: list[Operation], records: list[Evidence]) -> str | None:

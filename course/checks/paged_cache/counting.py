@@ -178,8 +178,8 @@ def blocks_follow_the_length(
             )
     if now["nbytes"] != [n * case["size"] * BLOCK_BYTES for n in owned]:
         return (
-            f"nbytes() is {now['nbytes']} for {owned} blocks of {case['size']} tokens with "
-            f"{BLOCK_BYTES} bytes each. What does a block hold, in how many layers?"
+            f"nbytes() is {now['nbytes']} for {owned} blocks; each has room for {case['size']} tokens, "
+            f"and a token's keys and values have {BLOCK_BYTES} bytes in all layers. What do you count?"
         )
     return None
 
@@ -316,7 +316,7 @@ def one_block_is_copied(
         if got != table:
             return (
                 f"with blocks named in the order in which A, B, ... use them, {name} has [{got}], "
-                f"expected is [{table}]. Who shares which block, and who has a copy?"
+                f"expected is [{table}]. Which entries of which table may the last step change?"
             )
     tables = zip("ABCDE", now["stayed"], right["tables"], past[1]["tables"], strict=False)
     for name, stayed, table, then in tables:

@@ -106,8 +106,7 @@ def count_turns(operations: Sequence[Operation]) -> list[int]:
 
 def _caches(challenge: Challenge) -> list[int]:
     """Count the caches that there are after each operation."""
-    begins = [name in ("new", "fork", "adopt") for name, _, _ in challenge["operations"]]
-    return np.cumsum(begins).tolist()
+    return np.cumsum([name in BEGINS for name, _, _ in challenge["operations"]]).tolist()
 
 
 def records_form(challenge: Challenge, kept: Sequence[str]) -> list[Evidence]:
@@ -149,6 +148,7 @@ def _joined(layers: list[np.ndarray]) -> np.ndarray:
     return np.stack(layers, axis=1) if alike else np.zeros(len(layers))
 
 
+BEGINS = ("new", "fork", "adopt")
 NAMES = "ABCDEFGHIJKLMNOP"
 WORDS = {
     "new": lambda what: "begins" + ("" if what is None else f" (max_len {what})"),
@@ -162,9 +162,13 @@ WORDS = {
 
 
 def in_words(challenge: Challenge, step: int) -> str:
-    """Say what was done up to an operation, that included."""
-    done = challenge["operations"][: step + 1]
-    lines = [f"{NAMES[number]} {WORDS[name](what)}" for name, number, what in done]
+    """Say what was done up to an operation, that included. Caches are named in the order in which they
+    begin: of a smaller case, some may be left out."""
+    done = zip(challenge["operations"][: step + 1], _caches(challenge), strict=False)
+    lines = [
+        f"{NAMES[n - 1 if name in BEGINS else number]} {WORDS[name](what)}"
+        for (name, number, what), n in done
+    ]
     excerpt = lines if len(lines) <= 9 else [*lines[:3], "...", *lines[-5:]]
     return f"A pool of {challenge['n_blocks']} blocks of {challenge['size']} tokens: {', '.join(excerpt)}"
 

@@ -102,15 +102,17 @@ def keys_say_the_whole_past(challenge: Challenge, evidence: Evidence) -> Verdict
             if (other := past_of.setdefault(key, past)) != past:
                 return failed(
                     f"In blocks of {size}, the last blocks of {other} and of {past} have one key. "
-                    f"{_ask(other[-size:], past[-size:])}"
+                    f"{_ask(other, past, size)}"
                 )
     return passed(f"{len(key_of)} different pasts have as many keys, and equal ones have one.")
 
 
-def _ask(one: list[int], other: list[int]) -> str:
-    """Ask about two last blocks with one key."""
-    if one == other:
-        return "The last block is the same, its past is not. Are its keys and values?"
+def _ask(one: list[int], other: list[int], size: int) -> str:
+    """Ask about two texts whose last blocks have one key."""
+    if one[-size:] == other[-size:]:
+        alike = "two blocks are" if one[-2 * size :] == other[-2 * size :] else "block is"
+        return f"The last {alike} the same, the past is not. What of the past does a key know?"
+    one, other = one[-size:], other[-size:]
     if sorted(one) == sorted(other):
         return "The words are the same, their order is not. Does it matter?"
     return "What of the tokens is lost on the way to the key?"
@@ -177,8 +179,8 @@ def reuse_leaves_a_token(
             question = "Which block does each of them come after?"
         return failed(
             f"A prompt of {len(prompt)} tokens in blocks of {size}; of a text that begins alike, these "
-            f"blocks are known, with their numbers: {dict(known)}. {result} came back, expected is "
-            f"{expected}. {question}"
+            f"blocks, counted from 0, are known, with their numbers in the pool: {dict(known)}. {result} "
+            f"came back, expected is {expected}. {question}"
         )
     return passed("The longest known beginning is reused, and a token is always left to be fed.")
 

@@ -340,7 +340,7 @@ def _wrong_layers(
         )
     question = "Into which block is it written, and from which is it read?"
     if token < expected.shape[4] - new:  # an older one
-        question = "Who else writes into its block, and what did the copy take along?"
+        question = "From which block is it read, and who wrote into that one last?"
     return (
         f"{words}. Then layer {layer} of {'ABCDE'[number]} gives other {('keys', 'values')[kind]} of "
         f"token {token} than were stored. {question}"

@@ -174,7 +174,7 @@ def _about(run: Evidence, chunks: list[int], size: int | None) -> str:
     if sorted(passes) == sorted(chunks):
         return "Which chunk is the shorter one?"
     if max(passes) == 1:
-        return "How many passes does each chunk take?"
+        return "Does chunk_size count tokens or chunks, and how many passes does a chunk take?"
     if size is None:
         return "Which chunk_size does the signature name?"
     if len(passes) == 1:

@@ -391,7 +391,7 @@ def _say_where(
         return f"{case} These are NaN. What is the softmax over nothing, and who reads the result?"
     if after >= 0 and pads:
         return (
-            f"{case} Its prompt agrees. For these places: what may they see, and how far is their "
-            f"position from the one before?"
+            f"{case} Its prompt agrees. Do the three checks above pass? If so, what may these places "
+            f"see, and at which positions do they stand?"
         )
     return f"{case} Do the three checks above pass?"

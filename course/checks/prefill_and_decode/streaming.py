@@ -344,8 +344,9 @@ def _wrong_edge(edge: Edge, result: Evidence) -> Verdict | None:
         question = "What becomes of chunk_size?"
     return failed(
         f"A prompt of {P} token{'s' * (P > 1)}, chunk_size {chunk_size or 'not given'}, n_new = {n_new}, "
-        f"an empty cache of {places} places, and the first token is asked for: {result['outcome']}, "
-        f"after passes of {in_short(result['passes'])} tokens, and {result['held']} are held. Wanted is "
+        f"an empty cache of {places} places: asked for its first token, the stream gave "
+        f"{result['outcome']} after passes of {in_short(result['passes'])} tokens, and "
+        f"{result['held']} are held. Wanted is "
         f"{ended}, {passes}, and {n_fed}. {question}"
     )
 
@@ -400,10 +401,13 @@ def rollback_equals_a_fresh_start(
     problem = wrong_text(case, challenge, first, n_new, evidence["before"], truth, tolerance)
     if problem:
         return problem
-    if evidence["kept"] != first.shape[1] + n_new - 1:
+    kept = first.shape[1] + n_new - 1
+    if evidence["kept"] != kept:
+        question = "Which cache do you fill, and what becomes of it at the end?"
+        if evidence["kept"] == kept + 1:
+            question = "Which token need never be fed?"
         return failed(
-            f"{case}: the cache then holds {evidence['kept']} tokens, wanted are "
-            f"{first.shape[1] + n_new - 1}. Which cache do you fill, and what becomes of it at the end?"
+            f"{case}: the cache then holds {evidence['kept']} tokens, wanted are {kept}. {question}"
         )
     case = (
         f"A text was streamed, the cache (of {expected + 1} places) cut back to its first {k} tokens, "

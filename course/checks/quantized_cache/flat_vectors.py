@@ -36,12 +36,12 @@ def draw_flat(seed: int) -> Challenge:
     bits = iter([*rng.permutation([2, 4, 8, 8]).tolist(), 8, 8, 4, 8, 8])
     arrays = {
         "zeros": (np.zeros((2, 3, 4)), -1, "float32"),
-        "one number": (np.full((2, 3, 4), level), 1, "float32"),
-        "one negative number": (np.full((2, 3, 4), -level), -1, "float16"),
+        "equal numbers": (np.full((2, 3, 4), level), 1, "float32"),
+        "equal negative numbers": (np.full((2, 3, 4), -level), -1, "float16"),
         "vectors of length 1": (rng.normal(size=(4, 1, 3)), 1, "float32"),
         "tiny numbers": (rng.uniform(-3e-6, 3e-6, (2, 3, 16)), -1, "float16"),
         "small numbers": (rng.uniform(-2e-3, 2e-3, (2, 3, 16)), -1, "float16"),
-        "one number in bfloat16": (np.full((2, 3), level), 1, "bfloat16"),
+        "equal numbers in bfloat16": (np.full((2, 3), level), 1, "bfloat16"),
         "no vectors": (np.zeros((0, 5)), 1, "float32"),
         WITH_A_RANGE: (rng.normal(size=(2, 3, 16)), -1, "float32"),
     }

@@ -203,4 +203,4 @@ def _ask_about_steps(bad: Array) -> str:
         return "In batch row 0 every number is right. Which rows shared a step?"
     if len(groups) < bad.shape[3]:
         return f"Groups {groups} are wrong, the others right. Which groups shared a step?"
-    return "Which numbers shared a step with it? (Do the checks of sections 1 and 2 pass?)"
+    return "If the checks of sections 1 and 2 pass: which numbers shared a step with it?"

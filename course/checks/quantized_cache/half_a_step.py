@@ -99,10 +99,7 @@ def _ask_about_errors(case: Challenge, codes: Array, at: tuple[int, ...], off: A
     low, high = off.min(), off.max()
     little = 0.5 + 2 * (n_codes - 1) * info_of(case["dtype"]).eps
     if case["dtype"] in ("float16", "bfloat16") and max(-low, high) <= little:
-        return (
-            f"{case['dtype']} keeps few digits of a step. In which dtype did you subtract and divide, "
-            f"and by the step that is stored or by the one before?"
-        )
+        return f"{case['dtype']} keeps few digits of a step. {_ask_about_few_digits(case, codes)}"
     if low > -0.01 and high <= 1.01:
         return (
             "Every number lies above what its code stands for: codes were cut off, not rounded. What "
@@ -128,6 +125,15 @@ def _ask_about_errors(case: Challenge, codes: Array, at: tuple[int, ...], off: A
             f"0 stand for?"
         )
     return "From which numbers was this step made, and what does code 0 stand for?"
+
+
+def _ask_about_few_digits(case: Challenge, codes: Array) -> str:
+    """Ask about the step where the codes are those of the range over 2^bits - 1, unrounded."""
+    x, top = case["x"].astype(float), 2 ** case["bits"] - 1
+    low, reach = x.min(case["dim"], keepdims=True), np.ptp(x, axis=case["dim"], keepdims=True)
+    if (np.abs((x - low) * top - codes * reach) <= 0.501 * reach).all():
+        return "These codes count steps that were not rounded to it yet. Which step is stored?"
+    return "In which dtype did you subtract and divide, and by which step?"
 
 
 def _too_wide(case: Challenge, result: Evidence) -> str | None:

@@ -28,7 +28,8 @@ def draw_nibbles(rng: np.random.Generator) -> Iterator[Case]:
     "unpack_int4",
     draw=draw_nibbles,
     praise="Two codes in every byte, and the same codes back.",
-    shape_question="Which axis do two neighbours stand on?",
+    shape_question="The two codes of a byte are neighbours on the last axis, and no axis comes or goes. "
+    "Which of your lines makes this shape?",
 )
 def two_codes_share_a_byte(case: Case, result: Array, expected: Array, place: Place) -> Words:
     """Explain a wrong byte by its two codes, and wrong codes by their byte."""

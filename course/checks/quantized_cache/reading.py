@@ -154,7 +154,7 @@ def wrong_read(case: Challenge, rows: Array, layers: list[Array], n_codes: int) 
     if any(got.shape != rows[:, 0].shape for got in layers):
         return (
             f"keys and values of shape {layers[0].shape[1:]} came back, wanted is (B, G, S, D) = "
-            f"{rows.shape[2:]}. How many tokens are codes, recent, or new?"
+            f"{rows.shape[2:]}. Which tokens are codes, recent or new, and is each there once?"
         )
     got = join_layers(layers)
     if got.dtype != rows.dtype:
@@ -219,7 +219,8 @@ def _whose(rows: Array, one: Array, kind: int, token: int) -> str:
         ((one == right[:, :1]).all(), "Every batch row got those of row 0. Whose are these?"),
         (
             same.any(),
-            f"They are those of token {int(same.argmax())}. Which tokens are in front of the others?",
+            f"They are those of token {int(same.argmax())}. Which tokens do you keep, and in which "
+            f"order do they come back?",
         ),
         (not one.any(), "They are all 0. Who wrote them there, and when?"),
         (small, "They were rounded. Which tokens may be, and when?"),

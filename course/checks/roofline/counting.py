@@ -190,7 +190,8 @@ def matrices_match_the_counter(challenge: Challenge, evidence: Evidence, truth: 
         return failed(wrong)
     results = []
     for case, bill, attention in zip(cases(challenge), bills, counts, strict=True):
-        text = f"{call_text(case)}: flops without attention"
+        sizes = ", ".join(map(str, case.call[:3]))
+        text = f"{call_text(case)}: flops less your attention_flops(config, {sizes})"
         if words := next((count for count in attention.values() if isinstance(count, str)), ""):
             return failed(f"{text}: attention_flops gave {words}. What does it return?")
         answer, own = truth(*case)["matrix_flops"], attention["as asked"]

@@ -35,7 +35,7 @@ def static_batches_wait(case: Case, result: float, expected: int, place: Place) 
     lengths, batch = case["arguments"]
     return counted(result, expected), (
         (result == sum(lengths), "How many answers does one iteration bring forward?"),
-        (True, f"The first batch has {lengths[:batch]}: when does the next one begin?"),
+        (True, f"The first batch has {lengths[:batch]}: how long does it take, and who is next?"),
     )
 
 
@@ -47,8 +47,10 @@ def static_batches_wait(case: Case, result: float, expected: int, place: Place) 
 def continuous_batches_fill_holes(case: Case, result: float, expected: int, place: Place) -> Words:
     lengths, batch = case["arguments"]
     both = "Can two rows write one answer? What does the longest one need at least?"
+    longest = max(lengths, default=0)
     return counted(result, expected), (
         (result == -(-sum(lengths) // batch), both),
+        (result < longest, f"One answer alone takes {longest} iterations. When are all complete?"),
         (True, "When an answer is complete, who takes its row, and in which iteration?"),
     )
 
@@ -106,7 +108,9 @@ def describe_requests(case: Case) -> str:
     praise="Requests a second that met both limits.",
 )
 def goodput_meets_both_limits(case: Case, result: float, expected: float, place: Place) -> Words:
-    question = "Which of these requests were served well, and over which time?"
+    rows, _, ttft, gap = case["arguments"]
+    on_a_limit = [first == ttft or p99 == gap for first, _, _, p99 in rows]
     return f"gave {result:.4g} a second, counted one by one it is {expected:.4g}.", (
-        (True, question),
+        (result == 0 and on_a_limit == [True], "This one is just on a limit. Is that within it?"),
+        (True, "Which of these requests were served well, and over which time?"),
     )

@@ -243,7 +243,7 @@ def within_budget_and_room(state: State, pieces: Pieces) -> str | None:
         return f"That is {total} tokens. Which of them does the budget not count?"
     new = sum(planned(pieces, request) > 0 for request in state.waiting)
     if running + new > state.max_running:
-        return f"{running} run and {new} are admitted. How many may run after this pass?"
+        return f"{running} run and {new} are admitted. How many may run in this pass?"
     return None
 
 
@@ -253,9 +253,12 @@ def decodes_come_first(state: State, pieces: Pieces) -> str | None:
     for request in decoding[: state.budget]:
         if planned(pieces, request) < 1:
             others = [other.id for other in decoding if planned(pieces, other)]
+            question = "Which of those that decode come first, and how many?"
+            if any(n > 0 and number not in others for number, n in pieces):
+                question = "Who gets a token before any prompt does?"
             return (
                 f"Request {request.id} decodes and gets no token of a budget of {state.budget}"
-                f"{f', while {others} do' if others else ''}. Who stands first, and in which order?"
+                f"{f', while {others} do' if others else ''}. {question}"
             )
     for request in decoding[state.budget :]:
         if planned(pieces, request) > 0:
@@ -279,7 +282,7 @@ def nobody_overtakes(state: State, pieces: Pieces) -> str | None:
                 return (
                     f"Request {other.id} came before {request.id}, has {other.left} tokens of its "
                     f"prompt to feed and gets {planned(pieces, other)}, while {request.id} gets "
-                    f"{planned(pieces, request)}. Whose turn is it?"
+                    f"{planned(pieces, request)}. Whose turn is it, and how much of its prompt fits?"
                 )
     return None
 

@@ -227,9 +227,12 @@ def wrong_out(server: dict[str, Any], result: Evidence) -> str | None:
     """Say where `out` of a request is not what step() returned."""
     for request, out in zip(server["requests"], result["out"], strict=True):
         if out != (returned := returned_for(result, request)):
+            question = "Who writes down what was said?"
+            if len(out) > request["n_new"] and out[: len(returned)] == returned:
+                question = "When is a request done, and in which pass does it leave?"
             return (
-                f"step() returned {returned} for request {request['id']}, and its `out` is {out}. Who "
-                f"writes down what was said?"
+                f"step() returned {returned} for request {request['id']}, and its `out` is {out}. "
+                f"{question}"
             )
     return None
 
@@ -279,15 +282,16 @@ def _wrong_answer(language: Language, request: dict[str, Any], result: Evidence)
                 f"Request {number} is fed {at} tokens, where {n_fed} are needed: the last one of an "
                 f"answer is never fed. When is it done?"
             )
+    returned = returned_for(result, request)
     if at < n_fed:
-        return (
-            f"Request {number} was fed {at} of {n_fed} tokens, and then nothing more came. What is it "
-            f"waiting for?"
-        )
-    alone, returned = (
-        language.answer(request["prompt"], request["n_new"]),
-        returned_for(result, request),
-    )
+        question = "Do the checks of plan_step pass? If so, what is it waiting for?"
+        if len(returned) >= request["n_new"]:
+            question = (
+                f"By then step() had returned {len(returned)} of {request['n_new']} tokens "
+                "for it. After which pieces does a token come, and how many at a time?"
+            )
+        return f"Request {number} was fed {at} of {n_fed} tokens, and then nothing more came. {question}"
+    alone = language.answer(request["prompt"], request["n_new"])
     if returned == alone:
         return None
     return (
@@ -317,18 +321,23 @@ def _wrong_passes(server: dict[str, Any], result: Evidence, passes: list[list[in
         present = [number for number, _, _ in spans[step]]
         if sorted(map(str, present)) != sorted(map(str, expected)):
             question = "Who is done after the pass before, and whose turn is it then?"
+            if len(present) > server["room"]:
+                question = "That is more than max_running. Does within_budget_and_room pass?"
             if fails is not None and step == fails + 1:
                 question = "After a pass that failed, what has to be as before?"
             return (
                 f"In pass {step + 1} were {sorted(present)}; there should be {sorted(expected)}. "
                 f"{question}"
             )
-    if len(spans) > len(passes) or result["rest"] or result["asked_for_nothing"]:
-        return (
-            f"All answers are complete after pass {len(passes)}, but forward was called again. What is "
-            f"fed when there is nothing to do?"
-        )
     fed = [len(request["prompt"]) + request["n_new"] - 1 for request in server["requests"]]
+    if len(spans) > len(passes) or result["rest"] or result["asked_for_nothing"]:
+        question = "What is fed when there is nothing to do?"
+        if result["fed"] != fed:
+            question = "When is a request done, and is the last token of its answer ever fed?"
+        return (
+            f"All answers are complete after pass {len(passes)}, but forward was called again. "
+            f"{question}"
+        )
     if result["fed"] != fed:
         return (
             f"At the end `fed` is {result['fed']}, and {fed} tokens went through the model. When does "

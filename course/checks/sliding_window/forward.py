@@ -90,7 +90,10 @@ def every_split_equals_the_windowed_model(
                 )
             if wrong := first_difference(chunks, expected, split, tolerance):
                 words = wrong.replace("the uncached one", "the windowed model without a cache")
-                return failed(f"{sizes} {words}{agree} {_ask(case, split, wrong)}")
+                return failed(
+                    f"{sizes} {words}{agree} (Do the checks before this one pass?) "
+                    f"{_ask(case, split, wrong)}"
+                )
             agree = f" Window {window}, chunks of {split} agree."
         # Of the least that is kept: what stays pending after a long chunk is asked elsewhere.
         stored = min(of_split["stored"] for of_split in of_splits)

@@ -82,7 +82,7 @@ def mask_counts_itself(case: Case, result: Array, expected: Array, place: Place)
         (token - row == window, which),
         (
             True,
-            "How many tokens lie between the two, and from which token on does each query count?",
+            f"Which numbers do you subtract, and which differences are in a window of {window:,}?",
         ),
     )
 
@@ -114,7 +114,7 @@ def sinks_are_no_future(case: Case, result: Array, expected: Array, place: Place
     *_, (_, n_sinks) = _parts(case)
     return sentence, (
         (row > token, "That is a sink, and it comes later. From which tokens is a sink seen?"),
-        (row == token, "Does a token still see itself, with sinks as without?"),
+        (row == token, "Does mask_counts_itself pass? A token sees itself, with sinks too."),
         (row == n_sinks, f"{n_sinks} sinks: which numbers do they have?"),
         (True, "That is a sink. When is it hidden?"),
     )

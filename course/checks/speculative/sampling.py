@@ -168,9 +168,11 @@ def first_token_has_the_models_odds(challenge: Challenge, evidence: Evidence) ->
         return wrong
     first_time, once_more, other = evidence["few"]
     if first_time != once_more:
+        same = [pair[0] for pair in first_time] == [pair[0] for pair in once_more]
+        what = "the same guesses kept, other tokens drawn" if same else "other guesses kept"
         return failed(
-            "Two generators with the same seed gave different answers. Where do your random numbers "
-            "come from?"
+            f"Two generators with the same seed gave different answers: {what}. Where does each "
+            f"of your random numbers come from?"
         )
     if first_time == other:
         return failed(
@@ -219,6 +221,8 @@ def so_have_the_second_and_the_bonus(challenge: Challenge, evidence: Evidence) -
     (kept, token), p = evidence["pairs"].T, challenge["p"]
     second = np.where(kept > 1, challenge["drafts"][:, 1], token)[kept > 0]
     question = "Which rows of p and q judge the second token, and which random number?"
+    if wrong_odds("", np.where(kept > 0, challenge["drafts"][:, 0], token), p[0], ""):
+        question = "The first one's odds are wrong, too. Does first_token_has_the_models_odds pass?"
     if wrong := wrong_odds("The second token, where the first was kept", second, p[1], question):
         return wrong
     question = "Which row of p says what comes after the whole draft?"

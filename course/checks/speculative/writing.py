@@ -249,11 +249,12 @@ def _wrong_text(
     wrong = first_wrong_choice(logits(tuple(text.tolist())), text[None], P, tolerance)
     if not wrong:
         return None
-    question = "A guess before it was wrong. What does the cache still hold of it?"
+    question = "what does the cache still hold of the wrong guess before it?"
+    if case["kind"] in ("none at all", "all right"):
+        question = "which token was fed before it, and at which position did it stand?"
+    question = f"Does only_right_guesses_are_kept pass? If so, {question}"
     if wrong.step == 0:
         question = "Which row of the prompt's pass chooses the first token?"
-    elif case["kind"] in ("none at all", "all right"):
-        question = "Which token was fed before it, and at which position did it stand?"
     return (
         f"new token {wrong.step + 1} is {text[P + wrong.step]}; alone the model writes "
         f"{wrong.likeliest}, whose logit leads by {wrong.lead:.2g}. {question}"
@@ -272,7 +273,9 @@ def _nothing_saved(case: Case, passes: list[int]) -> str | None:
     )
 
 
-def _about_stop(name: str) -> str:
+def _about_stop(name: str, at_once: bool = False) -> str:
+    if name == "CacheFull" and at_once:
+        return "How many tokens are fed and kept in all, if the last one never is?"
     if name == "CacheFull":
         return "How many places does the last pass need, and how many guesses can it still use?"
     return "Which line stops it?"
@@ -322,13 +325,13 @@ def passes_are_saved(challenge: Challenge, evidence: Evidence) -> Verdict:
             return failed(f"{describe(case)}: {run['outcome']}. Which line stops it?")
         if passes == expected:
             continue
-        question = "Which tokens does a pass feed, and which did one before it?"
+        first = "Does every_draft_gives_the_same_text pass? If so,"
+        question = f"{first} which tokens does a pass feed, and which did one before it?"
         if passes[:1] != expected[:1]:
             question = "What goes in with the prompt, and in how many passes?"
         elif len(passes) > len(expected):
             question = (
-                "How many tokens does a pass write whose guesses are all right, and of which text does "
-                "propose see the end?"
+                f"{first} which text does propose see, and how many tokens does a pass write?"
             )
         elif len(passes) == len(expected):
             question = "How many guesses can the last pass use?"
@@ -401,7 +404,7 @@ def _wrong_cache(
 ) -> str | None:
     text, logits, before = run["text"], run["next"], len(case["earlier"])
     if isinstance(text, str):
-        return f"{text}; the text fits. {_about_stop(text)}"
+        return f"{text}; the text fits. {_about_stop(text, run['held'] == before)}"
     size = len(case["prompt"]) + case["n_new"]
     n_held = before + size - 1
     if run["held"] != n_held:
@@ -411,7 +414,8 @@ def _wrong_cache(
                 "Is the cache that was given the one that is used (an empty one is a cache, too)?"
             )
         return (
-            f"it then holds {run['held']} tokens, wanted are {n_held}: all but the last. {question}"
+            f"it then holds {run['held']} tokens, wanted are {n_held}: {before} from before, and all of "
+            f"the text but its last. {question}"
         )
     if text.shape != (size,) or isinstance(logits, str) != (case["places"] == n_held):
         return f"got a text of shape {text.shape}. When is it done?"

@@ -26,7 +26,8 @@ QUESTIONS = {
     "which of them are this conversation's, and how many?",
     "last": "Full blocks agree. Here the last one is not full, and what lies behind belongs to nobody. "
     "How many of its tokens count, and which block is the last?",
-    "spare": "The table names more blocks than the tokens need. How many do you read?",
+    "spare": "The table names more blocks than the tokens need. How many do you read, and which is the "
+    "last?",
     "sizes": "Smaller cases agree. Which line counts on a size, or on a type?",
 }
 """Ends the message of a case, by what is new in it."""

@@ -23,6 +23,7 @@ HEADS = (
     "The heads before it are right. Which KV head does this one read, and what do heads share that is "
     "each one's own?"
 )
+QUERIES = "The queries before it are right. In which order do your reshapes put heads and tokens?"
 QUESTIONS = {
     "one key": {
         "top": "There is one key, so its score is the top. What becomes of q · k before it is a score "
@@ -45,8 +46,8 @@ QUESTIONS = {
     },
     "groups": dict.fromkeys(
         FIELDS,
-        "Where each head has its own keys all agrees. Which KV head does this head read, by which width "
-        "are scores scaled, and in which order do your reshapes put heads and tokens?",
+        "Where each head has its own keys all agrees. Which KV head does this head read, and by which "
+        "width are scores scaled?",
     ),
     "types": dict.fromkeys(FIELDS, "The same call agrees in float32. Which line counts on a type?"),
     "counted": dict.fromkeys(FIELDS, "Smaller cases agree. Which line counts on a size?"),
@@ -126,7 +127,7 @@ def parts_say_their_sums(
     """Compare top, total and out, in this order."""
     for case, got in zip(challenge["cases"], evidence["parts"], strict=True):
         questions = QUESTIONS[case["stage"]]
-        later = (ROWS, HEADS)
+        later = (ROWS, HEADS, QUERIES)[: 3 if case["stage"] == "groups" else 2]
         if wrong := wrong_part(got, truth(case), case["dtype"], tolerance, questions, later):
             masked = ", under a mask" * (case["mask"] is not None)
             return failed(f"{sizes_text(case)}{masked}: attend_part {wrong}")

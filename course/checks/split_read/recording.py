@@ -79,22 +79,22 @@ def wrong_part(
     dtype: str,
     tolerance: float,
     questions: Mapping[str, str],
-    later: tuple[str, str] | None = None,
+    later: tuple[str, ...] = (),
 ) -> str | None:
     """Tell the first field of a part that is wrong, and ask about it; None where all are right.
 
     Args:
         questions: by field.
-        later: asked instead where the first row is right, and where its first head is.
+        later: asked instead where the first row is right, where its first head is, and where the first
+            query of that is.
     """
     if got["kind"]:
         return f"gave {got['kind']}; wanted is a Part. What do you return?"
     for name in FIELDS:
         wrong, at = first_wrong(got[name], expected[name], dtype, tolerance)
         if at:
-            question = questions[name]
-            if later and any(at[:2]):
-                question = later[0] if at[0] else later[1]
+            asked = (question for place, question in zip(at, later, strict=False) if place)
+            question = next(asked, questions[name])
             return f"gave a part whose {name} is {wrong}. {question}"
         if wrong:
             return f"gave a part whose {name} {wrong.replace('gave', 'has', 1)}"
