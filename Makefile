@@ -8,7 +8,7 @@
 #   make grade                  grade a simulated class and open the report: LESSON=… STUDENTS=… SEED=…
 #   make book                   write the course as a static site into build/book, or ARGS=--self-study
 #   make bench                  every benchmark; BENCH=quick: in two minutes; BENCH=benchmarks/decode.py ARGS=…: one;
-#                               RECORD=yes: keep the results, from which `make build` writes the README's table
+#                               RECORD=yes: keep the results, from which `make build` writes docs/LOG.md's table
 #   make format                 let ruff put code in its usual shape
 
 VENV := .venv

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import re
 import sys
+from importlib.metadata import requires
 
 COMMANDS = {
     "book": ("autograder.authoring.book", "write the course as a static site"),
@@ -67,9 +69,30 @@ def main(arguments: list[str] | None = None) -> int:
     module, _ = COMMANDS[chosen.command]  # imported only now: some commands need more than others
     try:
         return importlib.import_module(module).main(rest)
+    except ModuleNotFoundError as error:
+        print(_what_is_missing(chosen.command, error), file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         return INTERRUPTED
+
+
+def _what_is_missing(command: str, error: ModuleNotFoundError) -> str:
+    """Say in one line what has to be installed for a command.
+
+    Raises:
+        ModuleNotFoundError: what is missing is no package that an extra of ours brings.
+    """
+    name = (error.name or "").partition(".")[0]
+    for requirement in requires("second-token") or ():
+        package, _, marker = requirement.partition(";")
+        extra = re.search(r"extra == ['\"](\w+)['\"]", marker)
+        if extra and re.match(r"[\w.-]+", package)[0].replace("-", "_") == name:
+            return (
+                f"autograder {command} needs {name}, which is not installed here: "
+                f"pip install -c constraints.txt -e '.[{extra[1]}]'"
+            )
+    raise error
 
 
 if __name__ == "__main__":

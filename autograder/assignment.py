@@ -7,11 +7,15 @@ import json
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autograder.setup_cell import as_released
+
+RELEASED = Path(__file__).resolve().parents[1] / "course" / "checks" / "released"
+"""The names of each lesson's graded cells."""
 MAX_FILE = 128 * 2**20
 """Bytes of the largest notebook that is read; honest ones have held 60 MB of output."""
 MAX_VALUES = 512 * 2**20
@@ -126,15 +130,34 @@ def read_submission(path: Path, assignment: Assignment) -> tuple[str, tuple[Code
       intact.
 
     Raises:
-        BadSubmission: it is missing, not a regular file, too large, or not a notebook.
+        BadSubmission: it is missing, not a regular file, too large, not a notebook, or another lesson's.
     """
     digest, listed = read_cells(path)
-    cells = (
+    cells = [
         _code_cell(number, cell, assignment.tests)
         for number, cell in enumerate(listed, start=1)
         if type(cell) is dict and cell.get("cell_type") == "code"
-    )
+    ]
+    names = frozenset().union(*assignment.answers.values())
+    if not any(cell.asks or names & names_defined_in(cell.source) for cell in cells):
+        _refuse_other_lesson(listed, assignment)
     return digest, tuple(cell for cell in cells if cell.asks or cell.source.strip())
+
+
+def _refuse_other_lesson(cells: Sequence[Any], assignment: Assignment) -> None:
+    """Refuse a notebook that has nothing of this lesson, and graded cells of another one.
+
+    Raises:
+        BadSubmission: it is so.
+    """
+    claimed = {claimed_name(cell) for cell in cells if type(cell) is dict}
+    for file in sorted(RELEASED.glob("*.json")):
+        lesson = json.loads(file.read_text(encoding="utf-8"))
+        if file.stem != assignment.module and claimed & {name for name, *_ in lesson["graded"]}:
+            raise BadSubmission(
+                f"this is the notebook of lesson {lesson['folder'][:2]}, {lesson['title']}: hand in that "
+                f"of this lesson, {assignment.module}.ipynb"
+            )
 
 
 def _code_cell(number: int, cell: dict[str, Any], tests: Mapping[str, str]) -> CodeCell:
@@ -181,8 +204,9 @@ def read_cells(path: Path) -> tuple[str, list[Any]]:
 
 
 def source_of(cell: dict[str, Any]) -> str:
-    """Return the source of a code cell in nbformat 4 or 3, or of another cell in 4."""
-    return text_of(cell.get("source", cell.get("input")))
+    """Return the source of a code cell in nbformat 4 or 3, or of another cell in 4; of a published set-up
+    cell without its address."""
+    return as_released(text_of(cell.get("source", cell.get("input"))))
 
 
 def _read_bytes(path: Path) -> bytes:

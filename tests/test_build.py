@@ -17,8 +17,9 @@ from autograder.authoring import build as command
 from autograder.authoring import notebook
 from autograder.authoring.export import module_text
 from autograder.authoring.figures import agrees
-from autograder.authoring.notebook import SETUP, fingerprints, write_notebook
+from autograder.authoring.notebook import fingerprints, write_notebook
 from autograder.authoring.source import Course, LessonError
+from autograder.setup_cell import SETUP, published
 from lessons import lay_out_fixture_course
 
 
@@ -223,14 +224,11 @@ def test_a_new_cell_leaves_the_ids_of_the_others_alone(course, text):
     assert len([cell_id for cell_id in before if cell_id not in after]) == 1
 
 
-def test_address_and_badge_are_filled_in(course):
-    first = write_notebook(course.read("00-tiny")).cells[0].source
-    assert f"lives at {course.repository}." in first
-    place = course.students.removeprefix("https://github.com/")
-    assert f"/github/{place}/blob/main/lessons/00-tiny/tiny.ipynb)" in first
+def test_a_lesson_says_how_it_is_opened_here(course):
+    assert "`make lab`" in write_notebook(course.read("00-tiny")).cells[0].source
 
 
-def run_setup_cell(tmp_path: Path, colab: bool) -> subprocess.CompletedProcess:
+def run_setup_cell(tmp_path: Path, colab: bool, cell: str) -> subprocess.CompletedProcess:
     """In a Python that has no course, by PYTHONPATH neither; pip only prints what it is given."""
     if colab:
         (tmp_path / "google" / "colab").mkdir(parents=True)
@@ -242,7 +240,7 @@ sys.meta_path = [finder for finder in sys.meta_path if "editable" not in repr(fi
 shell = InteractiveShell.instance()
 shell.register_magic_function(lambda line: print("pip", line), magic_name="pip")
 for turn in range(2):
-    shell.run_cell({SETUP.format(repository="https://address")!r}).raise_error()
+    shell.run_cell({cell!r}).raise_error()
 """
     return subprocess.run(
         [sys.executable, "-c", program],
@@ -254,12 +252,18 @@ for turn in range(2):
 
 
 def test_the_first_cell_installs_the_course_on_colab(tmp_path):
-    done = run_setup_cell(tmp_path, colab=True)
-    assert "pip install --quiet --no-deps git+https://address" in done.stdout, done.stderr
+    done = run_setup_cell(tmp_path, True, published(SETUP, "https://address", "00-start"))
+    assert "pip install --quiet --no-deps git+https://address@00-start" in done.stdout, done.stderr
+
+
+def test_a_copy_that_was_not_published_says_so_on_colab(tmp_path):
+    done = run_setup_cell(tmp_path, True, SETUP)
+    assert done.returncode != 0
+    assert "This copy was not published: open the one of your instructor." in done.stderr
 
 
 def test_the_first_cell_says_what_is_wrong_where_there_is_no_course(tmp_path):
-    done = run_setup_cell(tmp_path, colab=False)
+    done = run_setup_cell(tmp_path, False, SETUP)
     assert done.returncode != 0
     assert "No course here: use `make lab`." in done.stderr
 
@@ -367,9 +371,9 @@ REFUSALS: dict[str, tuple[str, str, list[str]]] = {
         ["00-tiny", "no title"],
     ),
     "unknown placeholder": (
-        "{{repository}}",
-        "{{repositroy}}",
-        ["00-tiny, cell 1", "{{repositroy}} stands for nothing"],
+        "{{badge}}",
+        "{{bagde}}",
+        ["00-tiny, cell 1", "{{bagde}} stands for nothing"],
     ),
     "figure that is another": (
         "{{6 = ",

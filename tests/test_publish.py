@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,8 +16,11 @@ import nbformat
 import pytest
 from nbgitpuller.pull import GitPuller
 
+from autograder.__main__ import COMMANDS, main
+from autograder.assignment import read_assignment, read_submission
 from autograder.authoring.source import LessonError
 from autograder.publishing import publish
+from autograder.publishing.address import address_in, read_address
 from autograder.publishing.bundle import lay_out
 from autograder.publishing.checkout import MANIFEST, NotPublished, apply, compare
 from autograder.publishing.leak_scan import hidden_of, scan
@@ -50,9 +54,9 @@ def commit(place: Path, message: str) -> None:
     git(place, "commit", "--quiet", "-m", message)
 
 
-def bundle_of(place: Path, through: str, closed: str | None = None) -> Path:
+def bundle_of(place: Path, through: str, closed: str | None = None, address: str = "") -> Path:
     place.mkdir()
-    lay_out(place, read_release(COURSE, through, closed))
+    lay_out(place, read_release(COURSE, through, closed), address)
     return place
 
 
@@ -117,13 +121,77 @@ def test_what_lies_beside_modules_is_installed_with_them(bundle):
     assert beside <= installed
 
 
-def test_it_leads_to_its_own_address(bundle):
-    for path in bundle.glob("lessons/*/*.ipynb"):
-        text = path.read_text(encoding="utf-8")
-        assert f"git+{COURSE.students}" in text
-        assert COURSE.repository not in text
-    readme = (bundle / "README.md").read_text(encoding="utf-8")
-    assert readme.count("colab.research.google.com/github/second-token/lessons/") == 4
+def test_without_an_address_nothing_leads_anywhere(bundle):
+    texts = [path.read_text(encoding="utf-8") for path in bundle.glob("lessons/*/*.ipynb")]
+    for text in [
+        *texts,
+        *((bundle / name).read_text() for name in ("README.md", "pyproject.toml")),
+    ]:
+        assert not re.search(
+            r"git\+|git clone|colab\.research\.google\.com|github\.com/(?!python)", text
+        )
+    assert all("This copy was not published" in text for text in texts)
+
+
+def test_with_an_address_all_lead_there_at_the_lesson_s_tag(tmp_path):
+    bundle = bundle_of(tmp_path / "bundle", "01", address="https://github.com/us/lessons")
+    for folder in ("00-start", "01-mini-gpt"):
+        (path,) = (bundle / "lessons" / folder).glob("*.ipynb")
+        notebook = nbformat.read(path, as_version=4)
+        assert f"git+https://github.com/us/lessons@{folder}\n" in notebook.cells[1].source
+        colab = (
+            f"colab.research.google.com/github/us/lessons/blob/main/lessons/{folder}/{path.name}"
+        )
+        assert colab in notebook.cells[0].source
+        assert colab in (bundle / "README.md").read_text(encoding="utf-8")
+    assert "git clone https://github.com/us/lessons " in (bundle / "README.md").read_text()
+    assert address_in(bundle) == "https://github.com/us/lessons"
+
+
+def test_elsewhere_than_on_github_colab_has_no_badge(tmp_path):
+    bundle = bundle_of(tmp_path / "bundle", "00", address="https://git.example.edu/us/lessons")
+    (path,) = bundle.glob("lessons/*/*.ipynb")
+    assert "colab-badge" not in (text := path.read_text(encoding="utf-8"))
+    assert "git+https://git.example.edu/us/lessons@00-start" in text
+
+
+@pytest.mark.parametrize(
+    "address", ["https://github.com/us/lessons", "https://git.example.edu/a/b"]
+)
+def test_the_judge_knows_a_published_notebook_as_the_released_one(tmp_path, address):
+    bundle = bundle_of(tmp_path / "bundle", "00", address=address)
+    (path,) = bundle.glob("lessons/*/*.ipynb")
+    assignment = read_assignment(COURSE.read("00-start").student)
+    _, cells = read_submission(path, assignment)
+    known = {*assignment.given, *assignment.stubs.values(), ""}
+    assert [cell.source for cell in cells if cell.source.strip() not in known] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("https://github.com/us/lessons/", "https://github.com/us/lessons"),
+        ("https://github.com/us/lessons.git", "https://github.com/us/lessons"),
+        ("https://git.example.edu:8443/a/b/c", "https://git.example.edu:8443/a/b/c"),
+        ("http://github.com/us/lessons", None),
+        ("https://github.com", None),
+        ("git@github.com:us/lessons.git", None),
+        ("https://us:secret@github.com/us/lessons", None),
+        ("https://github.com/us/lessons; rm -rf ~", None),
+        ("https://github.com/us/lessons?x=1", None),
+    ],
+)
+def test_an_address_is_checked_at_the_door(text, address):
+    if address:
+        assert read_address(text) == address
+    else:
+        with pytest.raises(LessonError, match="expected is the address of a repository"):
+            read_address(text)
+
+
+def test_coding_assistants_are_asked_to_tutor(bundle):
+    assert "Be a tutor, not an author." in (bundle / "AGENTS.md").read_text(encoding="utf-8")
+    assert "[AGENTS.md](AGENTS.md)" in (bundle / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -437,3 +505,18 @@ def test_for_self_study_all_lessons_come_with_their_answers_and_the_book(tmp_pat
     assert {path.stem for path in place.glob("course/minigpt/*.py")} >= {"start", "paged_cache"}
     page = (place / "book" / "lessons" / LAST / "kv_cache.html").read_text(encoding="utf-8")
     assert "unsqueeze" in page  # in an answer
+
+
+@pytest.mark.parametrize(("package", "extra"), [("jupytext", "authoring"), ("nbgrader", "grading")])
+def test_a_command_that_needs_more_than_is_installed_says_so_in_one_line(
+    tmp_path, monkeypatch, capsys, package, extra
+):
+    (tmp_path / "a_command.py").write_text(f"import {package}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setitem(COMMANDS, "publish", ("a_command", ""))
+    monkeypatch.delitem(sys.modules, "a_command", raising=False)
+    assert main(["publish"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"autograder publish needs {package}, which is not installed here")
+    assert line.endswith(f"'.[{extra}]'")

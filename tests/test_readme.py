@@ -1,4 +1,4 @@
-"""What the README says of the museum is what the museum holds, and its tree is there."""
+"""The README is short, says of the museum what the museum holds, and its tree is there."""
 
 import re
 
@@ -50,6 +50,10 @@ def test_it_says_how_much_faster_grading_is_as_measured():
         r"([\d.]+) times as fast .*? one job and ([\d.]+) with two", as_one_line(README)
     )
     assert said == [measured]
+
+
+def test_a_stranger_reads_it_in_five_minutes():
+    assert len(README.splitlines()) <= 120
 
 
 def test_every_folder_of_its_tree_is_there():

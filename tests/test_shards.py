@@ -198,6 +198,24 @@ def test_slurm_judges_a_class_in_as_many_tasks_as_the_array_has(handed_in, tmp_p
     assert {name for name, state in stand.items() if state == "graded"} == {"ada", "ben", "cleo"}
 
 
+@pytest.mark.parametrize(
+    ("task", "count", "more", "part"), [("2", "8", [], "2/8"), ("3", "1", ["8"], "3/8")]
+)
+def test_a_task_that_is_submitted_again_judges_its_own_part(tmp_path, task, count, more, part):
+    asked = tmp_path / ".venv" / "bin" / "autograder"
+    asked.parent.mkdir(parents=True)
+    asked.write_text('#!/bin/sh\necho "$@"\n')
+    asked.chmod(0o755)
+    done = subprocess.run(
+        ["bash", SLURM, LESSON.folder, *more],
+        cwd=tmp_path,
+        env={**os.environ, "SLURM_ARRAY_TASK_ID": task, "SLURM_ARRAY_TASK_COUNT": count},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.split()[-2:] == ["--shard", part]
+
+
 @needs_bubblewrap
 @pytest.mark.slow
 def test_the_matrix_judges_a_class_in_its_parts_and_writes_the_grades(handed_in, tmp_path):

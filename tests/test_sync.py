@@ -9,8 +9,7 @@ import pytest
 from autograder.authoring.build import write_atomically
 from autograder.authoring.export import module_text
 from autograder.authoring.notebook import to_text, without_execution, write_notebook
-from autograder.authoring.picture import readme_picture
-from autograder.authoring.readme import with_tables
+from autograder.authoring.pages import PAGES, PICTURES, with_lessons
 from autograder.authoring.record import recorded_text
 from autograder.authoring.release import student_notebook
 from autograder.authoring.released import released_text
@@ -83,25 +82,27 @@ def test_the_solved_notebook_was_executed(folder):
     assert counts == list(range(1, len(code) + 1)), "run `make build` and commit what it changed"
 
 
-def test_the_picture_on_the_readme_is_what_the_course_draws():
-    committed = COURSE.picture.read_text(encoding="utf-8")
-    assert committed == readme_picture(), "run `make build` and commit what it changed"
+@pytest.mark.parametrize("picture", PICTURES)
+def test_the_pictures_of_pages_are_what_the_course_draws(picture):
+    committed = (COURSE.root / picture).read_text(encoding="utf-8")
+    assert committed == PICTURES[picture](COURSE), "run `make build` and commit what it changed"
 
 
 def test_no_built_file_is_without_a_text():
     assert built_from_nothing(COURSE) == []
 
 
-def test_the_readme_s_tables_are_what_lessons_and_recorded_runs_say():
-    readme = COURSE.readme.read_text(encoding="utf-8")
-    assert readme == with_tables(readme, COURSE), "run `make build` and commit what it changed"
+@pytest.mark.parametrize("page", PAGES)
+def test_what_is_built_of_a_page_is_what_lessons_and_recorded_runs_say(page):
+    text = (COURSE.root / page).read_text(encoding="utf-8")
+    assert text == PAGES[page](text, COURSE), "run `make build` and commit what it changed"
 
 
 def test_a_lesson_that_does_not_say_its_time_is_refused(small_course):
     text = small_course.root / "solutions/00-tiny/tiny.py"
     text.write_text(text.read_text().replace("**Time:**", "**Lasts:**"))
     with pytest.raises(LessonError, match=r"00-tiny, cell 1: it does not say '\*\*Time:"):
-        with_tables(small_course.readme.read_text(), small_course)
+        with_lessons(small_course.readme.read_text(), small_course)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from autograder.authoring.leaks import Secrets, leaks, secrets_of
 from autograder.authoring.source import Course, LessonError
 
 REFERENCE = ("glossary", "notation", "bibliography")
-TEACHING = ("instructors", "grading", "museum", "authors", "map", "LOG")
+TEACHING = ("instructors", "syllabus", "grading", "museum", "authors", "map", "LOG")
 
 
 class BookError(Exception):
@@ -123,7 +123,7 @@ def _pages_of_contents(course: Course, lessons: list[str]) -> dict[str, str]:
         for row in rows
         if not (link := re.search(r"\]\((lessons/[^)]+\.ipynb)\)", row)) or link[1] in lessons
     )
-    start = start.replace("](LICENSE)", f"]({course.repository}/blob/main/LICENSE)")
+    start = start.replace("[LICENSE](LICENSE)", "LICENSE")
     tree = ["lessons/index", *(f"docs/{name}" for name in REFERENCE), "docs/teaching"]
     places = "\n".join(path.removeprefix("lessons/").removesuffix(".ipynb") for path in lessons)
     return {

@@ -12,8 +12,7 @@ import nbformat
 
 from autograder.authoring.export import module_text
 from autograder.authoring.notebook import execute, to_text, why_stale, write_notebook
-from autograder.authoring.picture import readme_picture
-from autograder.authoring.readme import with_tables
+from autograder.authoring.pages import PAGES, PICTURES
 from autograder.authoring.record import recorded_text
 from autograder.authoring.release import student_notebook
 from autograder.authoring.released import released_text
@@ -30,9 +29,11 @@ def main(arguments: list[str]) -> int:
     try:
         for folder in _folders(course, chosen.lessons):
             build(course.read(folder), chosen.force)
-        write_atomically(course.picture, readme_picture())
-        readme = course.readme.read_text(encoding="utf-8")
-        write_atomically(course.readme, with_tables(readme, course))
+        for picture, draw in PICTURES.items():
+            write_atomically(course.root / picture, draw(course))
+        for page, with_part in PAGES.items():
+            path = course.root / page
+            write_atomically(path, with_part(path.read_text(encoding="utf-8"), course))
     except LessonError as error:
         print(f"cannot build {error}", file=sys.stderr)
         return 1

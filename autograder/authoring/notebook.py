@@ -19,16 +19,9 @@ from tqdm import tqdm
 from autograder.authoring.figures import show_figures
 from autograder.authoring.source import Cell, Course, Lesson, LessonError
 from autograder.lessons import module_of
+from autograder.setup_cell import SETUP
 
 CELL_TIMEOUT = 120  # seconds; a whole lesson has 60, on a machine that does nothing else
-
-# The same first cell in every lesson. It may run any number of times.
-SETUP = """\
-from importlib.util import find_spec
-
-if not find_spec("course"):  # on Colab, fetch the course; elsewhere, say what is missing
-    assert find_spec("google") and find_spec("google.colab"), "No course here: use `make lab`."
-    %pip install --quiet --no-deps git+{repository}"""
 
 # With it, the lesson runs on what the student wrote in earlier ones.
 USE_MINE = """
@@ -51,6 +44,10 @@ from autograder.lessons import grade
 grade("{module}.{grade_id}", globals())
 ### END HIDDEN TESTS"""
 
+# In the place of the badge, as long as a lesson was not published.
+TO_OPEN = "*To open this lesson: `make lab`.*"
+GITHUB = "https://github.com/"
+
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {
@@ -62,13 +59,14 @@ METADATA = {
 }
 
 
-def badge(course: Course, folder: str) -> str:
-    """Write the badge that opens a lesson in Colab, as markdown."""
-    name = module_of(folder)
-    place = course.students.removeprefix("https://github.com/")
-    target = (
-        f"https://colab.research.google.com/github/{place}/blob/main/lessons/{folder}/{name}.ipynb"
-    )
+def badge(address: str, folder: str) -> str:
+    """Write the badge that opens a published lesson in Colab, as markdown.
+
+    Args:
+        address: of the students' repository on GitHub.
+    """
+    place = address.removeprefix(GITHUB)
+    target = f"https://colab.research.google.com/github/{place}/blob/main/lessons/{folder}/{module_of(folder)}.ipynb"
     image = "https://colab.research.google.com/assets/colab-badge.svg"
     return f"[![Open this lesson in Colab]({image})]({target})"
 
@@ -89,19 +87,17 @@ def write_notebook(lesson: Lesson) -> NotebookNode:
 
 def _write_cell(lesson: Lesson, cell: Cell) -> NotebookNode:
     if cell.kind == "markdown":
-        source = cell.source.replace("{{repository}}", lesson.course.repository)
-        source = source.replace("{{badge}}", badge(lesson.course, lesson.folder))
+        source = cell.source.replace("{{badge}}", TO_OPEN)
         source = show_figures(source, lesson, f"{lesson.folder}, {cell.name}")
         if left := re.search(r"\{\{.*?\}\}", source):
             raise LessonError(
                 f"{lesson.folder}, {cell.name}: {left[0]} stands for nothing; "
-                f"there are {{{{repository}}}}, {{{{badge}}}} and {{{{figure = expression}}}}"
+                f"there are {{{{badge}}}} and {{{{figure = expression}}}}"
             )
         return new_markdown_cell(source, metadata={"tags": [*cell.tags]} if cell.tags else {})
     source = cell.source
     if "setup" in cell.tags:
-        source = SETUP.format(repository=lesson.course.students)
-        source += USE_MINE.format(module=lesson.module)
+        source = SETUP + USE_MINE.format(module=lesson.module)
     if cell.points is not None:
         source += HIDDEN_TEST.format(module=lesson.module, grade_id=cell.grade_id)
     metadata: dict[str, object] = {"tags": [*cell.tags]} if cell.tags else {}

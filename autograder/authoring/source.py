@@ -48,11 +48,6 @@ class Course:
         return read_lesson(self, folder)
 
     @property
-    def picture(self) -> Path:
-        """The picture on the README."""
-        return self.root / "docs" / "second-token.svg"
-
-    @property
     def readme(self) -> Path:
         return self.root / "README.md"
 
@@ -71,16 +66,6 @@ class Course:
     def project(self) -> dict[str, Any]:
         """What it says of the project."""
         return self.settings["project"]
-
-    @property
-    def repository(self) -> str:
-        """The repository's address, from the one place where it stands."""
-        return self.project["urls"]["Repository"].rstrip("/")
-
-    @property
-    def students(self) -> str:
-        """The address of the students' repository, to which badges and the Colab cell lead."""
-        return self.project["urls"]["Students"].rstrip("/")
 
 
 @dataclass(frozen=True)

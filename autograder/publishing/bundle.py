@@ -8,31 +8,42 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from autograder.authoring.readme import lesson_table
+from autograder.authoring.notebook import GITHUB
+from autograder.authoring.pages import lesson_table
 from autograder.authoring.source import Course
+from autograder.publishing.address import with_address
 from autograder.publishing.release import Release
 from autograder.sandbox.library_view import copy_course
 
 TEMPLATE = Path(__file__).parent / "template"
 """The files that only students have; `{{NAME}}` stands for what a release says of itself."""
 AS_THEY_ARE = ("LICENSE", "docs/second-token.svg")
+GET = "git clone {address} second-token\ncd second-token\n"
+BADGES = " Or press a badge: the\nlesson opens in Colab, where you save a copy of your own."
+URLS = '\n[project.urls]\nRepository = "{address}"\n'
+"""What a release says where it has an address."""
 ROOMS = ("checks", "plots", "widgets")
 """Packages of `course` with a module or package for each lesson."""
 
 
-def lay_out(place: Path, release: Release) -> None:
-    """Write all files of a release into an empty folder."""
+def lay_out(place: Path, release: Release, address: str = "") -> None:
+    """Write all files of a release into an empty folder.
+
+    Args:
+        address: at which students find the repository, "" where it has none.
+    """
     _copy_library(place, release)
     root = release.course.root
     for folder in release.lessons:
         student = release.course.read(folder).student
         copy = place / student.relative_to(root)
         copy.parent.mkdir(parents=True)
-        shutil.copyfile(student, copy)
+        text = with_address(student.read_text(encoding="utf-8"), address, folder)
+        copy.write_text(text, encoding="utf-8")
     for name in AS_THEY_ARE:
         (place / name).parent.mkdir(exist_ok=True)
         shutil.copyfile(root / name, place / name)
-    words = _words(release)
+    words = _words(release, address)
     for path in sorted(TEMPLATE.rglob("*.txt")):
         name = path.relative_to(TEMPLATE).as_posix().removesuffix(".txt")
         target = place / (".gitignore" if name == "gitignore" else name)
@@ -51,19 +62,21 @@ def _copy_library(place: Path, release: Release) -> None:
             (place / "course" / "checks" / record / f"{module}.json").unlink(missing_ok=True)
 
 
-def _words(release: Release) -> dict[str, str]:
+def _words(release: Release, address: str) -> dict[str, str]:
     """Collect what the templates leave open."""
     root, course = release.course.root, release.course
     number = release.lessons[-1][:2]
     pins = _pins(root)
     return {
-        "ADDRESS": course.students,
+        "BADGES": BADGES if address.startswith(GITHUB) else "",
         "CONSTRAINTS": "\n".join(pins),
         "DEPENDENCIES": course.project["dependencies"],
+        "GET": GET.format(address=address) if address else "",
         "LAB": course.project["optional-dependencies"]["lab"],
-        "LESSONS": lesson_table(course, release.lessons),
+        "LESSONS": lesson_table(course, release.lessons, address),
         "OPEN": str(list(release.order[release.closed : len(release.lessons)])),
         "PACKAGE_DATA": "\n".join(_package_data(course)),
+        "URLS": URLS.format(address=address) if address else "",
         "REQUIRES_PYTHON": course.project["requires-python"],
         "VERSION": f"{course.project['version']}+through.{number}",
     }

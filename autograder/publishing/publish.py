@@ -12,6 +12,7 @@ from pathlib import Path
 
 from autograder.authoring.source import Course, LessonError
 from autograder.lessons import SOLUTIONS
+from autograder.publishing.address import address_in, read_address
 from autograder.publishing.bundle import lay_out
 from autograder.publishing.checkout import (
     Changes,
@@ -52,16 +53,23 @@ def main(arguments: list[str]) -> int:
         metavar="LESSON",
         help="publish these notebooks anew, although students have them",
     )
+    parser.add_argument(
+        "--url",
+        metavar="URL",
+        help="the address at which students find the folder, such as https://github.com/us/lessons: "
+        "badges and Colab's set-up lead there; left out: the one that it was published with before",
+    )
     options = parser.parse_args(arguments)
     try:
         course = Course(SOLUTIONS.parent)
         last = course.folders()[-1] if options.self_study else options.through
         release = read_release(course, last, last if options.self_study else options.closed_through)
         replace = {read_release(course, name, None).lessons[-1] for name in options.replace}
+        address = read_address(options.url) if options.url else address_in(options.place)
         with tempfile.TemporaryDirectory(prefix="second-token-") as folder:
             bundle = Path(folder) / "bundle"
             bundle.mkdir()
-            lay_out(bundle, release)
+            lay_out(bundle, release, address)
             hidden = hidden_of(release)
             leaks = scan(bundle, hidden)
             leaks += leaks_beside(options.place, files_in(bundle), hidden)
@@ -75,7 +83,7 @@ def main(arguments: list[str]) -> int:
     except (LessonError, NotPublished) as error:
         print(f"nothing was written: {error}", file=sys.stderr)
         return 1
-    _tell(changes, options.place, release.lessons[-1])
+    _tell(changes, options.place, release.lessons[-1], address)
     return _add_book(course, options.place / BOOK) if options.self_study else 0
 
 
@@ -92,7 +100,7 @@ def _add_book(course: Course, place: Path) -> int:
     return 0
 
 
-def _tell(changes: Changes, place: Path, last: str) -> None:
+def _tell(changes: Changes, place: Path, last: str, address: str) -> None:
     """Say what was done, and what is left to do."""
     for what, paths in (("written", changes.written), ("removed", changes.removed)):
         print(f"{len(paths)} files {what}")
@@ -107,6 +115,14 @@ def _tell(changes: Changes, place: Path, last: str) -> None:
     if not (place / ".git").exists():
         print(f"Next: git -C {place} init --initial-branch main")
     print(f"Next: git -C {place} add --all && git -C {place} commit -m 'Lessons through {last}'")
+    tags = [path.split("/")[1] for path in changes.written if path.endswith(".ipynb")]
+    if address and tags:
+        # Colab fetches the course from a lesson's tag. The tag of a lesson that is published anew moves.
+        named = " ".join(tags)
+        print(
+            f"Next: for tag in {named}; do git -C {place} tag --force $tag; done\n"
+            f"Next: git -C {place} push {address} main && git -C {place} push --force {address} {named}"
+        )
 
 
 def _lines(leaks: list[str]) -> str:

@@ -84,7 +84,8 @@ def wrong_operation(
         name, number, what = operations[step]
         *last, n_held = before.get(number, ("new", "returned", 0))
         asks = partial(question, name, what, n_held, expected) if question else str
-        wrong = _wrong_outcome(name, record, expected, n_held, asks) or _wrong_length(
+        after = last[0] if last[0] in ("truncate", "reset") else ""
+        wrong = _wrong_outcome(name, record, expected, n_held, asks, after) or _wrong_length(
             name, record, list(map(len, held))
         )
         if not wrong and name in ("feed", "append") and expected == "returned":
@@ -106,7 +107,12 @@ def _ask_about_before(name: str, outcome: str) -> str:
 
 
 def _wrong_outcome(
-    name: str, record: Evidence, expected: str, n_held: int, question: Callable[[], str]
+    name: str,
+    record: Evidence,
+    expected: str,
+    n_held: int,
+    question: Callable[[], str],
+    after: str,
 ) -> str | None:
     outcome = record["outcome"]
     if record["moved"] and outcome != "returned":
@@ -119,11 +125,11 @@ def _wrong_outcome(
     error = f" ({record['words']})" if record["words"] else ""
     return (
         f"{outcome}{error}, wanted is {expected}; {n_held} tokens were held before. "
-        f"{question() or _ask_about_outcome(name, outcome, expected)}"
+        f"{question() or _ask_about_outcome(name, outcome, expected, after)}"
     )
 
 
-def _ask_about_outcome(name: str, outcome: str, expected: str) -> str:
+def _ask_about_outcome(name: str, outcome: str, expected: str, after: str) -> str:
     if name == "truncate":
         return "Which numbers of tokens can be kept?"
     if name == "advance":
@@ -132,7 +138,7 @@ def _ask_about_outcome(name: str, outcome: str, expected: str) -> str:
         return "How many places are left, how many are needed, and when do you look?"
     if outcome == "CacheFull":
         return "Which places does your cache take for taken, and is the last one usable?"
-    return "Which of your lines stops it?"
+    return f"What did {after} leave to it?" if after else "Which of your lines stops it?"
 
 
 def _wrong_length(name: str, record: Evidence, lengths: list[int]) -> str | None:
@@ -261,7 +267,10 @@ def wrong_long(n: int, places: int, evidence: Evidence, expected: np.ndarray) ->
     work."""
     case, got = f"A cache of {places:,} places, and 1 token appended to {n - 1:,}", evidence["long"]
     if isinstance(got, str):
-        return f"{case}: {got}. All of it fits. Which number in your code is the limit?"
+        return (
+            f"A cache of {places:,} places is fed {n - 2:,} tokens, then 1, and 1 is appended: {got}. "
+            f"All of it fits. Which of these calls is that, and which number in your code is its limit?"
+        )
     if got.shape != expected.shape or (got != expected).any():
         return (
             f"{case}: rows of shape {got.shape} came back, and not the {expected.shape} that were "

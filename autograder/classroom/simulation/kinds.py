@@ -120,8 +120,8 @@ def untouched(desk: Desk) -> Work:
 
 
 def handed_in_twice(desk: Desk) -> Work:
-    """Hands in another lesson's notebook, which is worth nothing, and then the right one."""
-    first, second = another_lesson(desk), solved(desk)
+    """Hands in half of it, and then all."""
+    first, second = half_solved(desk), solved(desk)
     return Work(first.files, first.state, first.points, then=second)
 
 
@@ -170,7 +170,7 @@ def another_lesson(desk: Desk) -> Work:
     """Hands in another lesson's answers under this one's name."""
     other = desk.lesson.stranger()
     notebook = other.notebook(other.answers(), desk.author)
-    return desk.graded(notebook, Points(0, 0))
+    return desk.ungradable({desk.file: to_bytes(notebook)})
 
 
 def exit_in_a_cell(desk: Desk) -> Work:

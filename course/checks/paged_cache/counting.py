@@ -236,9 +236,10 @@ def full_changes_nothing(
         return None
     for what in ("lengths", "tables", "free", "nbytes"):
         if now[what] != past[0][what]:
+            named = ", blocks named in the order in which they stand there" * (what == "tables")
             return (
-                f"it was refused, but {what} went from {past[0][what]} to {now[what]}. What was taken "
-                f"before the refusal?"
+                f"it was refused, but {what} went from {past[0][what]} to {now[what]}{named}. What was "
+                f"taken before the refusal?"
             )
     if any("x" in stayed for stayed in now["stayed"]):
         return (

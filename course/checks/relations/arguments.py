@@ -5,6 +5,7 @@ matmul_flops(2, 3, 4) gave 16, matmul_flops(5, 1, 7) gave 70: the right results 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
@@ -21,13 +22,15 @@ COEFFICIENTS = {1.0: "", 2.0: "2 · ", 0.5: "½ · ", 4.0: "4 · ", 3.0: "3 · "
 MOST_FACTORS = 5
 EQUALS = (("n_heads", "n_kv_heads"), ("H", "G"))
 """Sizes of which it counts whether they are the same."""
+STEP = re.compile(r"for \w+ (?=[-+=])")
+"""How the words of a change of one size begin."""
 Change = Callable[[Mapping[str, int]], Mapping[str, int]]
 """Makes new sizes of the sizes of a case, both by name."""
 
 
 def right_for_other_arguments(pairs: list[Pair], calls: Calls) -> list[Relation]:
     """Say with which other arguments every wrong result of a field would be right; [] where nothing is
-    known."""
+    known, or where it may be one more of this argument as well as of that."""
     wrong, cases = _wrong_calls(pairs, calls)
     sizes = [{size.name: size for size in calls.sizes_of(case) if size.path} for case in cases]
     names = [name for name in sizes[0] if all(name in s for s in sizes)] if sizes else []
@@ -39,15 +42,21 @@ def right_for_other_arguments(pairs: list[Pair], calls: Calls) -> list[Relation]
     ):
         return []
     varied = [name for name in names if len({s[name].value for s in sizes}) > 1]
+    said = []
     for words, question, change in changes(
         names, varied, {n: sizes[0][n].path[:-1] for n in names}
     ):
         if all(
             _fits(*each, words, change, calls) for each in zip(wrong, cases, sizes, strict=True)
         ):
-            words = f"The wrong results are the right ones {words}."
-            return [Relation(words, question)]
-    return []
+            said.append((words, question))
+    if not said:
+        return []
+    words, question = said[0]
+    step = STEP.match(words)
+    if step and any(STEP.sub("", other) == STEP.sub("", words) for other, _ in said[1:]):
+        return []
+    return [Relation(f"The wrong results are the right ones {words}.", question)]
 
 
 def _wrong_calls(pairs: list[Pair], calls: Calls) -> tuple[list[Pair], list[Any]]:
@@ -101,7 +110,10 @@ def off_by_a_product(pairs: list[Pair], calls: Calls) -> list[Relation]:
     if got.all() and (words := _product(expected / got, columns, most=2)):
         words = f"The wrong results are the right ones divided by {words}."
         return [Relation(words, "Which factor is missing?")]
-    terms = {"large": "Which term does not belong?", "small": "Which term is missing?"}
+    terms = {
+        "large": "Which term does not belong?",
+        "small": "Which term is missing, or rounded away?",
+    }
     for (amount, question), sign in zip(terms.items(), (1, -1), strict=True):
         if words := _product(sign * (got - expected), columns, most=MOST_FACTORS):
             return [Relation(f"The wrong results are too {amount} by {words}.", question)]

@@ -20,10 +20,11 @@ def places(pairs: list[Pair]) -> list[Relation]:
 
 
 def _along_axes(wrong: list[Pair]) -> str:
-    """Name the axis along which only some slices are wrong, the same for every wrong array."""
+    """Name the axis along which only some slices are wrong, the same for every wrong array. Where nothing
+    says what is counted along it, a student would not know which numbers are meant."""
     if len({p.expected.ndim for p in wrong}) != 1:
         return ""
-    for axis in range(wrong[0].expected.ndim):
+    for axis in range(min(len(p.axes) for p in wrong)):
         for word in (_word_slices, _word_last_slice):
             said = {word(pair, axis) for pair in wrong}
             if len(said) == 1 and (sentence := said.pop()):

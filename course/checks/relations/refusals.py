@@ -8,6 +8,9 @@ from course.checks.relations.words import Relation
 TAKEN = ("returned", "", "a token", "no token", "ok")
 """What evidence says of a call that was not refused."""
 
+REFUSALS = {"ValueError", "CacheFull"}
+"""What the course's own functions refuse with. Any other error is an accident."""
+
 
 def is_outcome(pairs: list[Pair]) -> bool:
     """Tell whether a field says how calls went: with a result, or with which error."""
@@ -27,6 +30,10 @@ def refusals(pairs: list[Pair]) -> list[Relation]:
     n = len(wrong)
     if should_take and not takes:
         error = {p.got for p in wrong}
+        if len(error) == 1 and not error & REFUSALS:
+            return [
+                Relation(f"What should be accepted stops with {error.pop()} ({_count(n, pairs)}).")
+            ]
         with_error = f", with {error.pop()}" if len(error) == 1 else ""
         return [Relation(f"What should be accepted is refused{with_error} ({_count(n, pairs)}).")]
     if takes and not should_take:

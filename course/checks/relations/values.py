@@ -87,7 +87,7 @@ def _constant(expected: np.ndarray, got: np.ndarray, wrong: list[Pair]) -> Relat
     if (expected > got[0]).all() or (expected < got[0]).all():
         larger = "larger" if expected[0] > got[0] else "smaller"
         words = f"The wrong numbers are all {got[0]:.6g}, where the right ones are {larger}."
-        return Relation(words, "What limits them?")
+        return Relation(words, "What should they grow with, and does it reach them?")
     words = f"The wrong numbers are all {got[0]:.6g}, whatever they should be."
     return Relation(words, "Which argument should decide, and does not reach the result?")
 

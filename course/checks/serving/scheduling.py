@@ -227,13 +227,13 @@ def wrong_out(server: dict[str, Any], result: Evidence) -> str | None:
     """Say where `out` of a request is not what step() returned."""
     for request, out in zip(server["requests"], result["out"], strict=True):
         if out != (returned := returned_for(result, request)):
-            question = "Who writes down what was said?"
+            who = f"step() returned {returned} for request {request['id']}, and"
             if len(out) > request["n_new"] and out[: len(returned)] == returned:
-                question = "When is a request done, and in which pass does it leave?"
-            return (
-                f"step() returned {returned} for request {request['id']}, and its `out` is {out}. "
-                f"{question}"
-            )
+                return (
+                    f"{who} that is all; after one more step() its `out` is {out}. When is a request "
+                    f"done, and in which pass does it leave?"
+                )
+            return f"{who} its `out` is {out}. Who writes down what was said?"
     return None
 
 

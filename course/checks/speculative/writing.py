@@ -269,7 +269,7 @@ def _nothing_saved(case: Case, passes: list[int]) -> str | None:
         return None
     return (
         f"{describe(case)}: {len(passes)} passes were made, of {passes} tokens, for {n_new} new tokens. "
-        f"Where do the guesses go through the model?"
+        f"Do the guesses go through the model with the newest token, and which of them are kept?"
     )
 
 

@@ -1,8 +1,8 @@
 """The work of another lesson, under the name of this one.
 
 points: 0
-says: There is no matmul_flops
-stops: NameError
+state: STUDENT_FAULT
+says: this is the notebook of lesson 02
 """
 
 import nbformat
