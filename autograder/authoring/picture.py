@@ -48,7 +48,7 @@ def needs_picture(titles: Mapping[str, str], needs: Mapping[str, list[str]]) -> 
         here.sort(key=heights.__getitem__, reverse=True)
         top = np.mean(list(heights.values())) + (len(here) - 1) / 2
         places |= {number: (x, top - row) for row, number in enumerate(here)}
-    with matplotlib.rc_context({"svg.hashsalt": "second-token"}):
+    with matplotlib.rc_context({"svg.hashsalt": "second-token", "svg.fonttype": "none"}):
         figure, axes = plt.subplots(figsize=(11, 4.2), layout="constrained")
         for number, (x, y) in places.items():
             words = textwrap.fill(f"{number} · {titles[number].partition(':')[0]}", 14)
