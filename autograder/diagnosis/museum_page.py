@@ -109,8 +109,9 @@ def unseen() -> list[str]:
         f"On {trial['date']}, wrong answers that were written from the released notebooks alone were",
         "judged (`autograder diagnose`). The mistake was *named*, or else a relation was *told* that is",
         "true of the numbers. A reader who knew the right answers, but not what was changed, *read* the",
-        "messages of some and said which line is wrong: *found* counts where that was so, and *wrong*",
-        "where something was said that is not true.\n",
+        "messages and said which line is wrong: *found* counts where that was so, and *wrong* where",
+        "something was said that is not true. Three answers had shown before that a check missed them;",
+        "it was mended, and the museum knew these three by then.\n",
         f"| lesson | {' | '.join(UNSEEN)} |\n|---|{'---|' * len(UNSEEN)}",
     ]
     rows = {**{LESSONS[name]: row for name, row in trial["lessons"].items()}, "all": trial["all"]}
