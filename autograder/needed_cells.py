@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from autograder.assignment import CodeCell
+from autograder.setup_cell import SETUP
 from autograder.syntax import parse
 
 HIDING = {"exec", "eval", "compile", "globals", "locals", "vars", "dir", "get_ipython"}
@@ -155,7 +156,9 @@ def _bound_by(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
 
 
 def _can_be_left_out(source: str) -> bool:
-    """Tell whether a cell has no magics and holds more than imports."""
+    """Tell whether a cell has no magics, holds more than imports, and is not the set-up."""
+    if source.startswith(SETUP):
+        return False
     try:
         body = parse(source).body
     except SyntaxError:

@@ -124,7 +124,7 @@ def _wrong_outcome(
         return None
     error = f" ({record['words']})" if record["words"] else ""
     return (
-        f"{outcome}{error}, wanted is {expected}; {n_held} tokens were held before. "
+        f"{outcome}{error}, wanted is {expected}; len(cache) was {n_held} before. "
         f"{question() or _ask_about_outcome(name, outcome, expected, after)}"
     )
 
@@ -163,13 +163,11 @@ LONGEST = 12
 
 
 def in_words(operations: Sequence[Operation], records: Sequence[Evidence], number: int) -> str:
-    """Say what was done with a cache since it began or was reset, and what was refused, if it is not the
-    last operation; behind the words for the cache."""
+    """Say what was done with a cache since it began, and which operation but the last was refused; behind
+    the words for the cache."""
     done: list[str] = []
     for step, (name, cache, what) in enumerate(operations):
         if cache == number and name != "new":
-            if name == "reset":  # what is pending then should be forgotten
-                done = [one for one in done[-1:] if one.startswith("append")]
             size = len(what) if name in MEANINGS else "" if what is None else what
             refused = step + 1 < len(operations) and records[step]["outcome"] != "returned"
             done.append(f"{name}({size}){' refused' * refused}")

@@ -141,8 +141,7 @@ def _wrong_numbers(case: Challenge, numbers: np.ndarray, n: int, T: int) -> str 
             f"{words}. The last must be the new ones, {n} … {n + T - 1}. Where do positions go on?"
         )
     if any(not 0 <= token < n for token in old):
-        held = f"tokens 0 … {n - 1} are" if n else "none is"
-        return f"{words}, where {held} held. Which places were never written to, or taken back?"
+        return f"{words}, but len(cache) is {n}. Which places were never written to, or taken back?"
     if len(set(old)) < len(old):
         return f"{words}: a token stands there twice."
     needed = [t for t in range(n) if t < n_sinks or t > n - window]
