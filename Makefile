@@ -5,6 +5,7 @@
 #   make night                  before a release: every test, with the date's seeds; SHARD=2/4: a quarter of them
 #   make touched                what `make night` would try of all that changed since it was last proven
 #   make build                  rebuild the notebooks and modules whose lesson text changed
+#   make install                set up what an instructor's commands need, and run nothing
 #   make grade                  grade a simulated class and open the report: LESSON=… STUDENTS=… SEED=…
 #   make book                   write the course as a static site into build/book, or ARGS=--self-study
 #   make bench                  every benchmark; BENCH=quick: in two minutes; BENCH=benchmarks/decode.py ARGS=…: one;
@@ -23,7 +24,7 @@ SHARD ?= 1/1
 # nbgrader calls its helpers by bare name, so they must be on PATH.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: lab test night touched lint build grade book bench format
+.PHONY: lab test night touched lint build install grade book bench format
 .DELETE_ON_ERROR:
 
 # JupyterLab refuses to run as root unless told to; in a container there is often no one else.
@@ -48,6 +49,8 @@ lint: $(VENV)/installed-all
 
 build: $(VENV)/installed-all
 	python -m autograder build $(ARGS)
+
+install: $(VENV)/installed-teaching
 
 # `grade` and `report` end with 1 where somebody has no grade, and in such a class somebody never has one.
 grade: $(VENV)/installed-grading
@@ -76,8 +79,9 @@ $(VENV)/bin/python:
 $(VENV)/installed-lab: EXTRAS := lab
 $(VENV)/installed-grading: EXTRAS := grading
 $(VENV)/installed-book: EXTRAS := grading,authoring,book
+$(VENV)/installed-teaching: EXTRAS := lab,grading,authoring,book
 $(VENV)/installed-all: EXTRAS := lab,grading,authoring,book,test
-INSTALLED := $(addprefix $(VENV)/installed-,lab grading book all)
+INSTALLED := $(addprefix $(VENV)/installed-,lab grading book teaching all)
 $(INSTALLED): $(VENV)/bin/python pyproject.toml constraints.txt
 	python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
 	touch $(if $(filter %-all,$@),$(INSTALLED),$@)

@@ -1,6 +1,7 @@
 """One list of what must be installed: pyproject.toml. The other files agree with it."""
 
 import re
+import subprocess
 import tomllib
 from importlib.metadata import PackageNotFoundError, distribution
 
@@ -39,6 +40,14 @@ def test_conda_s_environment_is_that_of_pyproject():
     (extras,) = re.findall(r"installed-all: EXTRAS := (\S+)", makefile)
     assert course == f"-e .[{extras}]"
     assert set(extras.split(",")) <= set(EXTRAS)
+
+
+def test_make_install_sets_up_what_instructors_need_and_runs_no_test():
+    dry = ["make", "--dry-run", "--always-make", "install"]
+    said = subprocess.run(dry, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    (extras,) = re.findall(r"-e '\.\[(\S+)\]'", said)
+    assert {*extras.split(",")} == {"lab", "grading", "authoring", "book"}
+    assert "pytest" not in said
 
 
 def test_every_package_that_pyproject_names_is_pinned():
