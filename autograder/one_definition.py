@@ -107,8 +107,9 @@ def _definitions(tries: Collection[Try]) -> dict[str, dict[Definition, float]]:
 def worth_comparing(tries: Collection[Try], names: Collection[str]) -> set[int]:
     """Return after how many cells to ask all questions that call one of these functions.
 
-    These are all places where a definition earned points. A cell that only tries a class out makes
-    another definition of it, too; an honest notebook may have one between any two tests.
+    These are all places where a definition earned points. Code that may change a class, such as
+    `same = KVCache`, makes another definition of it; an honest notebook may have some between any two
+    tests.
     """
     return {
         min(one.n_cells for one in tries if one.met.get(name) == definition)
