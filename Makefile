@@ -27,10 +27,8 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 .PHONY: lab test night touched lint build install grade book bench format
 .DELETE_ON_ERROR:
 
-# JupyterLab refuses to run as root unless told to; in a container there is often no one else.
 lab: $(VENV)/installed-lab
-	jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) --ServerApp.root_dir="$(CURDIR)" \
-	  --LabApp.default_url=/lab/tree/lessons/00-start/start.ipynb $(ARGS)
+	python -m course lab $(ARGS)
 
 # One process per core, each with one thread: the tests are many and small. The longest part comes first.
 PYTEST := OMP_NUM_THREADS=1 python -m pytest --numprocesses auto --dist loadscope --no-loadscope-reorder

@@ -32,6 +32,7 @@ c.Autograde.autograde_preprocessors = [
 c.AssignLatePenalties.plugin_class = "autograder.classroom.due_dates.LatePenalty"
 c.LatePenalty.percent_a_day = 0
 c.LatePenalty.grace_minutes = 0
+c.LatePenalty.late_days = 0
 c.LatePenalty.largest_percent = 100
 # Feedback begins with the questions by name, points and messages.
 c.GenerateFeedback.exporter_class = "autograder.report.feedback_page.FeedbackPage"

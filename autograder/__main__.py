@@ -45,11 +45,16 @@ COMMANDS = {
         "autograder.classroom.reporting.report",
         "write one page about a class and a lesson",
     ),
+    "return": (
+        "autograder.classroom.exporting.return_feedback",
+        "write everybody's feedback for the platform that handed the work out, or as mail",
+    ),
     "simulate": (
         "autograder.classroom.simulation.simulate",
         "simulate a class of which all is known",
     ),
     "museum": ("autograder.diagnosis.museum_page", "write which check catches which known mistake"),
+    "why": ("autograder.classroom.why", "say why a submission has its points"),
 }
 """Each command's module, which has a `main(arguments)` that returns the exit code, and its purpose."""
 

@@ -94,6 +94,10 @@ class Desk:
         """Return the result that is kept of a file, also one that is to be judged again."""
         return self.results.find(self.digest(notebook))
 
+    def kept_under(self, key: str, notebook: Path) -> Kept | None:
+        """Return the result that is kept of a file under a key, with whatever settings it was judged."""
+        return self.results.find_under(key, self.digest(notebook))
+
     def key(self, notebook: Path) -> str:
         """Return the key under which the result of a file is kept."""
         return self.results.key(self.digest(notebook))

@@ -349,7 +349,8 @@ class Examiner:
                 return self._fault(question, f"While this was tried, {fault}.")
             verdict = _reach_verdict(check, challenge, reply, session)
             if verdict.score < score:
-                lost = Attempt(_answer(question, verdict), challenge, reply)
+                answer = replace(_answer(question, verdict), challenge=number)
+                lost = Attempt(answer, challenge, reply)
                 return self._explained(child, check, lost) if recognize else lost
             message = verdict.message
         return Attempt(_answer(question, Verdict(score, message)))

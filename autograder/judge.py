@@ -65,6 +65,7 @@ def grade_one(
                 attempts = examiner.follow_through(session, start, attempts)
         with _timed(seconds, "names of mistakes"):
             answers = _name_mistakes(assignment, known, attempts)
+        answers = [_with_place(answer, attempts[answer.check], session) for answer in answers]
         result = _result(assignment, Outcome.SCORE, "", digest, answers, session)
         skipped = sum(a != b for a, b in zip(session.cells, cells, strict=True))
         untouched = _is_untouched(cells, assignment)
@@ -78,6 +79,11 @@ def grade_one(
     except Exception:  # whatever it is, it is ours, and no student may get a zero for it
         reason = f"the judge itself failed:\n{traceback.format_exc(limit=-5)}"
         return without_score(assignment, Outcome.INFRA_ERROR, reason, digest)
+
+
+def _with_place(answer: Answer, attempt: Attempt, session: Session) -> Answer:
+    """Add after which cell a question was asked; what was credited was asked in another notebook."""
+    return replace(answer, cell=session.cells[attempt.n_cells - 1].number if attempt.n_cells else 0)
 
 
 def _is_untouched(cells: tuple[CodeCell, ...], assignment: Assignment) -> bool:

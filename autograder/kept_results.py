@@ -14,7 +14,7 @@ import os
 import platform
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -38,10 +38,11 @@ LIBRARIES = ("torch", "numpy", "ipython")
 
 @dataclass(frozen=True)
 class Kept:
-    """A result, and in what the student's code ran when it was found."""
+    """A result, in what the student's code ran when it was found, and the judge's settings then."""
 
     result: Result
     level: str
+    settings: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 class KeptResults:
@@ -54,16 +55,23 @@ class KeptResults:
     """
 
     def __init__(self, folder: Path, grader: str, settings: Mapping[str, Any]) -> None:
-        self._folder = folder
-        self._grader = json.dumps([grader, dict(settings)], sort_keys=True)
+        self._folder, self._grader, self._settings = folder, grader, dict(settings)
 
     def find(self, submission: str) -> Kept | None:
         """Return what was found about a submission, by `digest_of_submission`; None when nothing is
         kept, or not legibly."""
-        if not submission:
-            return None
+        return self._read(self.key(submission)) if submission else None
+
+    def find_under(self, key: str, submission: str) -> Kept | None:
+        """Return the result that is kept under a key, with whatever settings it was found; None where
+        it is of other files, or of another grader."""
+        kept = self._read(key)
+        same = kept and submission and self.key(submission, kept.settings) == key
+        return kept if same else None
+
+    def _read(self, key: str) -> Kept | None:
         try:
-            return read_kept(json.loads(self._path(submission).read_text(encoding="utf-8")))
+            return read_kept(json.loads(self._path(key).read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
@@ -74,14 +82,17 @@ class KeptResults:
             OSError: it cannot be written; then nothing is left of it.
         """
         if submission and kept.result.outcome != Outcome.INFRA_ERROR:
-            write_whole(self._path(submission), json.dumps(asdict(kept), indent=1).encode())
+            plain = asdict(replace(kept, settings=self._settings))
+            write_whole(self._path(self.key(submission)), json.dumps(plain, indent=1).encode())
 
-    def key(self, submission: str) -> str:
+    def key(self, submission: str, settings: Mapping[str, Any] | None = None) -> str:
         """Return the name of a submission's result: a digest of all that the result depends on."""
-        return hashlib.sha256(f"{self._grader}:{submission}".encode()).hexdigest()
+        of = self._settings if settings is None else dict(settings)
+        grader = json.dumps([self._grader, of], sort_keys=True)
+        return hashlib.sha256(f"{grader}:{submission}".encode()).hexdigest()
 
-    def _path(self, submission: str) -> Path:
-        return self._folder / f"{self.key(submission)}.json"
+    def _path(self, key: str) -> Path:
+        return self._folder / f"{key}.json"
 
 
 def read_kept(said: Mapping[str, Any]) -> Kept:
@@ -94,7 +105,7 @@ def read_kept(said: Mapping[str, Any]) -> Kept:
     result["outcome"] = Outcome(result["outcome"])
     result["answers"] = tuple(_answer(answer) for answer in result["answers"])
     result["cells"] = tuple(result["cells"])
-    return Kept(Result(**result), said["level"])
+    return Kept(Result(**result), said["level"], said.get("settings", {}))
 
 
 def _answer(said: Mapping[str, Any]) -> Answer:

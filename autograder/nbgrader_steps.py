@@ -35,8 +35,10 @@ if TYPE_CHECKING:  # nbgrader's other commands read this file too, and need none
     from autograder.kept_results import Kept
 
 LASTING = ("kernelspec", "language_info")
-LONGEST_STAMP = 100
-"""The most characters of timestamp.txt that are read."""
+EXCHANGE_SECRET = "submission_secret.txt"
+"""What nbgrader's exchange puts beside a submission, by which its feedback finds the way back."""
+LONGEST_LINE = 100
+"""The most characters that are read of such a file, and of timestamp.txt."""
 MARK = "second_token_submission"
 """Of a graded notebook's metadata: the key of the result that it shows."""
 UNSAVED = f"{MARK}_unsaved"
@@ -212,8 +214,10 @@ class Judge(Settings, NotebookExporter):
         if Path(filename).parent != Path(handed_in):
             return _mark_as_saved(*super().from_filename(filename, resources, **options))
         notebook = self._judge(Path(filename), names)
-        if stamp := Submitted.read_stamp(Path(handed_in)):
-            resources["outputs"] = {STAMP: stamp.encode()}
+        kept = {
+            name: Submitted.read_line(Path(handed_in), name) for name in (STAMP, EXCHANGE_SECRET)
+        }
+        resources["outputs"] = {name: line.encode() for name, line in kept.items() if line}
         resources["metadata"] = {"name": names["notebook"], "path": handed_in}
         return self.from_notebook_node(notebook, resources, **options)
 
@@ -226,8 +230,9 @@ class Judge(Settings, NotebookExporter):
         if not kept:
             self._start_sandbox(desk)
             kept = desk.judge(path)
-        digest, cells = _cells_of(path)
         result = kept.result
+        # Of what was refused, such as another lesson's notebook, only the reason is shown.
+        digest, cells = _cells_of(path) if result.submission else ("", [])
         # Partly the student's words: nothing in them may steer a terminal.
         why = "".join(filter(str.isprintable, " ".join(result.reason.split())))
         if result.outcome == Outcome.INFRA_ERROR:
@@ -295,7 +300,7 @@ class Submitted(CourseDirectory):
 
     def get_existing_timestamp(self, dest_path: str) -> datetime | None:
         """Return the time of the submission in UTC; None if it is unknown."""
-        stamp = self.read_stamp(Path(dest_path))
+        stamp = self.read_line(Path(dest_path), STAMP)
         try:
             return parse_utc(stamp) if stamp else None
         except (ValueError, OverflowError):
@@ -303,16 +308,16 @@ class Submitted(CourseDirectory):
             return None
 
     @staticmethod
-    def read_stamp(folder: Path) -> str:
-        """Read timestamp.txt; "" if there is no regular file of that name."""
+    def read_line(folder: Path, name: str) -> str:
+        """Read the beginning of a file; "" if there is no regular file of that name."""
         try:
-            fd = os.open(folder / STAMP, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            fd = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
             return ""
         with open(fd, "rb") as file:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 return ""
-            return file.read(LONGEST_STAMP).decode("utf-8", "replace").strip()
+            return file.read(LONGEST_LINE).decode("utf-8", "replace").strip()
 
 
 def _forget_if_new(names: dict[str, str]) -> None:

@@ -26,6 +26,8 @@ class Answer:
         score: the part of `max_points` that was earned, 0 … 1.
         bug, family: the mistake of the museum that was recognised, if any.
         credited: whether the points were earned with another cell put right.
+        cell: the number of the student's cell after which it was asked; 0 where that is not known.
+        challenge: the number of the challenge that lost it, from which its seed is drawn.
     """
 
     check: str
@@ -36,6 +38,8 @@ class Answer:
     bug: str = ""
     family: str = ""
     credited: bool = False
+    cell: int = 0
+    challenge: int | None = None
 
     @property
     def points(self) -> float:

@@ -16,7 +16,7 @@ FETCHES = re.compile(rf"^{re.escape(FETCH)}\S+$", re.MULTILINE)
 SETUP = f"""\
 from importlib.util import find_spec
 
-if not find_spec("course"):  # on Colab, fetch the course; elsewhere, say what is missing
+if not find_spec("course"):  # on Colab it has to be fetched; elsewhere, say what is missing
     assert find_spec("google") and find_spec("google.colab"), "No course here: use `make lab`."
 {NOT_PUBLISHED}"""
 

@@ -6,6 +6,7 @@ import sys
 
 COMMANDS = {
     "hand-in": "run a lesson from top to bottom and say whether it is fit to hand in: hand-in 03",
+    "lab": "open the lessons in JupyterLab, as `make lab` does; its options go on to it",
     "progress": "list the lessons, and which checks passed when",
 }
 UNKNOWN = 2
@@ -20,6 +21,10 @@ def main(arguments: list[str]) -> int:
             from course.handing_in.command import main as hand_in
 
             return hand_in(rest)
+        if command == "lab":
+            from course.files.lab import main as lab
+
+            return lab(rest)
         if command == "progress":
             from course.files.progress_page import main as progress
 

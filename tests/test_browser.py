@@ -58,7 +58,7 @@ def lab(checkout) -> str:
     log = checkout / "lab.log"
     with log.open("w") as output:
         server = subprocess.Popen(
-            recipe[recipe.index("jupyter lab") :],
+            recipe[recipe.index("python -m course lab") :],
             shell=True,
             cwd=checkout,
             stdout=output,

@@ -1,5 +1,6 @@
 """The page about a class: nothing that a student wrote is more than text in it."""
 
+import re
 import shutil
 import unicodedata
 from dataclasses import replace
@@ -8,15 +9,16 @@ from pathlib import Path
 
 import pytest
 from bs4 import BeautifulSoup
-from class_results import ASSIGNMENT, BUGS, LESSON, graded, lost, made, result
+from class_results import ASSIGNMENT, BUG, BUGS, CHECKS, LESSON, graded, lost, made, result
 from hostile import html as hostile_html
 from playwright.sync_api import sync_playwright
 from test_browser import CHROMIUM, QUIET
 
+from autograder.assignment import in_words
 from autograder.classroom.reporting import report
 from autograder.classroom.reporting.class_figures import by_section
 from autograder.classroom.reporting.class_mistakes import Work
-from autograder.classroom.reporting.report_page import page
+from autograder.classroom.reporting.report_page import SCRIPT, page
 from autograder.classroom.roster import Student
 from autograder.classroom.standing import Standing, State
 from lessons import ROOT
@@ -61,7 +63,8 @@ def test_what_students_wrote_is_text_and_nothing_else():
     text = whole_page(*hostile_class())
     found = soup(text)
     harmless = soup(whole_page([graded("a", lost(), "b")])).find_all(True)
-    tags = {tag.name for tag in harmless} | {"pre", "code", "h3", "strong"}
+    tags = {tag.name for tag in harmless} | {"pre", "code", "h3", "strong", "br"}
+    assert [script.string for script in found.find_all("script")] == [SCRIPT]
     assert {tag.name for tag in found.find_all(True)} <= tags
     names = {name for tag in found.find_all(True) for name in tag.attrs}
     assert not {name for name in names if name.startswith("on") or name in ("src", "srcdoc")}
@@ -85,6 +88,44 @@ def test_the_page_says_who_has_no_points_why_and_what_to_do():
     ]
     assert [row.th.get_text() for row in rows] == ["dora", "<b>bold", "emil", "fay"]
     assert rows[0].get_text().endswith("not judged yet: grade again")
+
+
+def test_the_page_says_what_everyone_got_and_why():
+    wrong = graded("ben", lost(bug=BUG.name, family=BUG.family))
+    works = [Work(wrong.student, {}, wrong.result, "file:///nb", "file:///page")]
+    found = soup(whole_page([graded("ada", result()), wrong, *hostile_class()[0][-1:]], works))
+    ada, ben, fay = found.find(id="everyone-table").find_parent("table").tbody.find_all("tr")
+    assert [cell.get_text() for cell in ada.find_all("td")] == ["graded", "10", "", "", ""]
+    assert ben.find_all("td")[3].get_text() == f"{in_words(CHECKS[0])}: {BUG.mistake}"
+    assert [link["href"] for link in ben.find_all("a")] == ["file:///nb", "file:///page"]
+    assert fay.td.get_text() == "missing"
+    who = found.find("summary", string=re.compile("Who made it")).find_parent("details")
+    assert who.p.get_text() == "ben."
+
+
+def test_the_page_compares_lessons_and_names_who_falls_behind():
+    def table(*points: float | None) -> list[Standing]:
+        return [
+            replace(graded(name, result()), points=score)
+            if score is not None
+            else Standing(Student(name), State.MISSING, "", 10)
+            for name, score in zip("abcd", points, strict=True)
+        ]
+
+    lessons = {"00-start": table(9, 8, 1, 9), "01-next": table(10, None, 4, 9.5)}
+    lessons["02-last"] = table(7, None, 3, 10)
+    text = page("02-last", ASSIGNMENT, BUGS, lessons["02-last"], (), lessons)
+    term = soup(text).find(id="term").parent
+    rows = term.find(id="term-table").find_parent("table").tbody.find_all("tr")
+    assert [[cell.get_text() for cell in row.find_all("td")] for row in rows] == [
+        ["4", "8.5", "0"],
+        ["3", "9.5", "1"],
+        ["3", "7", "1"],
+    ]
+    assert "below the median: b, c." in term.get_text()
+    scores = term.find(id="scores-table").find_parent("table").tbody.find_all("tr")
+    assert [cell.get_text() for cell in scores[1].find_all("td")] == ["8", "", ""]
+    assert not soup(whole_page(lessons["02-last"])).find(id="term")
 
 
 def test_a_page_about_nobody_says_so():
@@ -144,7 +185,17 @@ def test_in_a_browser_the_page_is_quiet_readable_and_narrow(tmp_path, scheme):
         assert (shown.locator("table").count() > 8, shown.evaluate(BARE)) == (True, 0)
         ids = shown.evaluate("[...document.querySelectorAll('[id]')].map(e => e.id)")
         assert len(ids) == len(set(ids))
+        shown.evaluate("document.querySelectorAll('details').forEach(e => e.open = true)")
+        assert shown.evaluate("document.documentElement.scrollWidth") == 360
         assert shown.evaluate(CONTRAST) >= 4.5
+        points = "[...document.querySelectorAll('#everyone-table ~ tbody td:nth-child(4)')]"
+        cells = f"() => {points}.map(e => Number(e.textContent))"
+        for way in ("ascending", "descending"):
+            shown.get_by_role("button", name="Points").click()
+            assert shown.locator(f"[aria-sort={way}]").inner_text().startswith("Points")
+            sorted_by = sorted(shown.evaluate(cells), reverse=way == "descending")
+            assert shown.evaluate(cells) == sorted_by
+            assert len(sorted_by) == 18
         browser.close()
     assert (said, asked) == ([], [file.as_uri()])
 

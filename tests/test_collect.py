@@ -1,5 +1,6 @@
 """`autograder collect` brings every student's newest notebook to its folder, and guesses nothing."""
 
+import io
 import json
 import os
 import shutil
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from nbgrader.api import Gradebook
 
-from autograder.classroom.collecting import archives, inbox
+from autograder.classroom.collecting import archives, arranging
 from autograder.classroom.collecting.collect import main
 from lessons import ROOT
 
@@ -161,6 +162,82 @@ def test_canvas_name_counts_where_the_roster_has_no_number(course):
     assert list(said["unmatched"]) == ["oharaben_1816"]
 
 
+METADATA = """\
+---
+submission_33000:
+  :submitters:
+  - :name: Ada L.
+    :sid: '7'
+    :email: Ada@Example.edu
+  - :name: Ben
+    :sid: '1816'
+    :email:
+  :created_at: 2026-11-20 15:14:12.345678000 Z
+  :score: 0.0
+submission_33001:
+  :submitters:
+  - :name: Grace Hopper
+    :sid:
+    :email: grace@example.edu
+  :created_at: 2026-11-21 08:00:00.000000000 Z
+"""
+
+
+def test_gradescopes_export_is_collected_with_its_times_and_groups(course):
+    files = [(f"submission_3300{n}/{NOTEBOOK}", f"of {n}") for n in (0, 1)]
+    files.append(("submission_metadata.yml", METADATA))
+    export = course.zip("export.zip", *((f"assignment_4711_export/{n}", c) for n, c in files))
+    flat = course.zip("flat.zip", *files)
+    for archive in (export, flat):
+        said = course.collect(archive, code=1)
+        assert list(said["unmatched"]) == ["grace@example.edu"]
+        assert course.notebook("ada") == course.notebook("ben") == "of 0"
+        assert course.files("ada")["timestamp.txt"] == "2026-11-20 15:14:12 UTC"
+    said = course.collect(export, "--match", "grace@example.edu=wz1")
+    assert said["collected"] == ["wz1"]
+
+
+@pytest.mark.parametrize("metadata", ["submission_33000: [", "- a", "submission_33000: 5"])
+def test_an_export_whose_metadata_cannot_be_read_is_refused(course, metadata):
+    files = (f"x/submission_33000/{NOTEBOOK}", "hers"), ("x/submission_metadata.yml", metadata)
+    said = course.collect(course.zip("export.zip", *files), code=1)
+    assert "export.zip: submission_metadata.yml cannot be read" in said["refused"][0]
+
+
+TEAMS = """\
+id,first_name,last_name,section,team
+ada,Ada,Lovelace,Tuesday,Red
+ben,Ben,O'Hara,Tuesday,Red
+luc,Luc,Picard,,
+zoe,Zoe,Lang,,
+"""
+
+
+@pytest.mark.parametrize(
+    "path", [f"Red_12{MOODLE}/{NOTEBOOK}", f"red/{NOTEBOOK}", f"ben/{NOTEBOOK}"]
+)
+def test_what_a_team_hands_in_counts_for_all_of_it(course, path):
+    (course.place / "grading" / "roster.csv").write_text(TEAMS)
+    assert course.collect(course.zip("moodle.zip", (path, "theirs")))["collected"] == ["ada", "ben"]
+    assert course.notebook("ada") == course.notebook("ben") == "theirs"
+
+
+def test_a_group_without_a_team_is_matched_by_hand(course):
+    moodle = course.zip("moodle.zip", (f"Group A_12{MOODLE}/{NOTEBOOK}", "theirs"))
+    assert list(course.collect(moodle, code=1)["unmatched"]) == ["Group A_12"]
+    by_hand = ("--match", "Group A_12=ada", "--match", "Group A_12=ben")
+    assert course.collect(moodle, *by_hand)["collected"] == ["ada", "ben"]
+
+
+def test_a_section_before_a_name_is_read_and_no_other_word(course):
+    (course.place / "grading" / "roster.csv").write_text(TEAMS)
+    names = ("Tuesday-Ada Lovelace_77", "Jean-Luc Picard_78")
+    moodle = course.zip("moodle.zip", *((f"{name}{MOODLE}/{NOTEBOOK}", name) for name in names))
+    said = course.collect(moodle, code=1)
+    assert said["collected"] == ["ada", "ben"]
+    assert list(said["unmatched"]) == ["Jean-Luc Picard_78"]
+
+
 def test_folders_are_matched_by_id_address_number_and_name(course):
     inbox = course.place / "inbox"
     for name in ("ada", "BEN@example.edu", "1901", "müller-lang  zoë"):
@@ -264,7 +341,11 @@ def test_a_match_that_names_nobody_is_refused(course, words):
 
 
 @pytest.mark.parametrize(
-    "name", ["start (1).ipynb", "start-1.ipynb", "start_1815.ipynb", "Start.ipynb", "my work.ipynb"]
+    "name",
+    [
+        *("start (1).ipynb", "start-1.ipynb", "start_1815.ipynb", "Start.ipynb", "my work.ipynb"),
+        *("start.ipynb.txt", "my work.ipynb.json"),
+    ],
 )
 def test_a_students_only_notebook_gets_the_lessons_name(course, name):
     said = course.collect(course.zip("inbox.zip", (f"ada/{name}", "hers"), ("ada/a.py", "a = 1")))
@@ -287,15 +368,67 @@ def test_of_several_notebooks_the_one_with_the_lessons_name_counts(course):
     [
         (("a.ipynb", "b.ipynb"), "which of these is start.ipynb? a.ipynb, b.ipynb"),
         (("a/start.ipynb", "b/start.ipynb"), "which of these is start.ipynb?"),
-        (("work.zip",), "no notebook, but work.zip"),
+        (("work.pdf",), "no notebook, but work.pdf"),
+        (("start.ipynb.txt", "Start.ipynb.json"), "which of these is start.ipynb?"),
     ],
 )
 def test_what_can_be_several_notebooks_or_none_is_asked_about(course, names, why):
     files = [(f"ada/{name}", "hers") for name in names]
     said = course.collect(course.zip("inbox.zip", *files, (f"ben/{NOTEBOOK}", "his")), code=1)
-    assert why in said["ambiguous"]["ada"]
+    assert why in said["unclear"]["ada"]
     assert said["collected"] == ["ben"]
     assert "ada" not in said["missing"]
+
+
+def test_the_instructor_says_which_file_to_take(course):
+    files = [(f"ada/{name}", name) for name in ("a.ipynb", "sub/b.ipynb", "notes")]
+    inbox = course.zip("inbox.zip", *files)
+    assert '--take "ada=FILE"' in course.says(inbox)
+    for take, said in (
+        ("b.ipynb", "sub/b.ipynb"),
+        ("sub/b.ipynb", "sub/b.ipynb"),
+        ("notes", "notes"),
+    ):
+        course.collect(inbox, "--take", f"ada={take}")
+        assert course.notebook("ada") == said
+        shutil.rmtree(course.folder("ada"))
+    why = course.collect(inbox, "--take", "ada=c.ipynb", code=1)["unclear"]["ada"]
+    assert why == "no file c.ipynb to take, but a.ipynb, notes, sub/b.ipynb"
+
+
+@pytest.mark.parametrize("words", ["nobody=a.ipynb", "ada=", "a.ipynb"])
+def test_a_take_that_names_nobody_or_nothing_is_refused(course, words):
+    inbox = course.zip("inbox.zip", ("ada/a.ipynb", "hers"))
+    assert f"--take {words!r}: say a student's id and a file" in course.says(inbox, "--take", words)
+    assert not course.folder("ada").exists()
+
+
+def zipped(*files: tuple[str, str]) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, content in files:
+            archive.writestr(name, content)
+    return packed.getvalue()
+
+
+def test_a_zip_file_that_was_handed_in_is_read(course):
+    hers = zipped(("work/start.ipynb", "hers"), ("work/a.py", "a = 1"), ("../evil.py", ""))
+    moodle = course.zip(
+        "moodle.zip", (f"Ada Lovelace_77{MOODLE}/work.zip", hers), ("ben.zip", b"PK")
+    )
+    said = course.collect(moodle, code=1)
+    assert course.files("ada").keys() - {"timestamp.txt"} == {NOTEBOOK, "a.py"}
+    assert course.notebook("ada") == "hers"
+    evil, broken = said["refused"]
+    assert evil == "work.zip: ../evil.py is left out: its path leads out of the folder"
+    assert "moodle.zip: ben is left out: ben.zip is no ZIP file, or a broken one" in broken
+
+
+def test_a_zip_file_beside_a_notebook_stays_one(course):
+    files = (f"ada/{NOTEBOOK}", "hers"), ("ada/data.zip", "not even one")
+    course.collect(course.zip("inbox.zip", *files))
+    assert course.notebook("ada") == "hers"
+    assert (course.folder("ada") / "data.zip").exists()
 
 
 def test_the_newest_attempt_of_all_archives_counts(course):
@@ -458,7 +591,7 @@ def test_a_broken_archive_leaves_what_was_collected_and_the_others(course):
 def test_a_submission_beyond_a_limit_is_refused_before_it_is_unpacked(
     course, monkeypatch, limit, value
 ):
-    monkeypatch.setattr(inbox, limit, value)
+    monkeypatch.setattr(arranging, limit, value)
     more = [("ada/a/b/c.txt", bytes(2**21)), ("ada/d.txt", ""), ("ada/e.txt", "")]
     files = [(f"ada/{NOTEBOOK}", "hers"), *more, (f"ben/{NOTEBOOK}", "his")]
     said = course.collect(course.zip("inbox.zip", *files), code=1)

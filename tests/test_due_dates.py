@@ -116,6 +116,16 @@ def test_a_penalty_counts_days_begun(course, late, options, penalty):
     assert course.penalty(*options) == pytest.approx(penalty)
 
 
+def test_late_days_of_the_term_are_used_up_in_the_lessons_order(course):
+    course.hand_in(1.5 * DAY)
+    assert course.penalty(*PERCENT, "--LatePenalty.late_days=3") == 0
+    with course.gradebook() as gradebook:
+        gradebook.add_assignment("00-before", duedate=DUE)
+        gradebook.add_submission("00-before", "ada", timestamp=DUE.replace(tzinfo=None) + 1.5 * DAY)
+    assert course.penalty(*PERCENT, "--LatePenalty.late_days=3") == pytest.approx(2)
+    assert course.penalty(*PERCENT, "--LatePenalty.late_days=2") == pytest.approx(4)
+
+
 @pytest.mark.parametrize(("points", "penalty"), [(0, 0), (1.5, 1.5), (7, 4)])
 def test_a_penalty_is_of_the_lessons_points_and_never_more_than_those_reached(
     course, points, penalty

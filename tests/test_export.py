@@ -3,10 +3,13 @@
 import csv
 import io
 import json
+import mailbox
 import os
+import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +22,7 @@ from platforms import Canvas
 from submissions import solved, submission
 
 from autograder.__main__ import main
+from autograder.lessons import find
 from lessons import COURSE, ROOT
 
 pytestmark = needs_bubblewrap
@@ -53,6 +57,7 @@ def course(tmp_path_factory) -> CourseFolder:
     }
     file = course.hand_in("ada", solved(LESSON))
     file.with_name("timestamp.txt").write_text("2026-11-20 10:00:00 UTC")
+    file.with_name("submission_secret.txt").write_text("of nbgrader's exchange")
     course.hand_in("bad", b"{ no notebook")
     course.hand_in("eve", submission(LESSON, {}))
     course.hand_in("lee", solved(LESSON, "%timeit 1\nx = 3", **half))
@@ -86,10 +91,14 @@ class Done:
 
 
 def export(course: CourseFolder, *arguments: str) -> Done:
-    """`autograder export` in this process, which has imported it all."""
+    return run(course, "export", *arguments)
+
+
+def run(course: CourseFolder, *arguments: str) -> Done:
+    """A command in this process, which has imported it all."""
     out, err = io.StringIO(), io.StringIO()
     with chdir(course.place), redirect_stdout(out), redirect_stderr(err):
-        code = main(["export", *arguments])
+        code = main([*arguments])
     return Done(code, out.getvalue(), err.getvalue())
 
 
@@ -302,3 +311,69 @@ def run_gradescope(folder: Path, place: Path, file: Path, address: str) -> dict 
     found = place / "results" / "results.json"
     assert found.exists() == (done.returncode == 0)
     return json.loads(found.read_text()) if found.exists() else None
+
+
+# Feedback goes back
+
+
+def test_feedback_is_packed_under_the_names_of_the_platform(course):
+    nobody = run(course, "return", "00")
+    assert (nobody.returncode, "there is feedback for nobody" in nobody.stderr) == (2, True)
+    prefixes = {"ada": "lovelaceada_1815_4242_", "bad": "Bad Wolf_7_assignsubmission_file_"}
+    kept = course.place / "grading" / "collected" / "00-start.json"
+    kept.parent.mkdir(exist_ok=True)
+    kept.write_text(json.dumps({**prefixes, "eve": "Eve Vil_8_assignsubmission_file_"}))
+    done = run(course, "return", "00")
+    assert done.returncode == 1
+    assert done.stdout.startswith("feedback-00-start.zip: feedback for 2 of 5.\nleft out (3):\n")
+    assert "eve: not graded, not judged yet: grade again" in done.stdout
+    assert "lee: no platform's name for it is known" in done.stdout
+    with zipfile.ZipFile(course.place / "feedback-00-start.zip") as archive:
+        assert archive.namelist() == [f"{prefix}start.html" for prefix in prefixes.values()]
+        page = archive.read(archive.namelist()[0])
+        assert page.count(b"<td>PASS</td>") == 4
+
+
+def test_feedback_is_written_as_messages(course):
+    done = run(course, "return", "00", "--mail", "us@example.edu", "--output", "box")
+    assert done.stdout.startswith("box: feedback for 4 of 5.")
+    to_lee = {message["To"]: message for message in mailbox.mbox(course.place / "box")}[
+        "lee@example.edu"
+    ]
+    words, page = to_lee.get_payload()
+    assert words.get_payload().startswith("00-start: 5 of 10 points.\n")
+    assert page.get_filename() == "start.html"
+    refused = run(course, "return", "00", "--mail", "nobody")
+    assert "'nobody' is no address that messages can come from" in refused.stderr
+
+
+def test_what_came_by_nbgraders_exchange_goes_back_by_it(course, tmp_path):
+    assert run(course, "return", "00", "--mail", "us@example.edu").returncode == 1
+    where = f"--Exchange.root={tmp_path}"
+    done = course.run("release_feedback", "00-start", "--student=ada", where)
+    assert done.returncode == 0, done.stderr
+    assert len(list(tmp_path.glob("second-token/feedback/*.html"))) == 1
+
+
+# Why a submission has its points
+
+
+def test_why_tells_the_case_the_cell_and_the_challenge_of_each_question(course):
+    done = run(course, "why", "lee", "00-start")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("lee, 00-start: 5 of 10 points.\n\n")
+    lost = done.stdout.split("\n\n")[-2]
+    assert re.search(r"^0 of [\d.]+  \w+", lost)
+    assert re.search(r"Asked after cell \d+: matmul_bytes of cell \d+", lost)
+    check, seed = re.search(r'find\("(.*)"\).challenge\((\d+)\)', lost).groups()
+    assert find(check).challenge(int(seed))
+    assert "\x1b" not in done.stdout
+    assert done.stdout.endswith("autograder grade 00-start --student lee --judge-again\n")
+
+
+def test_why_tells_who_has_no_points_and_that_somebody_is_unknown(course):
+    done = run(course, "why", "bad", "00")
+    assert (done.returncode, done.stdout.count("\n")) == (0, 1)
+    assert done.stdout.startswith("bad, 00-start: ungradable. start.ipynb is no notebook")
+    assert run(course, "why", "mis", "00").returncode == 1
+    assert run(course, "why", "eva", "00").stderr.endswith("no student has the id 'eva'\n")

@@ -207,6 +207,27 @@ def test_the_settings_of_the_judge_are_part_of_a_result(course):
     assert len(kept(course)) == 2 * len(before)
 
 
+def test_what_was_graded_with_other_settings_has_its_points_for_who_reads_them(course):
+    grade(course, "--Judge.cell_seconds=60")
+    assert {name: found.state for name, found in stand(course).items()} == STATES
+    assert stand(course)["cleo"].reason
+    course.hand_in("ann", submission(LESSON, {}))
+    assert stand(course)["ann"].state == State.NOT_GRADED
+
+
+def test_one_student_is_graded_and_nobody_else(course):
+    before = kept(course)
+    course.hand_in("ann", solved(LESSON, "name = 'Ann'"))
+    course.hand_in("dan", solved(LESSON))
+    done = grade(course, "--student", "dan", "--judge-again")
+    assert done.stdout.startswith("1 of 1 have a grade.\ngraded (1): dan"), done.stdout
+    assert kept(course).items() > before.items()
+    assert stand(course)["ann"].state == State.NOT_GRADED
+    done = grade(course, "--student=eve")
+    assert done.returncode == 2
+    assert "no student has the id 'eve'" in done.stderr
+
+
 def test_parts_are_judged_apart_and_written_together(empty):
     fill(empty)
     for part in ("1/2", "2/2"):

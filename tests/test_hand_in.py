@@ -119,6 +119,14 @@ def test_the_commands_are_listed(tmp_path):
     assert course_command("hand-on", cwd=tmp_path).returncode == 2
 
 
+def test_lessons_are_opened_only_where_they_lie(tmp_path):
+    done = course_command("lab", "--no-browser", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"There is no lessons/00-start/start.ipynb in {tmp_path}: run this where the lessons lie.\n"
+    )
+
+
 def test_what_is_no_notebook_is_said_in_one_line(tmp_path):
     (tmp_path / "start.ipynb").write_text("{")
     done = course_command("hand-in", "start.ipynb", cwd=tmp_path)

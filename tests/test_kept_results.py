@@ -58,7 +58,13 @@ def test_another_grader_or_setting_finds_nothing(results, tmp_path):
     results.keep("a submission", KEPT)
     folder = tmp_path / "results"
     assert KeptResults(folder, "b grader", {"cell_seconds": 120}).find("a submission") is None
-    assert KeptResults(folder, "a grader", {"cell_seconds": 60}).find("a submission") is None
+    other = KeptResults(folder, "a grader", {"cell_seconds": 60})
+    assert other.find("a submission") is None
+    key = results.key("a submission")
+    assert other.find_under(key, "a submission").settings == {"cell_seconds": 120}
+    assert other.find_under(key, "another submission") is None
+    another = KeptResults(folder, "b grader", {"cell_seconds": 60})
+    assert another.find_under(key, "a submission") is None
 
 
 @pytest.mark.parametrize(

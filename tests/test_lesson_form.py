@@ -3,6 +3,7 @@
 import ast
 import importlib
 import re
+from itertools import pairwise
 
 import pytest
 
@@ -48,6 +49,13 @@ def test_it_has_at_most_1650_words(lesson):
 
 def test_it_has_one_title(lesson):
     assert len([heading for cell in lesson.cells for heading in headings(cell)]) == 1
+
+
+def test_its_headings_go_down_one_level_at_a_time(lesson):
+    text = "\n".join(markdown(lesson))
+    levels = [len(marks) for marks in re.findall(r"^(#+) ", text, re.MULTILINE)]
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
 
 
 def test_its_checks_ask_for_all_that_students_write_and_for_nothing_else(lesson):

@@ -143,8 +143,11 @@ def test_with_an_address_all_lead_there_at_the_lesson_s_tag(tmp_path):
             f"colab.research.google.com/github/us/lessons/blob/main/lessons/{folder}/{path.name}"
         )
         assert colab in notebook.cells[0].source
+        assert notebook.metadata.colab.generative_ai_disabled
         assert colab in (bundle / "README.md").read_text(encoding="utf-8")
-    assert "git clone https://github.com/us/lessons " in (bundle / "README.md").read_text()
+    readme = (bundle / "README.md").read_text()
+    assert "git clone https://github.com/us/lessons " in readme
+    assert "New lessons come by `git pull`." in readme
     assert address_in(bundle) == "https://github.com/us/lessons"
 
 

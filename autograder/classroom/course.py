@@ -193,6 +193,12 @@ class Lesson:
         folder = directory.format_path(directory.autograded_directory, student, self.name)
         return Path(folder) / self.released.name
 
+    def feedback(self, student: str) -> Path:
+        """Return the path of a student's feedback page, which need not exist."""
+        directory = self.course.directory
+        folder = directory.format_path(directory.feedback_directory, student, self.name)
+        return Path(folder) / f"{self.module}.html"
+
 
 def open_course(options: Sequence[str] = ()) -> Course:
     """Open the course in the working directory.

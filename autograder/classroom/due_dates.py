@@ -44,6 +44,12 @@ class LatePenalty(LateSubmissionPlugin):
     grace_minutes = Float(
         0, min=0, help="Minutes by which the due date is put off without saying so."
     ).tag(config=True)
+    late_days = Float(
+        0,
+        min=0,
+        help="Days late that cost nothing, for each student and the whole term; lessons use them up in "
+        "the order of their names.",
+    ).tag(config=True)
     largest_percent = Float(
         100, min=0, max=100, help="Percent of the lesson's points that being late can cost at most."
     ).tag(config=True)
@@ -60,11 +66,22 @@ class LatePenalty(LateSubmissionPlugin):
         """
         if not self.percent_a_day:
             return super().late_submission_penalty(student_id, score, total_seconds_late)
-        days = math.ceil(max(0, total_seconds_late - 60 * self.grace_minutes) / DAY)
-        percent = min(days * self.percent_a_day, self.largest_percent)
         step = self.parent  # nbgrader's step, which alone knows the lesson
+        days = self._days(total_seconds_late)
+        if self.late_days and days:
+            before = sum(
+                self._days(submission.total_seconds_late)
+                for submission in step.gradebook.student_submissions(student_id)
+                if submission.assignment.name < step.assignment_id
+            )
+            days -= min(days, max(0, self.late_days - before))
+        percent = min(days * self.percent_a_day, self.largest_percent)
         notebook = step.gradebook.find_notebook(step.notebook_id, step.assignment_id)
         return min(score, notebook.max_score * percent / 100) or None
+
+    def _days(self, seconds_late: float) -> int:
+        """Count the days that have begun."""
+        return math.ceil(max(0, seconds_late - 60 * self.grace_minutes) / DAY)
 
 
 class GrantExtensions(NbGraderPreprocessor):

@@ -1,6 +1,7 @@
 """Grade a class: everybody's latest work, each file once, and say who has no grade and why.
 
     autograder grade 03-kv-cache --jobs 4
+    autograder grade 03-kv-cache --student ada --judge-again
     autograder grade 03-kv-cache --shard 2/8      # judge an eighth; grade without it afterwards
     autograder grade 03-kv-cache --dask tcp://scheduler:8786       # judge on a Dask cluster
 
@@ -18,7 +19,7 @@ import gc
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 
 from tqdm import tqdm
@@ -47,7 +48,7 @@ def main(arguments: list[str]) -> int:
         lesson = course.lesson(options.lesson)
         if not options.shard:  # said before hours of work
             require_gradebook(lesson)
-            course.students()
+            _require_known(options.student, {*course.students(), *_handed_in(lesson)})
         with closing(lesson.desk(options.judge_again)) as desk:
             return _grade(lesson, desk, options)
     except (CannotStart, BadRoster, SandboxMissing) as error:
@@ -56,6 +57,15 @@ def main(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         print("Interrupted. What was judged is kept: run the same command again.", file=sys.stderr)
         return INTERRUPTED
+
+
+def _handed_in(lesson: Lesson) -> list[str]:
+    return [submission.student for submission in lesson.submissions()]
+
+
+def _require_known(chosen: Collection[str], known: Collection[str]) -> None:
+    if unknown := sorted(set(chosen) - set(known)):
+        raise CannotStart(f"no student has the id {', '.join(map(repr, unknown))}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -71,6 +81,13 @@ def _parser() -> argparse.ArgumentParser:
         type=_at_least_one,
         default=cores or 1,
         help="submissions at once; as many as cores",
+    )
+    parser.add_argument(
+        "--student",
+        action="append",
+        default=[],
+        metavar="ID",
+        help="grade this one, and nobody else; may be said several times",
     )
     parser.add_argument(
         "--shard",
@@ -107,13 +124,14 @@ def _shard(text: str) -> tuple[int, int]:
 def _grade(lesson: Lesson, desk: Desk, options: argparse.Namespace) -> int:
     problems: dict[str, str] = {}
     if not options.kept_only:
-        problems = _judge(desk, _to_judge(lesson, desk, options.shard), options)
+        problems = _judge(desk, _to_judge(lesson, desk, options), options)
     if options.shard:
         return _end_of_shard(lesson, problems)
     try:
-        write_gradebook(lesson, desk, force=options.judge_again)
+        write_gradebook(lesson, desk, options.judge_again, options.student)
         penalties = write_penalties(lesson)
-        table = standings(lesson, desk, problems)
+        everyone = standings(lesson, desk, problems, just_graded=True)
+        table = [s for s in everyone if _is_chosen(s.student.id, options)]
     except NoGradebook as error:
         print(f"Not everything is in the gradebook: {error}", file=sys.stderr)
         print("What was judged is kept: run the same command again.", file=sys.stderr)
@@ -126,10 +144,14 @@ def _grade(lesson: Lesson, desk: Desk, options: argparse.Namespace) -> int:
     return int(without or bool(problems))
 
 
-def _to_judge(lesson: Lesson, desk: Desk, shard: tuple[int, int] | None) -> list[Submission]:
-    """List the submissions without a result, of one shard if that is asked for."""
-    number, of = shard or (1, 1)
-    submissions = [s for s in lesson.submissions() if s.notebook]
+def _is_chosen(student: str, options: argparse.Namespace) -> bool:
+    return not options.student or student in options.student
+
+
+def _to_judge(lesson: Lesson, desk: Desk, options: argparse.Namespace) -> list[Submission]:
+    """List the submissions without a result, of one shard or of single students if that is asked for."""
+    number, of = options.shard or (1, 1)
+    submissions = [s for s in lesson.submissions() if s.notebook and _is_chosen(s.student, options)]
     return [s for s in submissions[number - 1 :: of] if not desk.find(s.notebook)]
 
 

@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
@@ -15,7 +15,7 @@ from pathlib import Path
 from nbgrader import api
 from nbgrader.api import MissingEntry
 from nbgrader.converters import Autograde
-from nbgrader.converters.base import NbGraderException
+from nbgrader.converters.base import BaseConverter, NbGraderException
 from nbgrader.utils import rmtree
 from sqlalchemy.exc import SAWarning
 from tqdm import tqdm
@@ -47,7 +47,9 @@ def require_gradebook(lesson: Lesson) -> None:
         ) from None
 
 
-def write_gradebook(lesson: Lesson, desk: Desk, force: bool = False) -> None:
+def write_gradebook(
+    lesson: Lesson, desk: Desk, force: bool = False, students: Collection[str] = ()
+) -> None:
     """Write the roster, and the points and graded notebook of each submission whose result is new.
 
     A submission that cannot be written is skipped; its standing says so, and nbgrader's log says why.
@@ -55,6 +57,7 @@ def write_gradebook(lesson: Lesson, desk: Desk, force: bool = False) -> None:
     Args:
         desk: the lesson's desk; only its kept results are read.
         force: whether to write submissions whose graded notebook shows the result already.
+        students: whose submissions alone are written; of nobody, everybody's.
 
     Raises:
         NoGradebook: the gradebook can no longer be reached.
@@ -66,38 +69,44 @@ def write_gradebook(lesson: Lesson, desk: Desk, force: bool = False) -> None:
     autograde = _Writing(coursedir=course.directory, parent=course.app)
     force = force or autograde.force
     submissions = list(lesson.submissions())
-    new = [s for s in submissions if _is_new(lesson, desk, s, force)]
+    chosen = [s for s in submissions if not students or s.student in students]
+    new = [s for s in chosen if _is_new(lesson, desk, s, force)]
     # Of what is left out here, nbgrader's log need not tell.
     names = {s.student for s in submissions} - {s.student for s in new}
     course.directory.student_id_exclude = ",".join(sorted(names))
     course.directory.assignment_id = lesson.name
     if new:
         autograde.write_only(lesson, desk, new, force)
-        _run(autograde, lesson, len(new))
+        try:
+            run_converter(autograde, lesson, len(new), "gradebook")
+        finally:
+            if autograde.exporter:
+                autograde.exporter.close()
 
 
-def _run(autograde: _Writing, lesson: Lesson, total: int) -> None:
-    """Run nbgrader's steps with a progress bar; raises as `write_gradebook`."""
+def run_converter(converter: BaseConverter, lesson: Lesson, total: int, name: str) -> None:
+    """Run nbgrader's steps with a progress bar of this name.
+
+    Raises:
+        NoGradebook: the gradebook can no longer be reached.
+    """
     course = lesson.course
     full: list[str] = []
     with (
-        tqdm(desc="gradebook", total=total, unit="submission", file=sys.stderr) as progress,
+        tqdm(desc=name, total=total, unit="submission", file=sys.stderr) as progress,
         warnings.catch_warnings(),
         _one_engine(),
         _without_hints(course.log, full),
         course.reaching_gradebook(),
     ):
         warnings.simplefilter("ignore", SAWarning)  # nbgrader's own way with its database
-        autograde.post_convert_hook = lambda **_: progress.update()
+        converter.post_convert_hook = lambda **_: progress.update()
         try:
-            autograde.start()
+            converter.start()
         except NbGraderException as error:  # it has logged each by name
             if type(error.__context__) in OUT_OF_REACH:
                 raise NoGradebook(course.directory.db_url, error.__context__) from error
             logging.getLogger(__name__).debug("nbgrader: %s", error)
-        finally:
-            if autograde.exporter:
-                autograde.exporter.close()
     if full:
         raise NoGradebook(course.directory.db_url, OSError("the disk is full; make room first"))
 

@@ -1,11 +1,11 @@
 """Read the list of the class: `roster.csv`, one student per line.
 
-    id,first_name,last_name,email,lms_user_id,section,extension,extension 03-kv-cache
-    ada,Ada,Lovelace,ada@example.edu,1815,Tuesday,,2
+    id,first_name,last_name,email,lms_user_id,section,team,extension,extension 03-kv-cache
+    ada,Ada,Lovelace,ada@example.edu,1815,Tuesday,,,2
 
-Only `id` is required: it is the name of the student's folder under grading/submitted. `extension`
-extends the due date of every lesson, `extension LESSON` that of one: by a number of days, or to a day
-and time.
+Only `id` is required: it is the name of the student's folder under grading/submitted. What one member
+of a `team` hands in counts for all of them. `extension` extends the due date of every lesson, `extension
+LESSON` that of one: by a number of days, or to a day and time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from datetime import date, datetime, time, timedelta
 from pathlib import Path
 
 EXTENSION = "extension"
-COLUMNS = ("id", "first_name", "last_name", "email", "lms_user_id", "section")
+COLUMNS = ("id", "first_name", "last_name", "email", "lms_user_id", "section", "team")
 _IDS = re.compile(r"[^/\\\x00-\x1f]+")
 
 
@@ -33,6 +33,7 @@ class Student:
         id: nbgrader's id, which is the name of the student's folder.
         lms_user_id: the id in the learning platform.
         section: group, tutorial or room; "" if the roster has none.
+        team: of those who hand in together; "" for who hands in alone.
         extensions: by lesson, "" for all lessons: a number of days, or the new due date, in UTC if it
             has no zone.
     """
@@ -43,6 +44,7 @@ class Student:
     email: str = ""
     lms_user_id: str = ""
     section: str = ""
+    team: str = ""
     extensions: Mapping[str, float | datetime] = field(default_factory=dict)
 
     @property

@@ -73,13 +73,17 @@ class Standing:
 
 
 def standings(
-    lesson: Lesson, desk: Desk, problems: Mapping[str, str] | None = None
+    lesson: Lesson,
+    desk: Desk,
+    problems: Mapping[str, str] | None = None,
+    just_graded: bool = False,
 ) -> list[Standing]:
     """Return the standing of everyone in the roster, the gradebook and the submitted folders, by id.
 
     Args:
         desk: the lesson's desk; its kept results are read, and nothing is judged.
         problems: why a submission could not be judged just now, by student.
+        just_graded: whether only results with the desk's settings count, as for who has just graded.
 
     Raises:
         BadRoster: see `read_roster`.
@@ -88,7 +92,7 @@ def standings(
     students = lesson.course.students()
     everyone = [students.get(name, Student(name)) for name in sorted({*students, *submissions})]
     with lesson.course.gradebook() as gradebook:
-        sources = _Sources(lesson, desk, gradebook, problems or {})
+        sources = _Sources(lesson, desk, gradebook, problems or {}, just_graded)
         return [sources.standing(student, submissions.get(student.id)) for student in everyone]
 
 
@@ -100,6 +104,7 @@ class _Sources:
     desk: Desk
     gradebook: Gradebook
     problems: Mapping[str, str]
+    just_graded: bool
 
     def standing(self, student: Student, submission: Submission | None) -> Standing:
         most = sum(question.points for question in self.desk.assignment.questions)
@@ -110,14 +115,19 @@ class _Sources:
             return plain(State.NOT_GRADED, f"{submission.problem}, and grade again")
         if submission.notebook is None:
             return plain(State.UNGRADABLE, _no_notebook(self.lesson, submission))
-        kept = self.desk.kept(submission.notebook)
+        shown = read_mark(self.lesson.graded(submission.student))
+        key, kept = shown, None
+        if not self.just_graded:  # what was graded with other settings has its points, too
+            kept = self.desk.kept_under(shown, submission.notebook)
+        if kept is None:
+            key, kept = self.desk.key(submission.notebook), self.desk.kept(submission.notebook)
         if kept is None:
             why = self.problems.get(student.id, "not judged yet")
             return plain(State.NOT_GRADED, f"{why}: grade again")
         if kept.result.outcome != Outcome.SCORE:
             why = f"{kept.result.reason}: it has to be handed in again"
             return plain(State.UNGRADABLE, why, result=kept.result)
-        book = self._in_gradebook(submission)
+        book = self._in_gradebook(submission) if shown == key else None
         if book is None:
             why = "judged, but not in the gradebook yet: grade again"
             return plain(State.NOT_GRADED, why, result=kept.result)
@@ -133,9 +143,7 @@ class _Sources:
         )
 
     def _in_gradebook(self, submission: Submission) -> SubmittedAssignment | None:
-        """Return the gradebook's entry of a submission, if its points are those of the present file."""
-        if read_mark(self.lesson.graded(submission.student)) != self.desk.key(submission.notebook):
-            return None
+        """Return the gradebook's entry of a submission."""
         with suppress(MissingEntry):
             return self.gradebook.find_submission(self.lesson.name, submission.student)
         return None

@@ -13,6 +13,13 @@ from autograder.setup_cell import NOT_PUBLISHED, published
 
 ADDRESS = re.compile(r"https://[\w.-]+(?::\d+)?(?:/[\w.~-]+)+")
 """Of a repository: a host and a path, and nothing that a shell or a notebook could read as more."""
+COLAB = {
+    "generative_ai_disabled": True,
+    "private_outputs": True,
+    "provenance": [],
+    "toc_visible": True,
+}
+"""What Colab reads of a notebook: no model writes answers, no outputs are saved, contents are shown."""
 
 
 def read_address(text: str) -> str:
@@ -53,6 +60,9 @@ def with_address(notebook: str, address: str, folder: str) -> str:
     )
     if address.startswith(GITHUB):
         notebook = notebook.replace(_in_json(TO_OPEN), _in_json(badge(address, folder)))
+        plain = json.loads(notebook)
+        plain["metadata"]["colab"] = COLAB
+        notebook = json.dumps(plain, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
     return notebook
 
 

@@ -20,6 +20,7 @@ TEMPLATE = Path(__file__).parent / "template"
 AS_THEY_ARE = ("LICENSE", "docs/second-token.svg")
 GET = "git clone {address} second-token\ncd second-token\n"
 BADGES = " Or press a badge: the\nlesson opens in Colab, where you save a copy of your own."
+PULL = {True: "New lessons come by `git pull`.", False: "New lessons come as a new copy."}
 URLS = '\n[project.urls]\nRepository = "{address}"\n'
 """What a release says where it has an address."""
 ROOMS = ("checks", "plots", "widgets")
@@ -75,6 +76,7 @@ def _words(release: Release, address: str) -> dict[str, str]:
         "LAB": course.project["optional-dependencies"]["lab"],
         "LESSONS": lesson_table(course, release.lessons, address),
         "OPEN": str(list(release.order[release.closed : len(release.lessons)])),
+        "PULL": PULL[bool(address)],
         "PACKAGE_DATA": "\n".join(_package_data(course)),
         "URLS": URLS.format(address=address) if address else "",
         "REQUIRES_PYTHON": course.project["requires-python"],

@@ -10,8 +10,10 @@ import os
 import re
 import stat
 import struct
+import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -21,6 +23,7 @@ from pathlib import Path
 from typing import IO
 
 from autograder.classroom.wording import one_line
+from autograder.sandbox.submission_view import MAX_BYTES
 
 MAX_ENTRIES = 100_000
 """Files and folders of one archive."""
@@ -32,6 +35,7 @@ _JUNK_FOLDERS = {"__macosx", ".ipynb_checkpoints", "__pycache__"}
 _JUNK = re.compile(r"\._.*|\.ds_store|thumbs\.db|desktop\.ini", re.IGNORECASE)
 _UTF8, _ENCRYPTED = 0x800, 0x1
 _EXTENDED_TIME = 0x5455
+_PIECE = 2**20
 
 
 class Refused(Exception):
@@ -60,6 +64,15 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Submitter:
+    """A student as a platform names one: in full, by address, and by an id of the school."""
+
+    name: str
+    address: str
+    id: str
+
+
+@dataclass(frozen=True)
 class Archive:
     """A ZIP file or a folder of submissions.
 
@@ -67,11 +80,13 @@ class Archive:
         name: of the file.
         entries: in the archive's order.
         refused: one line for each entry that was left out.
+        submitters: who handed in a folder, by its name, where a file in the archive says so.
     """
 
     name: str
     entries: list[Entry]
     refused: list[str] = field(default_factory=list)
+    submitters: Mapping[str, tuple[Submitter, ...]] = field(default_factory=dict)
 
     @property
     def tells_when_handed_in(self) -> bool:
@@ -97,15 +112,47 @@ def read_archive(path: Path, zone: tzinfo | None, stack: ExitStack) -> Archive:
     Raises:
         Refused: it is neither, or cannot be read.
     """
+    if not path.is_dir():
+        return _read_zip(path.name, path, zone, stack)
     try:
-        if path.is_dir():
-            return _sorted_out(path.name or str(path), _in_folder(path))
-        opened = stack.enter_context(zipfile.ZipFile(path))
-        return _sorted_out(path.name, _in_zip(opened, zone))
-    except zipfile.BadZipFile as error:
-        raise Refused(f"{path.name} is no ZIP file, or a broken one ({error})") from None
-    except (OSError, ValueError, NotImplementedError, EOFError, struct.error) as error:
+        return _sorted_out(path.name or str(path), _in_folder(path))
+    except OSError as error:
         raise Refused(f"{path.name} cannot be read: {error}") from None
+
+
+def read_inner(entry: Entry, stack: ExitStack) -> Archive:
+    """List what a ZIP file holds that lies in an archive; raises as `read_archive`."""
+    if entry.size > MAX_BYTES:
+        raise Refused(f"{entry.name} has more than {MAX_BYTES >> 20} MiB")
+    copy = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115, the stack closes it
+    copy.writelines(pieces(entry.name, entry))
+    return _read_zip(entry.name, copy, None, stack)
+
+
+def _read_zip(name: str, file: Path | IO[bytes], zone: tzinfo | None, stack: ExitStack) -> Archive:
+    try:
+        return _sorted_out(name, _in_zip(stack.enter_context(zipfile.ZipFile(file)), zone))
+    except zipfile.BadZipFile as error:
+        raise Refused(f"{name} is no ZIP file, or a broken one ({error})") from None
+    except (OSError, ValueError, NotImplementedError, EOFError, struct.error) as error:
+        raise Refused(f"{name} cannot be read: {error}") from None
+
+
+def pieces(path: str, entry: Entry) -> Iterator[bytes]:
+    """Read a file of an archive piece by piece, and no more of it than the archive said.
+
+    Raises:
+        Refused: it cannot be read.
+    """
+    left = entry.size
+    try:
+        with entry.open() as file:
+            while left > 0 and (piece := file.read(min(_PIECE, left))):
+                left -= len(piece)
+                yield piece
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
+        # NotImplementedError, of a compression that Python has not, is a RuntimeError.
+        raise Refused(f"{path} cannot be read: {error}") from None
 
 
 def _sorted_out(name: str, entries: Iterator[tuple[str, Entry | str]]) -> Archive:

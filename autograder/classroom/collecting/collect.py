@@ -1,8 +1,9 @@
-"""Collect what was handed in: from the archives of Moodle and Canvas, and from folders.
+"""Collect what was handed in: from the archives of Moodle, Canvas and Gradescope, and from folders.
 
     autograder collect 03-kv-cache ~/Downloads/submissions.zip
     autograder collect 03-kv-cache moodle.zip --worksheet Grades.csv
     autograder collect 03-kv-cache moodle.zip --match "Wei Zhang_902=wzhang2"
+    autograder collect 03-kv-cache canvas.zip --take "ben=my solution.ipynb"
 
 Each student's newest attempt goes to grading/submitted, under the lesson's name and, where that is known,
 with its time. Replaced files are kept under grading/replaced. Run it as often as you like.
@@ -22,10 +23,12 @@ from datetime import datetime, tzinfo
 from pathlib import Path
 
 from autograder.classroom.collecting.archives import Archive, Refused, read_archive
+from autograder.classroom.collecting.arranging import Arranged, Unclear, arrange
 from autograder.classroom.collecting.collected import Collected
-from autograder.classroom.collecting.inbox import LEFT_OUT, Attempt, Unclear, arrange, sort
+from autograder.classroom.collecting.gradescope_export import with_submitters
+from autograder.classroom.collecting.inbox import Attempt, Owners, sort
 from autograder.classroom.collecting.placing import Placed, place
-from autograder.classroom.collecting.senders import Platform, by_sender
+from autograder.classroom.collecting.senders import Platform, by_sender, members, prefix_for_return
 from autograder.classroom.collecting.worksheet import Participant, read_worksheet
 from autograder.classroom.course import CannotStart, Lesson, open_course
 from autograder.classroom.roster import BadRoster, Student, key
@@ -40,6 +43,8 @@ def main(arguments: list[str]) -> int:
         lesson = open_course(rest).lesson(options.lesson)
         with ExitStack() as stack:
             collected = _collect(lesson, options, stack)
+        if not options.dry_run:
+            collected.keep_prefixes(lesson.course.grading)
     except (CannotStart, BadRoster) as error:
         print(f"Nothing was collected: {error}", file=sys.stderr)
         return 2
@@ -62,7 +67,14 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar='"NAME=ID"',
-        help="who somebody in an archive is; NAME= leaves them out",
+        help="who somebody in an archive is, once for each member of a group; NAME= leaves them out",
+    )
+    parser.add_argument(
+        "--take",
+        action="append",
+        default=[],
+        metavar='"ID=FILE"',
+        help="which of a student's files is the lesson's notebook",
     )
     parser.add_argument(
         "--worksheet",
@@ -105,10 +117,22 @@ def _collect(lesson: Lesson, options: argparse.Namespace, stack: ExitStack) -> C
         read_worksheet(options.worksheet, students, options.zone) if options.worksheet else {}
     )
     by_hand = _by_hand(options.match, students, archives, participants)
+    taken = _taken(options.take, students)
     inbox = sort(archives, students, by_hand)
     collected.unmatched, collected.ambiguous = inbox.unmatched, inbox.ambiguous
     for student, attempt in sorted(inbox.newest.items()):
-        _take(lesson, student, attempt, collected, options, participants)
+        row = participants.get(attempt.sender.participant)
+        handed_in = (row and row.handed_in) or _handed_in(attempt, options.times)
+        try:
+            name = lesson.released.name
+            take = taken.get(student, "")
+            arranged = arrange(attempt.sender, attempt.sent, name, stack, take)
+            _place(lesson, student, attempt, arranged, handed_in, collected)
+        except Unclear as error:
+            collected.unclear[student] = str(error)
+        except (Refused, OSError) as error:
+            who = f"{attempt.archive.name}: {attempt.sender.label}"
+            collected.refused.append(f"{who} is left out: {error}")
     collected.missing = sorted(
         student
         for student in students
@@ -127,7 +151,7 @@ def _read(
     archives = []
     for path in paths:
         try:
-            archives.append(read_archive(path.resolve(), zone, stack))
+            archives.append(with_submitters(read_archive(path.resolve(), zone, stack)))
             collected.refused += archives[-1].refused
         except Refused as error:
             collected.refused.append(str(error))
@@ -139,58 +163,68 @@ def _by_hand(
     students: Mapping[str, Student],
     archives: Sequence[Archive],
     participants: Mapping[str, Participant],
-) -> dict[str, str | None]:
-    """Return the senders' students by the worksheet and by `--match`, by the `key` of their labels.
+) -> Owners:
+    """Return the senders' students by the worksheet and by `--match`.
 
     Raises:
         CannotStart: `--match` names nobody in the archives, or nobody in the class.
     """
     senders = [sender for archive in archives for sender in by_sender(archive)]
     labels = {key(sender.label) for sender in senders}
-    owners: dict[str, str | None] = {
-        key(sender.label): row.student
+    by_worksheet: dict[str, list[str] | None] = {
+        key(sender.label): [row.student] if row.student else None
         for sender in senders
         if (row := participants.get(sender.participant)) and row.is_named
     }
+    by_match: dict[str, list[str] | None] = {}
     for words in matches:
         label, equals, student = words.rpartition("=")
         if not equals or key(label) not in labels:
             raise CannotStart(f"--match {words!r}: nothing in the archives is called {label!r}")
-        if student != LEFT_OUT and student not in students:
+        if student and student not in students:
             raise CannotStart(f"--match {words!r}: no student has the id {student!r}")
-        owners[key(label)] = student
-    return owners
+        by_match.setdefault(key(label), []).extend([student] if student else [])
+    return by_worksheet | by_match
 
 
-def _take(
+def _taken(takes: Sequence[str], students: Mapping[str, Student]) -> dict[str, str]:
+    """Return which file to take, by the student's id.
+
+    Raises:
+        CannotStart: `--take` names nobody in the class, or no file.
+    """
+    taken = {}
+    for words in takes:
+        student, _, file = words.partition("=")
+        if student not in students or not file:
+            raise CannotStart(
+                f"--take {words!r}: say a student's id and a file, such as ada=my.ipynb"
+            )
+        taken[student] = file
+    return taken
+
+
+def _place(
     lesson: Lesson,
     student: str,
     attempt: Attempt,
+    arranged: Arranged,
+    handed_in: datetime | None,
     collected: Collected,
-    options: argparse.Namespace,
-    participants: Mapping[str, Participant],
 ) -> None:
     """Put one student's newest attempt into its folder, and note the outcome."""
-    label = attempt.sender.label
-    row = participants.get(attempt.sender.participant)
-    handed_in = (row and row.handed_in) or _handed_in(attempt, options.times)
     replaced = lesson.course.grading / "replaced" / student / lesson.name
-    try:
-        arranged = arrange(attempt, lesson.released.name)
-        placed = place(
-            _folder(lesson, student),
-            arranged.files,
-            attempt.time,
-            handed_in,
-            None if options.dry_run else replaced,
-        )
-    except Unclear as error:
-        collected.ambiguous[label] = str(error)
-        return
-    except (Refused, OSError) as error:
-        collected.refused.append(f"{attempt.archive.name}: {label} is left out: {error}")
-        return
+    collected.refused += arranged.refused
+    placed = place(
+        _folder(lesson, student),
+        arranged.files,
+        attempt.time,
+        handed_in,
+        None if collected.dry_run else replaced,
+    )
     collected.placed[student] = placed
+    if placed != Placed.OLDER and not members(attempt.sender, collected.students):
+        collected.prefixes[student] = prefix_for_return(attempt.sender, arranged.notebook)
     if placed == Placed.COLLECTED:
         collected.times[student] = handed_in
         if arranged.renamed:
@@ -206,8 +240,11 @@ def _handed_in(attempt: Attempt, times: str | None) -> datetime | None:
         times: the value of `--times`; None if it has to be recognised.
     """
     if times is None:
-        canvas = attempt.sender.platform == Platform.CANVAS
-        times = HANDED_IN if attempt.archive.tells_when_handed_in and not canvas else DOWNLOADED
+        platform = attempt.sender.platform
+        told = platform == Platform.GRADESCOPE or (
+            attempt.archive.tells_when_handed_in and platform != Platform.CANVAS
+        )
+        times = HANDED_IN if told else DOWNLOADED
     return attempt.time if times == HANDED_IN else None
 
 

@@ -7,10 +7,12 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 
 from autograder.classroom.collecting.placing import Placed
 from autograder.classroom.roster import Student
 from autograder.classroom.wording import one_line
+from course.files.writing import write_whole
 
 WIDTH = 100
 
@@ -26,8 +28,10 @@ class Collected:
         placed: what became of the newest attempt, by the student's id.
         renamed: the notebook's name before, by the student's id.
         late: students whom Canvas calls late.
+        prefixes: of the name of a file that goes back through the platform, by the student's id.
         times: when it was handed in, by the student's id; None where that is not known.
         unmatched, ambiguous: why, by what the archive calls them.
+        unclear: why it is not known which file is the notebook, by the student's id.
         refused: a line for each file and attempt that was left out.
         missing: students without anything.
     """
@@ -38,20 +42,31 @@ class Collected:
     placed: dict[str, Placed] = field(default_factory=dict)
     renamed: dict[str, str] = field(default_factory=dict)
     late: list[str] = field(default_factory=list)
+    prefixes: dict[str, str] = field(default_factory=dict)
     times: dict[str, datetime | None] = field(default_factory=dict)
     unmatched: dict[str, str] = field(default_factory=dict)
     ambiguous: dict[str, str] = field(default_factory=dict)
+    unclear: dict[str, str] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
 
     @property
     def needs_somebody(self) -> bool:
         """Whether something did not find its way."""
-        return bool(self.unmatched or self.ambiguous or self.refused)
+        return bool(self.unmatched or self.ambiguous or self.unclear or self.refused)
 
     def became(self, what: Placed) -> list[str]:
         """List the students of whose newest attempt this became."""
         return sorted(student for student, placed in self.placed.items() if placed == what)
+
+    def keep_prefixes(self, grading: Path) -> None:
+        """Write down for `autograder return` how the platform names its students' files.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        prefixes = {**read_prefixes(grading, self.lesson), **self.prefixes}
+        write_whole(_prefixes(grading, self.lesson), json.dumps(prefixes, indent=1).encode())
 
     def as_json(self) -> str:
         """Write all of it as JSON."""
@@ -64,6 +79,7 @@ class Collected:
             "handed_in": {who: when and when.isoformat() for who, when in self.times.items()},
             "unmatched": self.unmatched,
             "ambiguous": self.ambiguous,
+            "unclear": self.unclear,
             "refused": self.refused,
             "missing": self.missing,
         }
@@ -80,6 +96,7 @@ class Collected:
         lines += _together("late", map(self._who, sorted(self.late)))
         lines += _each("unmatched", self.unmatched)
         lines += _each("ambiguous", self.ambiguous)
+        lines += _each("unclear", {self._who(who): why for who, why in self.unclear.items()})
         lines += _each("refused", dict.fromkeys(self.refused, ""))
         lines += _together("missing", map(self._who, self.missing))
         return "\n".join([*lines, *self._hints()])
@@ -101,6 +118,22 @@ class Collected:
                 f'Say who it is with --match "{name}=ID", or --match "{name}=" to leave it out; '
                 "or name the folder as the student's id."
             )
+        for student in list(self.unclear)[:1]:
+            yield (
+                f'Say which file is the notebook with --take "{one_line(student)}=FILE", or ask for it.'
+            )
+
+
+def read_prefixes(grading: Path, lesson: str) -> dict[str, str]:
+    """Read the prefixes of a platform for its students' files, by id; none where nothing is kept."""
+    try:
+        return dict(json.loads(_prefixes(grading, lesson).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def _prefixes(grading: Path, lesson: str) -> Path:
+    return grading / "collected" / f"{lesson}.json"
 
 
 def _together(word: str, names: Iterable[str]) -> list[str]:

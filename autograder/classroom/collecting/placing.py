@@ -8,22 +8,19 @@ import shutil
 import stat
 import tempfile
 import time
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
-from autograder.classroom.collecting.archives import Entry, Refused
+from autograder.classroom.collecting.archives import Entry, pieces
 from autograder.nbgrader_steps import Submitted
 from autograder.sandbox.submission_view import STAMP
 from course.files.writing import write_whole
 
 LEFT_OVER = 3600
 """Seconds after which no other run writes such a folder any more."""
-_PIECE = 2**20
 
 
 class Placed(StrEnum):
@@ -97,24 +94,11 @@ def _unpack(files: Mapping[str, Entry], folder: Path, when: datetime) -> None:
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("xb") as copy:
-            for piece in _pieces(path, entry):
+            for piece in pieces(path, entry):
                 copy.write(piece)
             copy.flush()
             os.fsync(copy.fileno())
         os.utime(target, (when.timestamp(), when.timestamp()))
-
-
-def _pieces(path: str, entry: Entry) -> Iterator[bytes]:
-    """Read a file of an archive, and no more of it than the archive said."""
-    left = entry.size
-    try:
-        with entry.open() as file:
-            while left > 0 and (piece := file.read(min(_PIECE, left))):
-                left -= len(piece)
-                yield piece
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
-        # NotImplementedError, of a compression that Python has not, is a RuntimeError.
-        raise Refused(f"{path} cannot be read: {error}") from None
 
 
 def _write_stamp(folder: Path, handed_in: datetime) -> None:

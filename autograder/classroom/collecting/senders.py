@@ -12,7 +12,10 @@ to which Canvas appends -1, -2 … where the student uploaded one of that name b
 
     lovelaceada_LATE_1815_4242_kv_cache-1.ipynb
 
-Else a folder or a notebook is named as the student: by id, by address, or in full.
+Gradescope names nobody in its paths, but in a file beside them (`gradescope_export`).
+
+Else a folder or a notebook is named as the student: by id, by address, or in full. Where a group hands
+in, Moodle and folders name the group, which a roster has as `team`.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from autograder.classroom.collecting.archives import Archive, Entry
+from autograder.classroom.collecting.archives import Archive, Entry, Submitter
 from autograder.classroom.roster import Student, key
 
 # The first part of a path decides, and in it the leftmost match: what comes later, a student may name.
@@ -41,6 +44,7 @@ class Platform(StrEnum):
 
     MOODLE = "Moodle"
     CANVAS = "Canvas"
+    GRADESCOPE = "Gradescope"
     PLAIN = "plain"
 
 
@@ -88,9 +92,22 @@ def by_sender(archive: Archive) -> dict[Sender, list[Sent]]:
     files: dict[Sender, list[Sent]] = {}
     skip = _wrapping(archive)
     for entry in archive.entries:
-        sender, sent = _read(entry, entry.parts[skip:])
-        files.setdefault(sender, []).append(sent)
+        first, *rest = entry.parts[skip:]
+        if first in archive.submitters and rest:
+            named = [
+                (_in_gradescope(submitter), Sent(entry, tuple(rest)))
+                for submitter in archive.submitters[first]
+            ]
+        else:
+            named = [_read(entry, entry.parts[skip:])]
+        for sender, sent in named:
+            files.setdefault(sender, []).append(sent)
     return files
+
+
+def _in_gradescope(submitter: Submitter) -> Sender:
+    known_by = submitter.address or submitter.id
+    return Sender(known_by or submitter.name, Platform.GRADESCOPE, submitter.name, known_by)
 
 
 def _wrapping(archive: Archive) -> int:
@@ -117,6 +134,16 @@ def _read(entry: Entry, parts: tuple[str, ...]) -> tuple[Sender, Sent]:
     return Sender(label, Platform.PLAIN, label, label), Sent(entry, tuple(rest) or (first,))
 
 
+def prefix_for_return(sender: Sender, notebook: Sent) -> str:
+    """Return what has to stand before the name of a file that goes back through the platform; "" where
+    it takes none."""
+    if sender.platform == Platform.MOODLE:
+        return f"{sender.label}_assignsubmission_file_"
+    if sender.platform == Platform.CANVAS:
+        return f"{sender.label}_{notebook.number}_"
+    return ""
+
+
 def fold(text: str) -> str:
     """Write a name so that two spellings of it are one: case, blanks, punctuation, composed accents."""
     text = unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
@@ -138,9 +165,24 @@ def find(sender: Sender, students: Mapping[str, Student]) -> tuple[list[Student]
     return same, False
 
 
+def members(sender: Sender, students: Mapping[str, Student]) -> list[str]:
+    """List the ids of the students whose team has the sender's name."""
+    team = fold(sender.name)
+    return [student.id for student in students.values() if team and fold(student.team) == team]
+
+
 def _has_name(sender: Sender, student: Student) -> bool:
     first, last = fold(student.first_name), fold(student.last_name)
     names = {f"{first} {last}".strip(), f"{last} {first}".strip()} - {""}
     if sender.platform == Platform.CANVAS:
         return fold(sender.name).replace(" ", "") in {name.replace(" ", "") for name in names}
-    return fold(sender.name) in names
+    spelled = {fold(sender.name)}
+    if sender.platform == Platform.MOODLE:  # which was used to put a group before the name
+        groups = {fold(student.section), fold(student.team)} - {""}
+        parts = sender.name.split("-")
+        spelled |= {
+            fold("-".join(parts[place:]))
+            for place in range(1, len(parts))
+            if fold("-".join(parts[:place])) in groups
+        }
+    return not names.isdisjoint(spelled)

@@ -6,12 +6,14 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 
 from autograder.assignment import Assignment
 from autograder.classroom.reporting.class_figures import kind_of
 from autograder.classroom.reporting.written_answers import without_comments, without_names
 from autograder.classroom.roster import Student
 from autograder.follow_through import own_cells
+from autograder.lessons.assembly import by_grade_id
 from autograder.lessons.exhibits import FAMILIES, Bug
 from autograder.result import Answer, Result
 
@@ -28,7 +30,7 @@ class Work:
         student: whose it is.
         written: the answers, by the cell's name; see `written_answers`.
         result: what the judge found; None where that is not known.
-        notebook: the address of the file; "" where that is not known.
+        notebook, feedback: the addresses of the file and of its feedback page; "" where there is none.
         odd: what is worth a look, see `odd_in`.
     """
 
@@ -36,6 +38,7 @@ class Work:
     written: Mapping[str, str]
     result: Result | None = None
     notebook: str = ""
+    feedback: str = ""
     odd: tuple[str, ...] = ()
 
 
@@ -45,14 +48,15 @@ class Mistake:
 
     Attributes:
         words: what it is.
-        students: the ids of those who made it.
+        students: those who made it, by their ids.
         checks: the questions that it cost.
         points: that it cost all of them.
-        example: an answer in which it was made, or "" where none can be shown.
+        example: what differs from the reference answer in an answer in which it was made, or "" where
+            none can be shown.
     """
 
     words: str
-    students: frozenset[str]
+    students: Mapping[str, Student]
     checks: tuple[str, ...]
     points: float
     example: str = ""
@@ -88,7 +92,7 @@ def _mistake(
     lost = {answer.check for _, answer in where}
     return Mistake(
         words=bug.mistake if bug else f"one of several mistakes about {FAMILIES[family]}",
-        students=frozenset(work.student.id for work, _ in where),
+        students={work.student.id: work.student for work, _ in where},
         checks=tuple(q.check for q in assignment.questions if q.check in lost),
         points=sum(answer.max_points - answer.points for _, answer in where),
         example=_example(bug, where, assignment),
@@ -97,15 +101,35 @@ def _mistake(
 
 def _example(bug: Bug | None, where: list[tuple[Work, Answer]], assignment: Assignment) -> str:
     """Find the shortest answer cell with a mistake that can be shown without telling whose it is."""
+    references = by_grade_id(assignment.module, {})
     examples = [
-        shown
+        differing_lines(shown, without_comments(references[cell]) or "")
         for work, answer in where
         for cell in _cells_of(bug, answer, assignment)
         if (shown := without_comments(work.written.get(cell, "")))
         and len(shown) <= LONGEST_EXAMPLE
         and without_names(shown, work.student) == shown
     ]
-    return min(examples, key=lambda shown: (len(shown), shown), default="")
+    return min(filter(None, examples), key=lambda shown: (len(shown), shown), default="")
+
+
+def differing_lines(written: str, reference: str) -> str:
+    """Return the lines of an answer that are not in the reference, with one around them; "…" stands
+    for others."""
+    lines = written.splitlines()
+    matcher = SequenceMatcher(a=reference.splitlines(), b=lines, autojunk=False)
+    near: set[int] = set()
+    for kind, _, _, begin, end in matcher.get_opcodes():
+        if kind != "equal":
+            near |= set(range(max(0, begin - 1), min(len(lines), end + 1)))
+    # The line that begins a function or class says where the others are.
+    near |= {n for n in range(len(lines)) if near and re.match(r"\s*(def|class) ", lines[n])}
+    shown = []
+    for number in sorted(near):
+        if number - 1 not in near and number:
+            shown.append(re.match(r"\s*", lines[number])[0] + "…")
+        shown.append(lines[number])
+    return "\n".join([*shown, *(["…"] if near and max(near) < len(lines) - 1 else [])])
 
 
 def _cells_of(bug: Bug | None, answer: Answer, assignment: Assignment) -> set[str]:

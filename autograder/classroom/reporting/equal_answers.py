@@ -32,7 +32,8 @@ class EqualAnswers:
 
 
 def equal_answers(works: Iterable[Work]) -> list[EqualAnswers]:
-    """Group students whose answers hold the same code, the longest code first.
+    """Group students whose answers hold the same code: long code that few have first, for what many
+    have is mostly what the lesson leads to.
 
     Args:
         works: of which those with nothing written are left out.
@@ -50,7 +51,7 @@ def equal_answers(works: Iterable[Work]) -> list[EqualAnswers]:
         for code, those in groups.items()
         if len(those) > 1
     ]
-    return sorted(equal, key=lambda group: (-group.lines, group.students))
+    return sorted(equal, key=lambda group: (-group.lines / len(group.students), group.students))
 
 
 def _code(source: str) -> str:

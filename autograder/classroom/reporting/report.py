@@ -17,7 +17,7 @@ import webbrowser
 from contextlib import closing
 from pathlib import Path
 
-from autograder.classroom.course import CannotStart, open_course
+from autograder.classroom.course import CannotStart, Lesson, open_course
 from autograder.classroom.reporting.class_mistakes import Work
 from autograder.classroom.reporting.report_page import count_states, page
 from autograder.classroom.reporting.worth_a_look import odd_in
@@ -34,11 +34,12 @@ def main(arguments: list[str]) -> int:
     options, rest = _parser().parse_known_args(arguments)
     try:
         lesson = open_course(rest).lesson(options.lesson)
+        tables = _tables(lesson)
         with closing(lesson.desk()) as desk:
-            table = standings(lesson, desk)
-            text = page(
-                lesson.name, desk.assignment, bugs_of(lesson.module), table, _works(table, desk)
-            )
+            table = tables[lesson.name] = standings(lesson, desk)
+            works = _works(lesson, table, desk)
+            bugs = bugs_of(lesson.module)
+            text = page(lesson.name, desk.assignment, bugs, table, works, tables)
         path = options.output or lesson.course.grading / "report" / f"{lesson.name}.html"
         write_whole(path, text.encode())
     except (CannotStart, BadRoster, OSError) as error:
@@ -62,7 +63,17 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _works(table: list[Standing], desk: Desk) -> list[Work]:
+def _tables(lesson: Lesson) -> dict[str, list[Standing]]:
+    """Return how everyone stands in the lessons before this one that somebody handed in."""
+    tables = {}
+    for other in lesson.course.lessons():
+        if other.name < lesson.name and any(other.submissions()):
+            with closing(other.desk()) as desk:
+                tables[other.name] = standings(other, desk)
+    return tables
+
+
+def _works(lesson: Lesson, table: list[Standing], desk: Desk) -> list[Work]:
     """Read the answers of those who handed in a notebook."""
     return [
         Work(
@@ -70,6 +81,7 @@ def _works(table: list[Standing], desk: Desk) -> list[Work]:
             written_answers(file, desk.assignment),
             s.result,
             file.absolute().as_uri(),
+            page.absolute().as_uri() if (page := lesson.feedback(s.student.id)).exists() else "",
             tuple(odd_in(file, desk.assignment)),
         )
         for s in table

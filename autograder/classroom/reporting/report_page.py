@@ -1,11 +1,15 @@
-"""Lay out the page about a class: one HTML file without scripts that asks nothing of any server."""
+"""Lay out the page about a class: one HTML file that asks nothing of any server. Its only script sorts
+tables; no other one can run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import base64
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -24,12 +28,15 @@ from autograder.classroom.reporting.class_figures import (
 )
 from autograder.classroom.reporting.class_mistakes import Work, class_mistakes, lost_without_mistake
 from autograder.classroom.reporting.equal_answers import equal_answers
+from autograder.classroom.reporting.everyone import everyone, over_the_term
 from autograder.classroom.standing import Standing, State
 from autograder.lessons.exhibits import Bug
 from autograder.report.sanitize import plain, visible
 
 MOST_GROUPS, LONGEST_REASON = 40, 400
 UNTOUCHED = "the notebook came back as it was released: was another file meant?"
+SCRIPT = Path(__file__).with_name("report_page.js").read_text(encoding="utf-8")
+HASH = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
 WIDTH, HEIGHT, BASE, TOP = 660, 262, 205, 28
 
 
@@ -39,6 +46,7 @@ def page(
     bugs: Sequence[Bug],
     table: Sequence[Standing],
     works: Sequence[Work],
+    tables: Mapping[str, Sequence[Standing]] = MappingProxyType({}),
 ) -> str:
     """Write the page.
 
@@ -48,6 +56,7 @@ def page(
         bugs: the museum's of the lesson.
         table: how everyone stands.
         works: what lies in the folders of those who handed in a notebook.
+        tables: how everyone stands in all lessons so far, by lesson.
     """
     graded = [standing for standing in table if standing.state == State.GRADED]
     ids = {standing.student.id for standing in graded}
@@ -77,13 +86,16 @@ def page(
         "days": handed_in_by_day(table),
         "late": late,
         "judging": seconds_by_part(results),
+        "slow": [s.student for s in graded if s.result.timed_out],
+        "everyone": everyone(table, works, bugs),
+        "term": over_the_term(tables),
         "equal": equal_answers(works),
         "odd": [work for work in works if work.odd],
     }
     return (
         _environment()
         .get_template("report_page.html.j2")
-        .render(contents=_contents(parts), **parts)
+        .render(contents=_contents(parts), script=Markup(SCRIPT), hash=HASH, **parts)
     )
 
 
@@ -126,6 +138,8 @@ def duration(seconds: float) -> str:
 def _contents(parts: dict[str, Any]) -> list[tuple[str, str]]:
     titles = {
         "states": "Who is graded",
+        "everyone": "Everyone",
+        "term": "The term so far",
         "points": "Points",
         "questions": "Questions",
         "mistakes": "Mistakes",
@@ -133,7 +147,8 @@ def _contents(parts: dict[str, Any]) -> list[tuple[str, str]]:
         "time": "Time",
         "look": "Worth a look",
     }
-    return [(id, title) for id, title in titles.items() if id != "sections" or parts["sections"]]
+    optional = {"sections", "term"}
+    return [(id, title) for id, title in titles.items() if id not in optional or parts[id]]
 
 
 def _attention(table: Iterable[Standing]) -> Iterable[dict[str, str]]:
