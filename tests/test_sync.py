@@ -6,6 +6,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from autograder.authoring import screenshot
 from autograder.authoring.build import write_atomically
 from autograder.authoring.export import module_text
 from autograder.authoring.notebook import to_text, without_execution, write_notebook
@@ -90,6 +91,10 @@ def test_the_pictures_of_pages_are_what_the_course_draws(picture):
 
 def test_no_built_file_is_without_a_text():
     assert built_from_nothing(COURSE) == []
+
+
+def test_the_readmes_screenshot_shows_the_lesson_as_it_is():
+    assert not screenshot.is_out_of_date(COURSE), "run `make build` and commit what it changed"
 
 
 @pytest.mark.parametrize("page", PAGES)

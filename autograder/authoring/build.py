@@ -10,6 +10,7 @@ from pathlib import Path
 
 import nbformat
 
+from autograder.authoring import screenshot
 from autograder.authoring.export import module_text
 from autograder.authoring.notebook import execute, to_text, why_stale, write_notebook
 from autograder.authoring.pages import PAGES, PICTURES
@@ -31,6 +32,8 @@ def main(arguments: list[str]) -> int:
             build(course.read(folder), chosen.force)
         for picture, draw in PICTURES.items():
             write_atomically(course.root / picture, draw(course))
+        if said := screenshot.bring_up_to_date(course):
+            print(said, flush=True)
         for page, with_part in PAGES.items():
             path = course.root / page
             write_atomically(path, with_part(path.read_text(encoding="utf-8"), course))
