@@ -235,7 +235,8 @@ def draw_decode_points(
         f"The roof of {machine.name}, once for each number of KV heads. On its slope, decode steps of "
         f"{batch} rows, {span} of context. {'; '.join(slides)}. A dotted line stands at H / G.",
         f"{batch} rows on {machine.name} (datasheet), {span}. Hollow: so much does not fit into its "
-        f"memory. Dotted: H / G. {'; '.join(slides)}.",
+        f"memory. Dotted: H / G. Each step is one lump; added up in parts, as in lesson 05, it takes as "
+        f"long or longer. {'; '.join(slides)}.",
     )
 
 

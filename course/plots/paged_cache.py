@@ -57,8 +57,8 @@ def draw_pool_over_time(requests: Sequence[Request], steps: Sequence[int]) -> Pi
         f"Two maps of a memory of {MEMORY:,} places over steps {steps[0]} to {steps[-1]}. Above, eight "
         f"stripes that are mostly pale: {used[0]} of the places hold tokens. Below, a mosaic of small "
         f"pieces in all colours, hardly any of them pale: {used[1]}.",
-        f"One colour a text; pale places are reserved and empty, white ones are free. On average "
-        f"{used[0]} of the memory holds tokens above, {used[1]} below.",
+        f"Seven colours in turn, one per text; pale places are reserved and empty, white ones are free. "
+        f"On average {used[0]} of the memory holds tokens above, {used[1]} below.",
     )
 
 

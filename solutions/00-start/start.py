@@ -264,7 +264,7 @@ show(draw_time_per_token(times))
 # * Results have the dtype and device of the inputs.
 # * A tensor may be a slice or a transpose (not contiguous), and sizes may be 0 or 1.
 # * If you refuse a call, raise before you change anything or draw a random number.
-# * Two objects of a class share no data.
+# * Two objects share no data. (`[x] * 3` is one `x` three times.)
 #
 # The first rule, broken:
 

@@ -421,7 +421,8 @@ play_with_causality(model, "The cat sat on the mat . It was a cold", j=2)
 #
 # The likeliest word every time makes one story only. **Sampling** draws from softmax(logits /
 # temperature): a low temperature stretches the distances between logits, a high one shrinks them.
-# `top_k` keeps the k likeliest words.
+# `top_k` keeps the k likeliest words. (`top_p`, which you will meet elsewhere, keeps the likeliest that
+# together reach a probability of p.)
 #
 # *Difficulty 3 of 5 · importance 3 of 5 · 10 minutes*
 #
@@ -506,7 +507,7 @@ play_with_sampling(model, sample_next, prompts)
 # <details><summary>Answer</summary>
 # The mask hides the fifth word from them, so their hidden states h stay the same in every block, and
 # with them wk(h) and wv(h). <b>Common wrong answer:</b> “because the weights are fixed”. They are
-# fixed without the mask too, and all but block 0's would move.
+# fixed without the mask too, and yet all keys and values but block 0's would move.
 # </details>
 #
 # **2. Is the key of *sat* in block 1 computed from the word *sat* alone?**

@@ -163,7 +163,7 @@ show(draw_same_keys(model, encode("The cat sat"), encode("The cat sat on the mat
 # and key and value are made from that. What is written later comes too late.
 #
 # **A common wrong answer** is "because the weights do not change". They do not; but without the
-# causal mask every new word would still change all keys from layer 1 on.
+# causal mask every new word would still change all keys but those of block 0.
 
 # %% [markdown]
 # ## 2 · Count the rows
@@ -225,11 +225,12 @@ for p, g in [(3, 4), (100, 50), (500, 200), (1000, 500), (2000, 1000)]:
     print(f"{p:5} {g:5} {naive:10,} {needed:8,} {naive / needed:6.1f}× {naive / (p + g):11.1f}×")
 
 # %% [markdown]
-# > **Spot the slip.** A popular explanation counts {{6 = kv_rows_needed(3, 4)}} needed rows in its grid
-# > of "The cat sat". Its table divides by p + g, which is {{7 = 3 + 4}} here, and gets
+# > **Spot the slip.** A popular explanation draws the grid of "The cat sat" and counts
+# > {{6 = kv_rows_needed(3, 4)}} needed rows. For longer texts its table divides by p + g,
+# > {{7 = 3 + 4}} for that grid, and gets
 # > {{41.5 = kv_rows_naive(100, 50) / 150}}×, {{171 = kv_rows_naive(500, 200) / 700}}×,
-# > {{416 = kv_rows_naive(1000, 500) / 1500}}× and {{833 = kv_rows_naive(2000, 1000) / 3000}}×. Which is
-# > right?
+# > {{416 = kv_rows_naive(1000, 500) / 1500}}× and {{833 = kv_rows_naive(2000, 1000) / 3000}}×. Which
+# > count is right, the grid's or the table's?
 # >
 # > <details><summary>Answer</summary>
 # > The grid: p + g - 1. The last token is chosen but never fed in, so nobody needs its key and value.
@@ -311,9 +312,9 @@ show(draw_staircases([(1, 8), (1, 16), (2000, 200)]))
 # %% [markdown]
 # ### A small model in numbers
 #
-# One projection of a mini-GPT, C = 64: a row costs C² multiply-adds. A prompt of p = 8, g = 20 new: each
-# step reads p rows, and those written before it, 0, 1, … g - 1. Textbooks round: g²/2 in the place of
-# g(g - 1)/2, and p + g rows in the place of p + g - 1. Does that matter?
+# One projection of a mini-GPT, C = 64: a row costs C² multiply-adds (twice that in FLOPs). A prompt of
+# p = 8, g = 20 new: each step reads p rows, and those written before it, 0, 1, … g - 1. Textbooks round:
+# g²/2 in the place of g(g - 1)/2, and p + g rows in the place of p + g - 1. Does that matter?
 
 # %%
 p, g, C = 8, 20, 64

@@ -16,7 +16,8 @@
 # **Time:** 110 minutes. **Points:** 10. **Needs:** lessons 01 and 02 (your answers, or ours).
 #
 # > **Predict.** A prompt has 3 tokens and the model writes 4 more. Lesson 02 computed
-# > {{18 = kv_rows_naive(3, 4)}} rows of keys. With a cache, how many? You will count.
+# > {{18 = kv_rows_naive(3, 4)}} rows of keys and needed {{6 = kv_rows_needed(3, 4)}}. With a cache, how
+# > often is a kept row *read*?
 
 # %% tags=["setup"]
 
@@ -61,7 +62,8 @@ model, storyteller = MiniGPT.from_weights("mini"), MiniGPT.from_weights("story")
 show(draw_rows(prompt_len=3, n_new=4))
 
 # %% [markdown]
-# On the left every step starts again. On the right a row is computed once, kept, and later only *read*.
+# On the left every step starts again. On the right a row is computed once, kept, and later only *read*,
+# {{12 = kv_rows_naive(3, 4) - kv_rows_needed(3, 4)}} times in all.
 #
 # Why may a row be kept? Lesson 01's causality map said it: nothing to the left of a changed token
 # moves. The key of token 2 is the same at step 1 and at step 1,000, its rotation included, for it stays
@@ -83,7 +85,7 @@ show(draw_masks([(5, 5), (2, 5), (1, 5)]))
 
 # %% [markdown]
 # **The common wrong answer** puts the triangle at the top *left*, as PyTorch's `is_causal=True` does. One
-# new token then sees only the oldest of five. The text still looks like text.
+# new token then sees only the oldest of five, and nothing stops: the shapes fit.
 #
 # Write `causal_mask`, True where a new token may see a token.
 #
@@ -139,7 +141,7 @@ checks.mask_is_rectangular(causal_mask)
 # > **Predict.** 512 tokens come one at a time. How often is the first row copied?
 #
 # <details><summary>Hint 1: the idea</summary>
-# Old and new become one tensor, which is kept. Step 1 finds no row to copy, step 2 one, step 3 two.
+# Old and new become one tensor, which is kept. How many old rows does step 1 find, and step 2?
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # (B, G, S, D) and (B, G, T, D) make (B, G, S + T, D). A token has a key and a value, of G·D numbers each,
@@ -363,7 +365,8 @@ show(draw_copies(copied))
 # Shapes: q (B, H, T, D) · k, v from the cache (B, G, S, D) · scores (B, H, T, S) · out (B, T, C).
 #
 # Rotate keys before you store them: once in their life. You may call
-# `F.scaled_dot_product_attention(q, k, v, attn_mask=...)`, where True means "may look".
+# `F.scaled_dot_product_attention(q, k, v, attn_mask=...)`, which divides by √D itself; True means "may
+# look".
 #
 # Write `attention_layer_cached`, from x (B, T, C) to what is added to x.
 #

@@ -383,7 +383,7 @@ checks.rollback_equals_a_fresh_start(stream)
 # %% [markdown]
 # ## 7 · Prompts of different lengths
 #
-# *Difficulty 3 of 5 · importance 4 of 5 · 20 minutes*
+# *Three functions · difficulty 3 of 5 · importance 4 of 5 · 20 minutes*
 #
 # Such a batch is called *ragged*. It is one tensor, so short prompts are filled up: **on the left**.
 # Then every prompt ends in the last column, and one column of new tokens continues all rows.

@@ -159,7 +159,7 @@ checks.attention_is_causal(attention_flops)
 # %% [markdown]
 # ## 3 · The bill: everything else
 #
-# *Difficulty 3 of 5 · importance 5 of 5 · 15 minutes*
+# *Difficulty 3 of 5 · importance 5 of 5 · 25 minutes*
 #
 # The whole forward pass, by these conventions:
 #
@@ -520,9 +520,9 @@ show(draw_third_roof(phase_cost(mini.config, 1, 64, 1, 4), here, prices, asked, 
 # weights.
 # <em>Common wrong answer:</em> "they run in parallel". Bytes add up.
 # </details>
-# <details><summary>A step takes 20 µs by your stopwatch, 3 ms by the roofline. What happened?</summary>
+# <details><summary>20 µs by your stopwatch, 3 ms by the roofline: what happened?</summary>
 # The clock was read before the work was done. <em>Common wrong answer:</em> "caching". Nothing beats the
-# roof.
+# roof 150 times.
 # </details>
 #
 # ## Next

@@ -457,8 +457,8 @@ play_with_memory(max_batch_that_fits)
 # Weights are shared by the batch: 16-bit weights give B FLOP/byte. Keys are shared only by the heads of
 # a group: each byte of the cache gives H / G, *whatever the batch*.
 #
-# > **Predict.** 32 conversations grow from 1,000 to 131,000 tokens. Where does the decode step's point
-# > go, on the roof of lesson 05, for G = 32, 8 and 1?
+# > **Predict.** 32 conversations grow from 1,000 to 131,000 tokens. Where does the decode step, as
+# > one lump, go on lesson 05's roof, for G = 32, 8 and 1?
 
 # %%
 llama = PUBLISHED["Llama-3-8B"]

@@ -233,7 +233,7 @@ share_a_step(story, quantize, dequantize)
 #
 # ## 4 · The cache
 #
-# *Difficulty 4 of 5 · importance 5 of 5 · 25 minutes*
+# *Difficulty 4 of 5 · importance 5 of 5 · 45 minutes*
 #
 # A group takes time to fill. So the newest tokens wait in full precision, and each is rounded once:
 #
@@ -596,9 +596,9 @@ with one_thread():
 show(draw_times(times, "one token to attend", beside="floats"))
 
 # %% [markdown]
-# On most CPUs neither. Making floats of codes costs what the saved bytes gain: the tiled read is about
-# as fast as floats, and dequantizing everything takes many times as long; the caption says how many. On
-# a GPU one kernel does both in registers (`course/fast/triton.py`).
+# The caption says which. Making floats of codes costs about what the saved bytes gain, so the tiled read
+# comes out near plain floats; dequantizing everything takes far longer. On a GPU one kernel does both in
+# registers (`course/fast/triton.py`).
 #
 # ## Check yourself
 #

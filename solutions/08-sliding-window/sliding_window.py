@@ -257,7 +257,8 @@ checks.one_place_each(place_of)
 #   new ones**: whatever lies in the storage, in any order, and then all T new rows.
 # * `places(n_new)` says which tokens these are; `window_mask` needs it.
 # * `advance(n)` moves the first n pending tokens in: only sinks and the last `window` of all tokens stay.
-# * `len` goes on counting the text, for positions do; the cache is full only at `max_len` tokens.
+# * `len` counts all tokens of the text, since positions go on. So a text still ends at `max_len`, which
+#   is at most `max_seq_len`. (StreamingLLM numbers the positions inside the cache instead.)
 # * `truncate(n)` goes back only if every row that token n will need is still there.
 #
 # `forward_windowed(model, tokens, cache, window_mask)` is given (`course/given/windowed.py`): lesson 03's
@@ -552,7 +553,7 @@ choose_windows(story, window_mask, windowed_cache_bytes)
 # </details>
 # <details><summary>Must a ring be put in order before it is read?</summary>
 # No: weights do not depend on the order of rows, and positions are inside the keys. The mask must know
-# the numbers. <em>Common wrong answer:</em> roll it, a copy at every step.
+# the numbers. <em>Common wrong answer:</em> roll it, one more copy at every step.
 # </details>
 # <details><summary>Window 16, 4 sinks: where does token 100 lie?</summary>
 # In place {{4 = int(place_of(torch.tensor([100]), 16, 4))}}, for 96 tokens came through the ring before

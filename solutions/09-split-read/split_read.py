@@ -410,8 +410,8 @@ for S, sizes in {8192: {"H": 32, "G": 8, "D": 128}, 1024: {"H": 8, "G": 8, "D": 
 
 # %% [markdown]
 # In the first picture tiles come closest: what they copy stays in the processor's cache. The second is
-# a short text of our story model. All its keys fit into that cache, so gathering them is cheap, and
-# tiles only add operations.
+# a short text of our story model. All its keys fit into that cache, so gathering them costs less than
+# tiles, which only add operations.
 #
 # ## 5 · One prefix, many chats
 #

@@ -221,7 +221,7 @@ checks.a_refusal_is_whole(BlockAllocator)
 # %% [markdown]
 # ## 2 · A cache of pages
 #
-# *Difficulty 4 of 5 · importance 5 of 5 · 25 minutes*
+# *Difficulty 4 of 5 · importance 5 of 5 · 40 minutes*
 #
 # The pool is given: storage for all, and your allocator.
 
@@ -517,7 +517,8 @@ checks.keys_say_the_whole_past(block_keys)
 
 # %% [markdown]
 # A new prompt reuses its longest beginning of known blocks. One thing is not in the cache: the *logits*
-# of the last token. So at least one token must be left to feed.
+# of the last token. So at least one token must be left to feed. (vLLM computes the last block
+# again.)
 #
 # Write `reusable_blocks`: the known blocks with which a prompt begins.
 #
@@ -669,7 +670,7 @@ show(draw_times(times, "one token to attend in one layer", beside="contiguous"))
 # %% [markdown]
 # Fresh memory costs most: it is written, and read again. Tiles stay in the processor's cache. On a GPU
 # one kernel follows the table itself (*PagedAttention*). vLLM today shares full blocks only, so it never
-# copies; when all of a prompt is known, it computes the last block again.
+# copies.
 #
 # ## Check yourself
 #

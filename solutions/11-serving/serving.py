@@ -63,7 +63,7 @@ story = MiniGPT.from_weights("story")
 # %% [markdown]
 # ## The picture
 #
-# Eight answers of different lengths, three rows. One column is one forward pass.
+# Eight answers of different lengths, three rows, the places of a batch. One column is one forward pass.
 
 # %%
 show(draw_holes())
@@ -173,8 +173,8 @@ for share in (0, 10, 25, 50, 100):
 # *Difficulty 4 of 5 · importance 5 of 5 · 20 minutes*
 #
 # One pass may hold anything: one token of each user who waits for the next word, and a piece of
-# somebody's prompt (*chunked prefill*). A long prompt in one piece would stop everybody for as long as it
-# takes. So a pass has a **budget** of tokens:
+# somebody's prompt (*chunked prefill*, Agrawal et al. 2024). A long prompt in one piece would stop
+# everybody for as long as it takes. So a pass has a **budget** of tokens:
 #
 # 1. one token for each running request that decodes, the oldest first,
 # 2. then prompts under way,
@@ -258,8 +258,8 @@ checks.nothing_is_left_idle(plan_step)
 # prompt whose last chunk was fed gets its first one. After an earlier chunk there is nothing to say:
 # the logits after a chunk that is not the last are thrown away.
 #
-# Whoever is done leaves at once; its place is free in the next pass. If `forward` raises, nothing has
-# changed.
+# Whoever is admitted stands behind those that run. Whoever is done leaves at once; its place is free in
+# the next pass. If `forward` raises, nothing has changed.
 #
 # Write `add` and `step` of `Scheduler`.
 #
@@ -267,7 +267,7 @@ checks.nothing_is_left_idle(plan_step)
 # Two lists. Plan, feed, count, speak, clean up, in this order.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# Row i of the logits belongs to piece i. Prompt of 5, n_new 2: fed 5, says one token; fed 6, says the
+# <code>logits[i]</code> belongs to piece i. Prompt of 5, n_new 2: fed 5, says one token; fed 6, says the
 # second, done. The last token is never fed.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
@@ -358,8 +358,7 @@ print(decode(served.requests[0].out))
 show(draw_texts(served))
 
 # %% [markdown]
-# Equal tokens, not equal bits: matrices of another shape add up in another order, and the last digits
-# of the logits differ.
+# Equal tokens, perhaps not equal bits: matrices of another shape may add up in another order.
 #
 # ## 4 · How large a budget?
 #
@@ -370,7 +369,7 @@ show(draw_texts(served))
 # each token and each token seen. It has no noise.
 #
 # What is a good server? Users feel TTFT and gaps. A **service level objective (SLO)** sets limits to
-# both; **goodput** counts requests a second that met both.
+# both; **goodput** (Zhong et al. 2024) counts requests a second that met both.
 #
 # Write `goodput`, from the latencies of all requests.
 #
@@ -446,7 +445,7 @@ tune_the_server(Scheduler, goodput)
 # %% [markdown]
 # ## Check yourself
 #
-# <details><summary>Why does a hosted model charge less for input than for output?</summary>
+# <details><summary>Input is cheaper than output (lesson 04). What does the cost of a pass say?</summary>
 # A prompt's tokens share one pass, and weights are read once for all; each token of an answer needs a
 # pass. From the line above: a prompt of 256 costs {{9 = (1.2 + 0.11 + 0.016 * 256 + 0.000098 * 256 * 257
 # / 2)}} ms,

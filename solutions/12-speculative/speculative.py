@@ -3,8 +3,8 @@
 #
 # {{badge}}
 #
-# A token costs a pass over all weights. But a pass over five tokens costs hardly more than over one. So
-# let something cheap guess the next four, and let the model check them all at once. This is called
+# A token costs a pass over all weights. But a pass over five tokens costs far less than five passes.
+# So let something cheap guess the next four, and let the model check them all at once. This is called
 # *speculative decoding*.
 #
 # **After this lesson you can**
@@ -87,7 +87,7 @@ show(draw_pass_times(passes))
 
 # %% [markdown]
 # Weights are read once, for all tokens of the pass (lesson 05). More tokens in a pass cost little (read
-# the bars): room for guesses.
+# the numbers below the figure): room for guesses.
 #
 # ## 1 · Which guesses were right?
 #
@@ -239,7 +239,7 @@ checks.cache_is_left_as_alone(speculate)
 # *Difficulty 2 of 5 · importance 4 of 5 · 10 minutes*
 #
 # Code, summaries and chats repeat themselves. So look where the last tokens stood before, and propose
-# what followed them there (*prompt lookup*).
+# what followed them there (*prompt lookup*, Saxena 2023).
 #
 # Write `lookup_draft`: what followed the last tokens of the text before.
 #
@@ -307,8 +307,9 @@ show(draw_drafts(found))
 show(draw_marks(prompts[-1], found["table + own text"]))
 
 # %% [markdown]
-# The two panels disagree. A guess of a model that is as deep as the large one takes as long as a token
-# of the large one, where launching operations is what costs (lesson 05). The table guesses worse and
+# Your prediction: two drafts guess about equally well, and one of them is much the slower. A guess of a
+# model that is as deep as the large one takes as long as a token of the large one, where launching
+# operations is what costs (lesson 05). The table guesses worse and
 # wins, since it costs nothing. `lookup` costs nothing either, and guesses so rarely right that the pass
 # of five, a little dearer than a pass of one, does not pay. On accelerators, a draft of 4B made a model
 # of 70B 2 to 2.5 times as fast (Chen et al. 2023).
@@ -442,7 +443,8 @@ checks.expected_tokens_add_up(expected_tokens)
 
 # %% [markdown]
 # If drafting one token costs c steps of the model, decoding is expected_tokens / (1 + K c) times as
-# fast (Leviathan et al. 2023). It forgets Python and the dearer pass.
+# fast (Leviathan et al. 2023). It forgets Python and the dearer pass: the 1
+# should be the first figure's number for K + 1 tokens.
 
 # %%
 play_with_drafts(expected_tokens)

@@ -378,7 +378,8 @@ checks.absorbed_scores_are_the_scores(absorb, attend_latent)
 #
 # Now all of it: write `latent_attention_layer`. The layer remembers nothing: *all* tokens, new ones
 # included, are read from the rows that `append` returns. Nothing is expanded: with one new token, fewer
-# numbers go into new tensors than the keys of all heads, B · S · H · D, would have.
+# numbers go into new tensors than the keys of all heads, B · S · H · D, would have. (PyTorch's `matmul`
+# copies what it broadcasts: `q @ rows[:, None]` copies the rows for each head.)
 #
 # **The common wrong answer** divides by √D, or by the root of the row's length, rank + R: the scores
 # are those of keys of D + R numbers, however they are computed.
@@ -586,6 +587,6 @@ _ = engine.write(prompts[0].tolist(), 20, lambda new: print(decode(new), end=" "
 #
 # In a terminal, `python -m course.engine "Anna Stone found a red kite ."` takes ours.
 #
-# Each part came with a number for what it saves and what it costs. That was the course. Open an engine
-# that serves real users now, vLLM or SGLang, and look for the scheduler, the block table, the sampler:
+# Each part came with a number for what it saves and what it costs. Now open an engine that serves real
+# users, vLLM or SGLang, and look for the scheduler, the block table, the sampler:
 # you know what each must do, and which mistake it must not make.

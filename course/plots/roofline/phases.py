@@ -169,8 +169,8 @@ def _caption_of_phases(
     if not times:
         caption = (
             "Numbered rings: matrices. Squares: attention. Right: the seconds of both, added. The grey "
-            "bands reach from there to twice as much: no run should be left of its band, and a good one "
-            "stays in it."
+            "bands reach from there to twice as much: no run should be far left of its band, and a good "
+            "one stays in it."
         )
     else:
         hit = [name for name, seconds in times.items() if seconds <= 2 * predicted[name]]
@@ -181,7 +181,8 @@ def _caption_of_phases(
         if any(seconds < 0.9 * predicted[name] for name, seconds in times.items()):
             caption += (
                 " A phase that beats the roof says that the machine was busy while its limits were "
-                "measured: restart, and measure again."
+                "measured (restart, and measure again) or, on a GPU, that reads are faster than the copy "
+                "that measured them."
             )
     if recorded:
         labels = "; ".join(run.label for run in recorded)
