@@ -14,7 +14,7 @@ from simulated import after_handing_in_again, differences, read_expected, standi
 
 from autograder.__main__ import main
 from autograder.authoring.source import POINTS
-from autograder.classroom.roster import read_roster
+from autograder.classroom.roster import COLUMNS, read_roster
 from autograder.classroom.simulation.folder import AGAIN
 from autograder.classroom.simulation.kinds import KINDS, Desk, draw_kinds, name_of
 from autograder.classroom.simulation.known_points import (
@@ -143,7 +143,7 @@ def test_names_that_make_trouble_come_first_and_no_id_does():
 def test_the_roster_is_quoted_where_it_has_to_be(place):
     with (place / "grading" / "roster.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file))
-    assert {len(row) for row in rows} == {7}
+    assert {len(row) for row in rows} == {len(COLUMNS) + 1}
     assert "Lee, Jr." in {row[2] for row in rows}
 
 
