@@ -24,7 +24,16 @@ from autograder.authoring.leaks import Secrets, leaks, secrets_of
 from autograder.authoring.source import Course, LessonError
 
 REFERENCE = ("glossary", "notation", "bibliography")
-TEACHING = ("instructors", "syllabus", "grading", "museum", "authors", "map", "LOG", "accessibility")
+TEACHING = (
+    "instructors",
+    "syllabus",
+    "grading",
+    "museum",
+    "authors",
+    "map",
+    "LOG",
+    "accessibility",
+)
 
 
 class BookError(Exception):
