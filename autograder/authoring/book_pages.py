@@ -137,7 +137,9 @@ def lesson_page(lesson: Lesson, entries: list[Entry], pictures: Path, answers: b
 
 def _as_mathml(formula: re.Match[str]) -> str:
     """Browsers draw MathML themselves: no script, and nothing fetched from elsewhere."""
-    return convert(formula[1].strip(), display="block").replace("\n", "")
+    written = convert(formula[1].strip(), display="block").replace("\n", "")
+    # Where fonts are wide it scrolls, and who has no mouse has to reach it.
+    return written.replace("<math ", '<math tabindex="0" ', 1)
 
 
 def _still(output: NotebookNode, pictures: Path) -> NotebookNode | None:
