@@ -42,7 +42,7 @@ def is_out_of_date(course: Course) -> bool:
 
 def bring_up_to_date(course: Course) -> str:
     """Take the picture anew where it is out of date; returns what was done, "" for nothing."""
-    if not is_out_of_date(course):
+    if LESSON not in course.folders() or not is_out_of_date(course):
         return ""
     if not (CHROMIUM and find_spec("playwright")):
         return f"{PICTURE} is out of date: taking it needs chromium, and pip install -e '.[test]'"
