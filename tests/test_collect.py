@@ -199,9 +199,24 @@ def test_gradescopes_export_is_collected_with_its_times_and_groups(course):
 
 @pytest.mark.parametrize("metadata", ["submission_33000: [", "- a", "submission_33000: 5"])
 def test_an_export_whose_metadata_cannot_be_read_is_refused(course, metadata):
-    files = (f"x/submission_33000/{NOTEBOOK}", "hers"), ("x/submission_metadata.yml", metadata)
+    files = (f"submission_33000/{NOTEBOOK}", "hers"), ("submission_metadata.yml", metadata)
     said = course.collect(course.zip("export.zip", *files), code=1)
     assert "export.zip: submission_metadata.yml cannot be read" in said["refused"][0]
+
+
+def test_a_file_named_like_gradescopes_says_nothing_about_who_handed_in(course):
+    evil = METADATA.replace("submission_33000", "folder")
+    folder = f"Ada Lovelace_77{MOODLE}"
+    hers = (f"{folder}/folder/{NOTEBOOK}", "of ada"), (f"{folder}/submission_metadata.yml", evil)
+    for others in ((), ((f"Zoë Müller-Lang_80{MOODLE}/{NOTEBOOK}", "of zoe"),)):
+        said = course.collect(course.zip("moodle.zip", *hers, *others))
+        assert "ben" not in said["collected"]
+        assert course.notebook("ada") == "of ada"
+    assert course.notebook("zoe") == "of zoe"
+    inside = ("assignment_1_export/submission_33000/submission_metadata.yml", evil)
+    own = ("assignment_1_export/submission_metadata.yml", METADATA)
+    files = (f"assignment_1_export/submission_33000/{NOTEBOOK}", "of both"), inside, own
+    assert course.collect(course.zip("export.zip", *files))["collected"] == ["ada", "ben"]
 
 
 TEAMS = """\

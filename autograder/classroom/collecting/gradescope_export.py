@@ -8,6 +8,7 @@ A group's folder has several submitters.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,6 +19,8 @@ import yaml
 from autograder.classroom.collecting.archives import Archive, Entry, Refused, Submitter, pieces
 
 METADATA = "submission_metadata.yml"
+_EXPORT = re.compile(r"assignment_\d+_export")
+"""The folder around everything."""
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -27,13 +30,13 @@ def with_submitters(archive: Archive) -> Archive:
     Raises:
         Refused: it is, but what says so cannot be read.
     """
-    metadata = [entry for entry in archive.entries if entry.name == METADATA]
-    if len(metadata) != 1 or len(metadata[0].parts) > 2:
+    metadata = next((entry for entry in archive.entries if _is_metadata(entry)), None)
+    if metadata is None:
         return archive
-    depth = len(metadata[0].parts) - 1  # the folder around everything
+    depth = len(metadata.parts) - 1  # the folder around everything
     try:
         folders: Mapping[str, Any] = yaml.load(
-            b"".join(pieces(METADATA, metadata[0])).decode(), _Loader
+            b"".join(pieces(METADATA, metadata)).decode(), _Loader
         )
         submitters = {name: _submitters(folder) for name, folder in folders.items()}
         times = {name: folder.get(":created_at") for name, folder in folders.items()}
@@ -43,9 +46,15 @@ def with_submitters(archive: Archive) -> Archive:
     entries = [
         _placed(entry, entry.parts[depth:], times)
         for entry in archive.entries
-        if entry is not metadata[0] and len(entry.parts) > depth
+        if entry is not metadata and len(entry.parts) > depth
     ]
     return replace(archive, entries=entries, submitters=submitters)
+
+
+def _is_metadata(entry: Entry) -> bool:
+    """Tell Gradescope's own file from one of that name that a student handed in, on any platform."""
+    *around, name = entry.parts
+    return name == METADATA and all(map(_EXPORT.fullmatch, around)) and len(around) <= 1
 
 
 def _submitters(folder: Mapping[str, Any]) -> tuple[Submitter, ...]:

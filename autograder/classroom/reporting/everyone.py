@@ -12,8 +12,8 @@ from autograder.classroom.roster import Student
 from autograder.classroom.standing import Standing, State
 from autograder.lessons.exhibits import FAMILIES, Bug
 
-FEW = 3
-"""How many points below the median of those graded are called far below."""
+FAR_BELOW = 3
+"""The points below the median of those graded from which on a score is far below it."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,6 @@ def _in_term(name: str, table: Sequence[Standing]) -> LessonInTerm:
 def _is_behind(points: Sequence[float | None], lessons: Sequence[LessonInTerm]) -> bool:
     last = list(zip(points, lessons, strict=True))[-2:]
     return all(
-        score is None or (lesson.median is not None and score <= lesson.median - FEW)
+        score is None or (lesson.median is not None and score <= lesson.median - FAR_BELOW)
         for score, lesson in last
     )

@@ -28,7 +28,7 @@ from autograder.classroom.reporting.class_figures import (
 )
 from autograder.classroom.reporting.class_mistakes import Work, class_mistakes, lost_without_mistake
 from autograder.classroom.reporting.equal_answers import equal_answers
-from autograder.classroom.reporting.everyone import everyone, over_the_term
+from autograder.classroom.reporting.everyone import FAR_BELOW, everyone, over_the_term
 from autograder.classroom.standing import Standing, State
 from autograder.lessons.exhibits import Bug
 from autograder.report.sanitize import plain, visible
@@ -89,6 +89,7 @@ def page(
         "slow": [s.student for s in graded if s.result.timed_out],
         "everyone": everyone(table, works, bugs),
         "term": over_the_term(tables),
+        "far_below": FAR_BELOW,
         "equal": equal_answers(works),
         "odd": [work for work in works if work.odd],
     }
