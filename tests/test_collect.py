@@ -235,6 +235,15 @@ def test_what_a_team_hands_in_counts_for_all_of_it(course, path):
     (course.place / "grading" / "roster.csv").write_text(TEAMS)
     assert course.collect(course.zip("moodle.zip", (path, "theirs")))["collected"] == ["ada", "ben"]
     assert course.notebook("ada") == course.notebook("ben") == "theirs"
+    prefixes = json.loads((course.place / "grading" / "collected" / f"{LESSON}.json").read_text())
+    assert prefixes == {"ada": "", "ben": ""}
+
+
+def test_a_page_goes_back_to_whom_the_platform_names_and_to_no_other_of_a_team(course):
+    (course.place / "grading" / "roster.csv").write_text(TEAMS)
+    course.collect(course.zip("moodle.zip", (f"Ben OHara_79{MOODLE}/{NOTEBOOK}", "theirs")))
+    prefixes = json.loads((course.place / "grading" / "collected" / f"{LESSON}.json").read_text())
+    assert prefixes == {"ada": "", "ben": f"Ben OHara_79{MOODLE}_"}
 
 
 def test_a_group_without_a_team_is_matched_by_hand(course):

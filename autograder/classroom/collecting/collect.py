@@ -28,7 +28,7 @@ from autograder.classroom.collecting.collected import Collected
 from autograder.classroom.collecting.gradescope_export import with_submitters
 from autograder.classroom.collecting.inbox import Attempt, Owners, sort
 from autograder.classroom.collecting.placing import Placed, place
-from autograder.classroom.collecting.senders import Platform, by_sender, members, prefix_for_return
+from autograder.classroom.collecting.senders import Platform, by_sender, prefix_for_return
 from autograder.classroom.collecting.worksheet import Participant, read_worksheet
 from autograder.classroom.course import CannotStart, Lesson, open_course
 from autograder.classroom.roster import BadRoster, Student, key
@@ -43,11 +43,14 @@ def main(arguments: list[str]) -> int:
         lesson = open_course(rest).lesson(options.lesson)
         with ExitStack() as stack:
             collected = _collect(lesson, options, stack)
-        if not options.dry_run:
-            collected.keep_prefixes(lesson.course.grading)
     except (CannotStart, BadRoster) as error:
         print(f"Nothing was collected: {error}", file=sys.stderr)
         return 2
+    if collected.prefixes and not options.dry_run:
+        try:
+            collected.keep_prefixes(lesson.course.grading)
+        except OSError as error:  # everything else is in its place
+            collected.refused.append(f"what `autograder return` needs cannot be written: {error}")
     print(collected.as_json() if options.json else collected.as_text())
     return int(collected.needs_somebody)
 
@@ -128,6 +131,10 @@ def _collect(lesson: Lesson, options: argparse.Namespace, stack: ExitStack) -> C
             take = taken.get(student, "")
             arranged = arrange(attempt.sender, attempt.sent, name, stack, take)
             _place(lesson, student, attempt, arranged, handed_in, collected)
+            alone = list(inbox.owners[attempt.sender]) == [student]
+            if collected.placed[student] != Placed.OLDER:
+                prefix = prefix_for_return(attempt.sender, arranged.notebook) if alone else ""
+                collected.prefixes[student] = prefix
         except Unclear as error:
             collected.unclear[student] = str(error)
         except (Refused, OSError) as error:
@@ -223,8 +230,6 @@ def _place(
         None if collected.dry_run else replaced,
     )
     collected.placed[student] = placed
-    if placed != Placed.OLDER and not members(attempt.sender, collected.students):
-        collected.prefixes[student] = prefix_for_return(attempt.sender, arranged.notebook)
     if placed == Placed.COLLECTED:
         collected.times[student] = handed_in
         if arranged.renamed:

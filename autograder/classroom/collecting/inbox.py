@@ -43,12 +43,14 @@ class Inbox:
 
     Attributes:
         newest: the newest attempt, by the student's id.
+        owners: the ids of the students whom a sender names; others of their team are not among them.
         unmatched: why a sender matches nobody, by the sender's label.
         ambiguous: why a sender could be several students, by the sender's label.
         candidates: the ids of these students.
     """
 
     newest: dict[str, Attempt] = field(default_factory=dict)
+    owners: Mapping[Sender, Sequence[str]] = field(default_factory=dict)
     unmatched: dict[str, str] = field(default_factory=dict)
     ambiguous: dict[str, str] = field(default_factory=dict)
     candidates: set[str] = field(default_factory=set)
@@ -67,10 +69,10 @@ def sort(archives: Sequence[Archive], students: Mapping[str, Student], by_hand: 
         for archive in archives
         for sender, sent in by_sender(archive).items()
     ]
-    owners = _owners({attempt.sender for attempt in attempts}, students, by_hand, inbox)
+    inbox.owners = _owners({attempt.sender for attempt in attempts}, students, by_hand, inbox)
     # Where times are equal, the archive that was named last counts.
     for attempt in sorted(attempts, key=lambda attempt: attempt.time):
-        for owner in owners.get(attempt.sender, ()):
+        for owner in inbox.owners.get(attempt.sender, ()):
             team = students[owner].team
             mates = [mate for mate in students if team and students[mate].team == team]
             inbox.newest |= dict.fromkeys(mates or [owner], attempt)
