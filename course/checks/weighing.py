@@ -14,6 +14,7 @@ from course.model.config import GPTConfig
 WEIGHT = {
     "empty": NUMBER_OR_WORDS,
     "full": NUMBER_OR_WORDS,
+    "kept": int,
     "stored": int,
     "misplaced": Each(str),
 }
@@ -23,16 +24,17 @@ ELSEWHERE = "meta"
 
 
 def weigh(make: Callable[..., Any], fill: Callable[[Any], Any]) -> Evidence:
-    """Record what nbytes() says of a cache before and after it is filled, and weigh the full one; list
+    """Record what nbytes() says of a cache before and after it is filled, and weigh it both times; list
     where tensors of another one lie that was made for ELSEWHERE, and lie on another device.
 
     Args:
         make: makes a cache, on a `device` if one is given.
     """
     cache = make()
-    empty = plain(cache.nbytes())
+    empty, kept = plain(cache.nbytes()), stored_bytes(cache)
     fill(cache)
-    weight = {"empty": empty, "full": plain(cache.nbytes()), "stored": stored_bytes(cache)}
+    weight = {"empty": empty, "full": plain(cache.nbytes()), "kept": kept}
+    weight["stored"] = stored_bytes(cache)
     devices = devices_of(make(device=ELSEWHERE))
     return {**weight, "misplaced": [device for device in devices if device != ELSEWHERE]}
 
@@ -62,6 +64,12 @@ def wrong_weight(
                 f"nbytes() of the {which} cache gives {weight[which]}, and its storage takes {right:,}. "
                 f"What is allocated when, and what does nbytes() leave out, or count twice?"
             )
+    if weight["empty"] not in (weight["kept"], weight["full"]):
+        # Storage may be allocated as it is filled, and nbytes() may count all that it comes to.
+        return (
+            f"nbytes() of the empty cache gives {weight['empty']}, and its storage takes "
+            f"{weight['kept']:,}. Does what you count depend on the tokens held?"
+        )
     if misplaced := weight["misplaced"]:
         return (
             f'made with device="{ELSEWHERE}", it keeps tensors on the {misplaced[0]}; a GPU could not '

@@ -392,7 +392,7 @@ class QuantizedKVCache:
         self.truncate(0)
 
     def nbytes(self) -> int:
-        """Bytes that the storage occupies, whether filled or not."""
+        """Bytes that the storage occupies, whether filled or not; what is pending adds none."""
         ### BEGIN SOLUTION
         return self.keys.nbytes() + self.values.nbytes() + self.recent.nbytes
         ### END SOLUTION

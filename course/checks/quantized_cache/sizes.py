@@ -15,6 +15,7 @@ from course.checks.check import Challenge, Evidence, Verdict, check, failed, pas
 from course.checks.counts import NUMBER_OR_WORDS, in_words, plain
 from course.checks.weighing import WEIGHT, dtype_name, weigh, wrong_bytes, wrong_weight
 from course.fast.quantized import CacheBytes
+from course.checks.recorder import given
 from course.model.config import GPTConfig
 
 PARTS = ("codes", "scales", "window")
@@ -58,18 +59,22 @@ def call_formula(student: SimpleNamespace, config: dict[str, Any], *sizes: int) 
 
 
 def weigh_cache(student: SimpleNamespace, case: list[Any]) -> Evidence:
-    """Make a cache, fill it in one go, and weigh it."""
+    """Make a cache, fill it in one go, and weigh it; ask nbytes() of one in which all is pending."""
     config, tokens, batch, bits, group, window, n_bytes = case
     c, dtype = GPTConfig(**config), getattr(torch, dtype_name(n_bytes))
     how = {"bits": bits, "group": group, "window": window, "dtype": dtype}
     rows = np.zeros((2, c.n_layers, batch, c.n_kv_heads, tokens, c.head_dim), np.float32)
     make = partial(student.QuantizedKVCache, c, batch, tokens, **how)
-    return weigh(make, lambda cache: feed(cache, rows, dtype))
+    weight, waiting = weigh(make, lambda cache: feed(cache, rows, dtype)), make()
+    for layer, (keys, values) in enumerate(zip(*given(rows, dtype), strict=True)):
+        waiting.append(layer, keys, values)
+    return {**weight, "pending": plain(waiting.nbytes())}
 
 
 def sizes_form(challenge: Challenge) -> Evidence:
-    formula = [[NUMBER_OR_WORDS] * 3] * len(challenge["formula"])
-    return {"formula": formula, "cases": [WEIGHT] * len(challenge["cases"])}
+    formula, weight = [[NUMBER_OR_WORDS] * 3], {**WEIGHT, "pending": NUMBER_OR_WORDS}
+    n = len(challenge["cases"])
+    return {"formula": formula * len(challenge["formula"]), "cases": [weight] * n}
 
 
 @check(
@@ -95,6 +100,11 @@ def bytes_match_codes_scales_window(
     for case, weight in zip(challenge["cases"], evidence["cases"], strict=True):
         if wrong := wrong_weight(weight, sum(truth(*case)), ("full",)):
             return failed(f"{describe(*case)} {wrong}")
+        if weight["pending"] != weight["empty"]:
+            return failed(
+                f"{describe(*case)} nbytes() of the empty cache gives {weight['empty']}, and "
+                f"{weight['pending']} once tokens are pending. Is what is pending part of the storage?"
+            )
     return passed("Formula, nbytes() and the tensors really stored agree, part by part.")
 
 
