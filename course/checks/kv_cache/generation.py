@@ -100,8 +100,15 @@ def probe_none(student: SimpleNamespace, model: Any, prompt: np.ndarray) -> Evid
     }
 
 
+def text_in_two_parts(challenge: Challenge) -> tuple[np.ndarray, np.ndarray]:
+    """Four texts in two parts, (4, 2) and (4, 5): a prompt longer than what the cache holds before it."""
+    text = challenge["long"][:, :28].reshape(4, 7)
+    return text[:, :2], text[:, 2:]
+
+
 def probe_given_caches(student: SimpleNamespace, model: Any, challenge: Challenge) -> Evidence:
-    """Generate in a given cache, from there on, and one token in a cache of just the prompt's size."""
+    """Generate in a given cache, from there on, one token in a cache of just the prompt's size, and from
+    a prompt longer than what the cache holds."""
     prompt, n_new = challenge["prompt"], challenge["n_new"]
     B, P = prompt.shape
     cache = new_cache(student, challenge, 2 * (P + n_new), batch=B)
@@ -110,9 +117,13 @@ def probe_given_caches(student: SimpleNamespace, model: Any, challenge: Challeng
     last = text[:, -1:] if isinstance(text, np.ndarray) else prompt[:, :1]
     write(student, model, last, n_new, cache)
     room = new_cache(student, challenge, P, batch=B)
+    before, after = text_in_two_parts(challenge)
+    begun = new_cache(student, challenge, before.shape[1] + after.shape[1] + n_new - 1, batch=4)
+    write(student, model, before, 1, begun)
     return {
         "held": held,
         "continued": len(cache),
+        "after_others": write(student, model, after, n_new, begun),
         "one_in_a_cache": write(student, model, prompt, 1, room),
         "one_held": len(room),
     }
@@ -152,6 +163,7 @@ def generation_form(challenge: Challenge) -> Evidence:
         "none": {"texts": [written] * 3, "held": int, "rows": int, "shared": bool},
         "one_in_a_cache": written,
         "one_held": int,
+        "after_others": written,
         "refused": [{"outcome": str, "rows": int, "held": int}] * 5,
     }
 
@@ -199,8 +211,13 @@ def _wrong_text(
     text: np.ndarray | str,
     truth: Truth,
     tolerance: float,
+    before: np.ndarray | None = None,
 ) -> Verdict | None:
-    """Say what is wrong with a text that continues `prompt` (B, P) by n_new tokens."""
+    """Say what is wrong with a text that continues `prompt` (B, P) by n_new tokens.
+
+    Args:
+        before: tokens (B, ·) that the cache held before the prompt.
+    """
     B, P = prompt.shape
     case = f"{name}A prompt (B, P) = ({B}, {P}) and n_new = {n_new}"
     if isinstance(text, str):
@@ -221,11 +238,18 @@ def _wrong_text(
     V = challenge["config"]["vocab_size"]
     if text.min() < 0 or text.max() >= V:
         return failed(f"{case}: ids run from {text.min()} to {text.max()}, not within 0 … {V - 1}.")
-    if wrong := first_wrong_choice(truth(challenge, text), text, P, tolerance):
+    whole = text if before is None else np.concatenate([before, text], axis=1)
+    n_read = whole.shape[1] - n_new
+    if wrong := first_wrong_choice(truth(challenge, whole), whole, n_read, tolerance):
+        question = _ask_about_token(text[:, P:], wrong)
+        if before is not None and wrong.step == 0:
+            question = (
+                "Which tokens of the prompt do you feed when the cache holds others before it?"
+            )
         return failed(
             f"{case}: batch row {wrong.row}, new token {wrong.step + 1}, is "
             f"{text[wrong.row, P + wrong.step]}; without a cache it is {wrong.likeliest}, whose logit "
-            f"leads by {wrong.lead:.2g}. {_ask_about_token(text[:, P:], wrong)}"
+            f"leads by {wrong.lead:.2g}. {question}"
         )
     return None
 
@@ -271,7 +295,7 @@ def _wrong_none(prompt: np.ndarray, none: Evidence) -> Verdict | None:
 def _wrong_in_a_cache(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict | None:
-    """Judge what given caches hold afterwards."""
+    """Judge what given caches hold afterwards, and the text that follows what one held before."""
     prompt, P, g = challenge["prompt"], challenge["prompt"].shape[1], challenge["n_new"]
     name = f"A cache of {P} places. "
     text = evidence["one_in_a_cache"]
@@ -290,7 +314,9 @@ def _wrong_in_a_cache(
             f"afterwards, and {continued} after {g} more from the last one; wanted are {once} and "
             f"{twice}. {_ask_about_held(held, continued, once)}"
         )
-    return None
+    before, after = text_in_two_parts(challenge)
+    name, text = f"A cache that holds {before.shape[1]} tokens. ", evidence["after_others"]
+    return _wrong_text(challenge, name, after, g, text, truth, tolerance, before)
 
 
 def _ask_about_held(held: int, continued: int, once: int) -> str:
