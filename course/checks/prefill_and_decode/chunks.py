@@ -18,7 +18,7 @@ from course.checks.passes import (
 )
 from course.checks.recorder import given
 from course.checks.recording import TENSOR, as_array
-from course.minigpt.kv_cache import KVCache
+from course.minigpt.kv_cache import KVCache, forward_cached
 
 B = 3
 DEFAULT = 256
@@ -212,27 +212,32 @@ def draw_full(seed: int) -> Challenge:
 
 def probe_no_room(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Prefill what does not fit an empty cache, and one that holds some tokens; then what just fits;
-    and what cannot be fed at all. Count what each call fed."""
+    and what cannot be fed at all. Count what each call fed. What the cache holds at the end is read by
+    lesson 03's function: what prefill returns is the check's above."""
     model, prompt = build_model(challenge), given(challenge["prompt"])
     (_, P), held, size = prompt.shape, challenge["held"], challenge["chunk_size"]
     small, cache, roomy = (new_cache(challenge, B, n) for n in (P - 1, P, P))
-    logits: list[np.ndarray | str] = []
 
     def feed(tokens: Tensor, into: KVCache, chunk_size: int) -> Evidence:
         with count_passes(model) as passes:
-            ended = outcome(
-                lambda: logits.append(as_array(student.prefill(model, tokens, into, chunk_size)))
-            )
+            ended = outcome(lambda: student.prefill(model, tokens, into, chunk_size))
         return {"outcome": ended, "passes": passes, "held": len(into)}
 
     bad = prompt.clone()
     bad[-1, -1] = challenge["config"]["vocab_size"]  # an id that is none
-    return {
+    calls = {
         "alone": feed(prompt, small, size),
         "before": feed(prompt[:, :held], cache, size),
         "refused": feed(prompt[:, held - 1 :], cache, size),
         "exact": feed(prompt[:, held:], cache, size),
-        "rest": logits[-1] if logits else "nothing",
+    }
+    read: np.ndarray | str = "nothing"
+    if len(cache) == P:
+        cache.truncate(P - 1)
+        read = as_array(forward_cached(model, prompt[:, P - 1 :], cache)[:, -1])
+    return {
+        **calls,
+        "read": read,
         "arguments": [feed(prompt, roomy, 0), feed(prompt, roomy, -1), feed(bad, roomy, size)],
     }
 
@@ -240,12 +245,13 @@ def probe_no_room(student: SimpleNamespace, challenge: Challenge) -> Evidence:
 def no_room_form(challenge: Challenge) -> Evidence:
     fed = {"outcome": str, "passes": Each(int), "held": int}
     calls = dict.fromkeys(("alone", "before", "refused", "exact"), fed)
-    return {**calls, "rest": TENSOR, "arguments": [fed] * 3}
+    return {**calls, "read": TENSOR, "arguments": [fed] * 3}
 
 
 def _told(call: Evidence) -> str:
     fed = "nothing was fed" if not call["passes"] else f"{in_short(call['passes'])} tokens were fed"
-    return f"{call['outcome']}; {fed}, and the cache then holds {call['held']}"
+    ended = "prefill returned" if call["outcome"] == "returned" else call["outcome"]
+    return f"{ended}; {fed}, and the cache then holds {call['held']}"
 
 
 def _wrong_refusal(
@@ -299,13 +305,16 @@ def too_long_a_prompt_changes_nothing(
             f"{case}, and prompts of {P - held} come, which just fit: {exact['outcome']}. "
             f"Which is the last place that may be filled?"
         )
-    row, delta = largest_difference(evidence["rest"], truth(challenge, challenge["prompt"])[:, -1])
-    if delta > tolerance or (exact["held"], sum(exact["passes"])) != (P, P - held):
+    case = f"{case}; prompts that do not fit are refused, and then the rest of the text follows"
+    question = "If the check above passes: what did the refused call leave behind?"
+    if (exact["held"], sum(exact["passes"])) != (P, P - held):
+        return failed(f"{case}: {_told(exact)}. {question}")
+    row, delta = largest_difference(evidence["read"], truth(challenge, challenge["prompt"])[:, -1])
+    if delta > tolerance:
         return failed(
-            f"{case}; prompts that do not fit are refused, and then the rest of the text follows: its "
-            f"last logits differ from the uncached ones (batch row {row}, max |Δ| {delta:.2g}, "
-            f"tolerance {tolerance:g}); {_told(exact)}. If the check above "
-            f"passes: what did the refused call leave behind?"
+            f"{case}. Fed once more by lesson 03's forward_cached, its last token gets other logits than "
+            f"without a cache (batch row {row}, max |Δ| {delta:.2g}, tolerance {tolerance:g}): the cache "
+            f"holds other keys or values. {question}"
         )
     cases = ("chunk_size 0", "chunk_size -1", "An id outside the vocabulary in the last column")
     question = "Do the two lines above the gap stand where they stood?"
