@@ -13,9 +13,9 @@ import torch
 from course.checks.caches import feed
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.counts import NUMBER_OR_WORDS, in_words, plain
+from course.checks.recorder import given
 from course.checks.weighing import WEIGHT, dtype_name, weigh, wrong_bytes, wrong_weight
 from course.fast.quantized import CacheBytes
-from course.checks.recorder import given
 from course.model.config import GPTConfig
 
 PARTS = ("codes", "scales", "window")
