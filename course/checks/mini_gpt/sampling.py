@@ -191,16 +191,19 @@ def repeated_draws(kinds: Array, seed: int) -> list[dict[str, Any]]:
 
 
 def probe_sampling(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Call sample_next on each case, and twice with the first one's logits alone."""
-    outputs = probe_draws(student, challenge)
+    """Call sample_next on each case, twice in a row with one generator, and twice with the first one's
+    logits alone."""
+    outputs, again = probe_draws(student, challenge), challenge["cases"][-5]
+    one = torch.Generator().manual_seed(again["seed"])
+    in_a_row = [call(student.sample_next, logits_of(again), generator=one) for _ in range(2)]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(challenge["cases"][0]["seed"])
         defaults = [call(student.sample_next, logits_of(challenge["cases"][0])) for _ in range(2)]
-    return {**outputs, "defaults": defaults}
+    return {**outputs, "in_a_row": in_a_row, "defaults": defaults}
 
 
 def sampling_form(challenge: Challenge) -> Evidence:
-    return {**one_output_each(challenge), "defaults": [OUTPUT] * 2}
+    return {**one_output_each(challenge), **dict.fromkeys(("in_a_row", "defaults"), [OUTPUT] * 2)}
 
 
 @check("sample_next", draw=draw_temperatures, probe=probe_sampling, evidence=sampling_form)
@@ -216,6 +219,14 @@ def sample_follows_temperature(challenge: Challenge, evidence: Evidence, truth: 
             return failed(error)
     if wrong := judge_repeats(*(out["array"] for out in outputs[-5:-1])):
         return wrong
+    for out in evidence["in_a_row"]:
+        if error := wrong_tokens(cases[-5], out):
+            return failed(error)
+    if np.array_equal(*(out["array"] for out in evidence["in_a_row"])):
+        return failed(
+            f"Two calls in a row with one generator gave the same {len(outputs[-5]['array'])} tokens. "
+            "Does your draw move the generator that it was given, or a copy of it?"
+        )
     alone = {**cases[0], "settings": {}}
     if wrong := judge_draws(alone, evidence["defaults"][0], truth):
         return wrong
