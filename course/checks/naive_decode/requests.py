@@ -38,6 +38,7 @@ def draw_bad_requests(seed: int) -> Challenge:
             },
             {"length": 0, "n_new": 2, "name": [""]},
             {"length": 0, "n_new": 0, "name": [""]},
+            {"length": P, "n_new": room - 1, "name": None},
             {"length": P, "n_new": room, "name": None},
             {"length": P, "n_new": 1, "name": None},
             {"length": P, "n_new": 0, "name": None},
@@ -86,7 +87,10 @@ def judge_acceptance(longest: int, request: Evidence, outcome: Evidence) -> Verd
     gave = f"gave {outcome['outcome']}: {outcome['message']}".rstrip(".")
     if request["length"] + request["n_new"] == longest:
         return failed(f"{case} fits exactly, but {gave}. Is the last place free?")
-    return failed(f"{case} can be done, but {gave}. What is the smallest n_new?")
+    question = "What is the smallest n_new?"
+    if request["n_new"] > 1:
+        question = "The prompt has 2 rows: how many tokens do you hold against max_seq_len?"
+    return failed(f"{case} can be done, but {gave}. {question}")
 
 
 def judge_refusal(longest: int, request: Evidence, outcome: Evidence) -> Verdict | None:
