@@ -26,7 +26,8 @@ def draw_one_layer(
     rng: np.random.Generator, B: int, T: int, H: int, G: int, dtype: str, first: int = 0
 ) -> Challenge:
     """Draw a layer with one case: rows of which the second differs from the first only at the end and
-    any third equals the first; at positions 0, 1, 2 …, or at any that rise, from `first` on."""
+    any third equals the first; at positions 0, 1, 2 …, or at any that rise, from `first` on to the
+    model's last."""
     C = int(rng.choice([24, 32, 40]))
     model = draw_model(rng, n_layers=1, d_model=C, n_heads=H, n_kv_heads=G, max_seq_len=128)
     x = rng.normal(size=(1, T, C)).repeat(B, axis=0)
@@ -34,6 +35,7 @@ def draw_one_layer(
     positions = np.arange(T)
     if first:
         positions = np.sort(rng.choice(np.arange(first, 128), size=T, replace=False))
+        positions[-1] = 127
     return {**model, "cases": [(x.astype(dtype), positions)]}
 
 
@@ -62,8 +64,9 @@ def arrays_by_layer(
         config = layer["config"]
         name = f"attention_layer with {config['n_heads']} heads, {config['n_kv_heads']} KV heads"
         found = list(islice(outputs, len(layer["cases"])))
-        for (x, _), out in zip(layer["cases"], found, strict=True):
-            if error := form_error(f"{name}, x {x.shape} {x.dtype}", out, x.shape, str(x.dtype)):
+        for (x, positions), out in zip(layer["cases"], found, strict=True):
+            case = f"{name}, x {x.shape} {x.dtype} at positions {brief(positions.tolist())}"
+            if error := form_error(case, out, x.shape, str(x.dtype)):
                 return arrays, failed(error)
         arrays.append([out["array"] for out in found])
     return arrays, None

@@ -92,6 +92,8 @@ def about_error(words: str) -> str:
         return "Which of your tensors has a dtype of its own?"
     if "probability tensor" in words or "multinomial" in words:
         return "Which weights go into the draw: is any token left, and is any weight no number?"
+    if "out of bounds" in words:
+        return "Which of your lines makes that index, and is it one that you were given?"
     return ""
 
 
