@@ -15,7 +15,7 @@ from autograder.lessons import canonical_form, find
 from autograder.lessons.assembly import answer_cells
 from autograder.lessons.exhibits import Bug
 from autograder.lessons.reach import within_reach
-from autograder.run_record import Reply, RunRecord, run
+from autograder.run_record import Reply, RunRecord, decide, run
 from course.checks.check import Challenge, Check
 
 SEED = 0
@@ -71,7 +71,8 @@ def reached_bugs(lesson: str, check: str, bugs: Iterable[Bug]) -> list[Bug]:
 def wrong_replies(
     lesson: str, check: str, challenge: Challenge, bugs: Iterable[Bug]
 ) -> tuple[Reply, list[tuple[Bug, Reply]]]:
-    """Return the reference's reply to this challenge, and the bugs that reply otherwise, with theirs."""
+    """Return the reference's reply to this challenge, and the bugs that reply otherwise, with theirs. Who
+    is off by no more than rounding replies otherwise if that loses points."""
     hidden = find(f"{lesson}.{check}")
     right = run(lesson, answer_cells(lesson, {}), hidden, challenge)
     replies = [
@@ -79,7 +80,10 @@ def wrong_replies(
         for bug in reached_bugs(lesson, check, bugs)
     ]
     return right, [
-        (b, reply) for b, reply in replies if not same_reply(right, reply, own_words=True)
+        (bug, reply)
+        for bug, reply in replies
+        if not same_reply(right, reply, own_words=True)
+        or decide(hidden, challenge, reply).score < 1
     ]
 
 

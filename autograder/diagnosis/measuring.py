@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
+from autograder import wire
 from autograder.diagnosis import comparison, deciding, recognize
 from autograder.diagnosis.catches import ALWAYS, SOMETIMES, Catches, suspects
-from autograder.diagnosis.comparison import same_reply
 from autograder.diagnosis.deciding import Deciding
 from autograder.diagnosis.grading_tables import credited_checks
 from autograder.diagnosis.known_replies import deciding_about, reached_bugs
@@ -105,11 +105,10 @@ def play(lesson: str, record: RunRecord, seeds: Iterable[int]) -> Iterator[Round
     for check, seed in tqdm(plans, desc=lesson, unit="round", disable=None):
         challenge = check.challenge(seed)
         right = record.ask(lesson, {}, check, seed)
-        caught = []
+        passes, caught = wire.encode(right), []
         for bug in reached_bugs(lesson, check.name, bugs_of(lesson)):
             reply = record.ask(lesson, bug.answer, check, seed)
-            differs = not same_reply(right, reply, own_words=True)
-            if differs and decide(check, challenge, reply).score < 1:
+            if wire.encode(reply) != passes and decide(check, challenge, reply).score < 1:
                 caught.append((bug, reply))
         about = deciding_about(lesson, check, challenge, right)
         yield Round(lesson, check.name, seed, caught, about)
