@@ -191,7 +191,7 @@ show(draw_same_keys(model, encode("The cat sat"), encode("The cat sat on the mat
 def kv_rows_naive(p: int, g: int) -> int:
     """Rows of keys that one layer computes to write g tokens after p, reading everything each time.
 
-    p is at least 1, g at least 0.
+    p is at least 1, g at least 0, and both may be thousands.
     """
     ### BEGIN SOLUTION
     return g * p + g * (g - 1) // 2
@@ -202,7 +202,7 @@ def kv_rows_naive(p: int, g: int) -> int:
 def kv_rows_needed(p: int, g: int) -> int:
     """Rows of keys that one layer must compute at least once to write g tokens after p.
 
-    p is at least 1, g at least 0.
+    p is at least 1, g at least 0, and both may be thousands.
     """
     ### BEGIN SOLUTION
     return p + g - 1 if g > 0 else 0
@@ -281,7 +281,7 @@ play_with_the_grid()
 def attention_visits(prompt_len: int, n_new: int) -> int:
     """Positions that the last token fed looks at, in each of n_new steps, all added up.
 
-    prompt_len is at least 1, n_new at least 0.
+    prompt_len is at least 1, n_new at least 0, and both may be thousands.
     """
     ### BEGIN SOLUTION
     return n_new * prompt_len + n_new * (n_new - 1) // 2

@@ -153,7 +153,7 @@ def draw_counts(function: str, rng: np.random.Generator) -> Iterator[Case]:
     # Even and odd numbers of steps: a triangle that is rounded may be right for one of them.
     sizes = [(int(rng.integers(2, 60)), 2 * int(rng.integers(1, 20)) + odd) for odd in (0, 1) * 2]
     sizes += [
-        (int(rng.integers(1100, 3000)), int(rng.integers(130, 200))),
+        (int(rng.integers(1100, 3000)), int(rng.integers(1000, 1200))),
         (1, int(rng.integers(2, 9))),
     ]
     few = (int(rng.integers(2, 9)), 1)

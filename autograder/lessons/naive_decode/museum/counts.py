@@ -23,6 +23,26 @@ def rounds_the_triangle(p, g):
     return g * p + g * g / 2
 
 
+@bug("off by one", "a triangle of steps that is taken for half a square")
+def rounds_the_triangle_down(p, g):
+    """g²/2 in place of g(g-1)/2, and no halves."""
+    return g * p + g * g // 2
+
+
+@bug("formula", "a count of the rows that are computed again, without the first time")
+def counts_the_waste_alone(p, g):
+    """What is computed, without what is needed."""
+    return g * p + g * (g - 1) // 2 - (p + g - 1 if g else 0)
+
+
+@bug(
+    "form", "a count that calls itself once for each step, and ends at 1,000 of them", kind="sizes"
+)
+def counts_by_recursion(p, g):
+    """Right for short texts; then Python has no room for another call."""
+    return p + counts_by_recursion(p + 1, g - 1) if g else 0
+
+
 @bug("formula", "a count that feeds the prompt in token by token as well")
 def triangle_of_everything(p, g):
     """Feeds the prompt in token by token as well."""
@@ -125,6 +145,20 @@ def last_token_but_for_nothing(p, g):
     return p + g if g else 0
 
 
+@bug("formula", "a count of keys and values, where one row stands for both")
+def counts_keys_and_values(p, g):
+    """Twice the right number."""
+    return 2 * (p + g - 1) if g else 0
+
+
+@bug(
+    "form", "a count that calls itself once for each step, and ends at 1,000 of them", kind="sizes"
+)
+def needs_a_call_for_each_step(p, g):
+    """Right for short texts; then Python has no room for another call."""
+    return 1 + needs_a_call_for_each_step(p, g - 1) if g > 1 else p * g
+
+
 bug = MUSEUM.section("attention_visits", check="visits_add_up")
 
 
@@ -174,6 +208,14 @@ def last_step_alone(prompt_len, n_new):
 def half_a_square_of_visits(prompt_len, n_new):
     """T²/2 in place of T(T-1)/2."""
     return prompt_len * n_new + n_new * n_new // 2
+
+
+@bug(
+    "form", "a count that calls itself once for each step, and ends at 1,000 of them", kind="sizes"
+)
+def visits_by_recursion(prompt_len, n_new):
+    """Right for short texts; then Python has no room for another call."""
+    return prompt_len + visits_by_recursion(prompt_len + 1, n_new - 1) if n_new else 0
 
 
 @bug("off by one", "a sum of steps with one step too many")
