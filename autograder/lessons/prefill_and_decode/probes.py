@@ -20,7 +20,7 @@ from course.checks.comparing import outcome
 from course.checks.drawing import build_model
 from course.checks.lookups import Lookups
 from course.checks.passes import count_passes, new_cache
-from course.checks.prefill_and_decode.chunks import arguments_of, probe_sizes
+from course.checks.prefill_and_decode.chunks import logits_of, probe_sizes
 from course.checks.prefill_and_decode.ragged import STEPS, probe_ragged
 from course.checks.prefill_and_decode.streaming import (
     Reader,
@@ -61,8 +61,7 @@ def every_chunk_size_gives_the_same_logits(
         cache = new_cache(case, len(prompt), prompt.shape[1] + 1)
         with Meanings(model) as meanings:
             meanings.begin(challenge["tables"])
-            logits = student.prefill(model, prompt, cache, *arguments_of(size))
-        exchanged.append(as_array(logits))
+            exchanged.append(logits_of(student, model, prompt, cache, size)[0])
     return {**evidence, "exchanged": exchanged}
 
 

@@ -19,6 +19,8 @@ from course.checks.passes import (
 from course.checks.recorder import given
 from course.checks.recording import TENSOR, as_array
 from course.minigpt.kv_cache import KVCache, forward_cached
+from course.model import MiniGPT
+from course.model.cache import CacheFull
 
 B = 3
 DEFAULT = 256
@@ -84,13 +86,25 @@ def _prefill(student: SimpleNamespace, case: Challenge) -> list[Evidence]:
     for size in case["sizes"]:
         cache = new_cache(case, len(prompt), prompt.shape[1] + 2, dtype)
         with count_passes(model) as passes:
-            logits = student.prefill(model, prompt, cache, *arguments_of(size))
-        runs.append({"logits": as_array(logits), "passes": passes, "held": len(cache)})
+            logits, stopped = logits_of(student, model, prompt, cache, size)
+        run = {"logits": logits, "stopped": stopped, "passes": passes, "held": len(cache)}
+        runs.append(run)
     return runs
 
 
+def logits_of(
+    student: SimpleNamespace, model: MiniGPT, prompt: Tensor, cache: KVCache, size: int | None
+) -> tuple[np.ndarray | str, str]:
+    """Prefill a prompt that fits, and return the logits; of a refusal its name, and its words, which say
+    nothing of the case."""
+    try:
+        return as_array(student.prefill(model, prompt, cache, *arguments_of(size))), ""
+    except (CacheFull, ValueError) as error:
+        return type(error).__name__, str(error)[:200]
+
+
 def sizes_form(challenge: Challenge) -> Evidence:
-    run = {"logits": TENSOR, "passes": Each(int), "held": int}
+    run = {"logits": TENSOR, "stopped": str, "passes": Each(int), "held": int}
     return {"runs": [[run] * len(case["sizes"]) for case in challenge["cases"]]}
 
 
@@ -112,6 +126,12 @@ def every_chunk_size_gives_the_same_logits(
     )
 
 
+STOPPED = {
+    "CacheFull": "The cache is empty, of {places} places. How many does each token of a prompt take?",
+    "ValueError": "Does every chunk have all rows, and some of the tokens?",
+}
+
+
 def _wrong_run(
     case: Challenge,
     size: int | None,
@@ -124,6 +144,9 @@ def _wrong_run(
     chunks, logits = chunks_of(P, size), run["logits"]
     setting = "no chunk_size given" if size is None else f"chunk_size {size}"
     where = f"{rows} prompt{'s' * (rows > 1)} of {P} tokens, {setting}"
+    if isinstance(logits, str) and logits in STOPPED:
+        question = STOPPED[logits].format(places=P + 2)
+        return failed(f"{where}: prefill stopped with {logits} ({run['stopped']}). {question}")
     if isinstance(logits, str) or logits.shape != expected.shape:
         kind = logits if isinstance(logits, str) else f"shape {logits.shape}"
         question = "Which token's logits choose the first new one?"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from course.checks.calls import Case, Words, call, check_calls
+from course.checks.counts import in_words
 from course.checks.recording import Place
 from course.measure.latency import Latency
 
@@ -58,7 +59,8 @@ def draw_streams(rng: np.random.Generator) -> Iterator[Case]:
 
 def run_latency(latency_metrics: Callable[..., Any], case: Case) -> Any:
     start, stamps = case["arguments"]
-    return latency_metrics(start, tuple(stamps) if case.get("tuple") else list(stamps))
+    result = latency_metrics(start, tuple(stamps) if case.get("tuple") else list(stamps))
+    return result if isinstance(result, Latency) else f"{in_words(result)}, no Latency"
 
 
 def describe_stream(case: Case) -> str:
