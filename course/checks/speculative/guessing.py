@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from course.checks.calls import (
     Case,
@@ -65,10 +64,7 @@ def pair_of(answer: Any) -> list[int | float | str]:
     """The two numbers of an answer, in words what is none."""
     if not isinstance(answer, list | tuple) or len(answer) != 2:
         return [in_words(answer), "nothing (None)"]
-    return [
-        plain(part.item() if isinstance(part, Tensor) and part.numel() == 1 else part)
-        for part in answer
-    ]
+    return [plain(part) if type(part) is int else in_words(part) for part in answer]
 
 
 PAIR = [NUMBER_OR_WORDS, NUMBER_OR_WORDS]
@@ -92,6 +88,7 @@ def only_right_guesses_are_kept(
 ) -> Words:
     gave, kept = f"gave ({result[0]}, {result[1]});", expected[0]
     if any(isinstance(part, str) for part in result):
+        gave = gave.replace('"', "")  # of words
         return f"{gave} wanted are two ints.", ((True, "What do you return?"),)
     if place == (0,):
         return f"{gave} {kept} of these guesses are kept.", (
@@ -133,6 +130,8 @@ def draw_texts(rng: np.random.Generator) -> Iterator[Case]:
         ("abacdababa", 2),  # the latest place of three tokens overlaps the end
     ):
         yield call("lookup_draft", letters[["abcde".index(letter) for letter in text]], *sizes)
+    for tokens in ([15, 9, 5], [12, 1]):  # the digits of 5 and of 1 stand in other numbers alone
+        yield call("lookup_draft", np.array(tokens), 2)
     for _ in range(6):
         text, sizes = rng.integers(0, 4, int(rng.integers(5, 30))), [int(rng.integers(1, 6))]
         yield call("lookup_draft", text, *sizes, *[[], [1], [2], [5]][int(rng.integers(4))])

@@ -7,6 +7,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
+from course.checks.comparing import outcome
 from course.checks.speculative.guessing import PAIR, pair_of
 
 V = 8
@@ -53,10 +55,9 @@ def draw_odds(n_draft: int, n: int, seed: int) -> Challenge:
 
 def probe_draws(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Verify each draft, and put the answers into an array (n, 2); or say in words what the first is that
-    is none. Thousands of calls need no copies, so all but a few are not watched."""
+    is none. Thousands of calls need no copies, so they are not watched; those of `probe_repeats` are."""
     unwatched = inspect.unwrap(student.verify_sampled)
-    pairs = verify(student.verify_sampled, challenge, slice(FEW), challenge["seed"])
-    pairs += verify(unwatched, challenge, slice(FEW, None), challenge["seed"] + 1)
+    pairs = verify(unwatched, challenge, slice(None), challenge["seed"], numbers_of)
     for pair in pairs:
         if not all(type(part) is int for part in pair):
             return {"pairs": f"({pair[0]}, {pair[1]})"}
@@ -65,22 +66,52 @@ def probe_draws(student: SimpleNamespace, challenge: Challenge) -> Evidence:
 
 
 def probe_repeats(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Verify each draft; and a few of them with one seed of the generator and two of torch's own, and
-    with another seed."""
+    """Verify each draft; and a few of them with one seed of the generator and two of torch's own, with
+    another seed, and without a generator; and no draft at all, where the model is sure of a token."""
     few, seed = [], challenge["seed"]
-    for local_seed, global_seed in ((seed, 0), (seed, 1), (seed + 1, 0)):
+    for local_seed, global_seed in (
+        *((seed, 0), (seed, 1), (seed + 1, 0)),
+        *((None, 0), (None, 0), (None, 1)),
+    ):
         torch.manual_seed(global_seed)
         few.append(verify(student.verify_sampled, challenge, slice(FEW), local_seed))
-    return {"few": few, **probe_draws(student, challenge)}
+    pairs: list[Any] = []
+    sure, generator = torch.eye(V)[[sure_token(challenge)]], torch.Generator().manual_seed(seed)
+    nothing = torch.empty(0, dtype=torch.int64), sure[:0], sure, generator
+    ended = outcome(lambda: pairs.append(pair_of(student.verify_sampled(*nothing))))
+    empty = "({}, {})".format(*pairs[0]) if pairs else ended
+    return {"few": few, "empty": empty, **probe_draws(student, challenge)}
+
+
+def sure_token(challenge: Challenge) -> int:
+    """The token that is the only one to follow, where there is no draft."""
+    return int(challenge["p"][0].argmax())
 
 
 def verify(
-    verify_sampled: Callable[..., Any], challenge: Challenge, which: slice, seed: int
+    verify_sampled: Callable[..., Any],
+    challenge: Challenge,
+    which: slice,
+    seed: int | None,
+    read: Callable[[Any], list[Any]] = pair_of,
 ) -> list[list[Any]]:
-    """Verify some of the drafts by one generator; give the answers."""
+    """Verify some of the drafts by one generator, or by torch's own; give the answers. Each call gets
+    tensors of its own, for who writes into them must not stop the next one."""
     p, q, drafts = (torch.from_numpy(challenge[name]) for name in ("p", "q", "drafts"))
-    generator = torch.Generator().manual_seed(seed)
-    return [pair_of(verify_sampled(draft, q, p, generator)) for draft in drafts[which]]
+    generator = None if seed is None else torch.Generator().manual_seed(seed)
+    return [
+        read(verify_sampled(draft.clone(), q.clone(), p.clone(), generator))
+        for draft in drafts[which]
+    ]
+
+
+def numbers_of(answer: Any) -> list[Any]:
+    """The two numbers of an answer, those in tensors, too: that they must be ints is asked once, of the
+    few that `probe_repeats` records."""
+    if isinstance(answer, list | tuple):
+        tensors = (isinstance(part, torch.Tensor) and part.numel() == 1 for part in answer)
+        answer = [part.item() if one else part for part, one in zip(answer, tensors, strict=True)]
+    return pair_of(answer)
 
 
 def wrong_form(challenge: Challenge, evidence: Evidence) -> Verdict | None:
@@ -159,14 +190,17 @@ def kept_too_often(challenge: Challenge, kept: np.ndarray) -> Verdict | None:
     "verify_sampled",
     draw=partial(draw_odds, 1, 1700),
     probe=probe_repeats,
-    evidence=lambda challenge: {**PAIRS, "few": [[PAIR] * FEW] * 3},
+    evidence=lambda challenge: {**PAIRS, "few": [[PAIR] * FEW] * 6, "empty": str},
 )
 def first_token_has_the_models_odds(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Compare the first token of each text with the first row of p; and see that draws depend on the
-    generator, and on nothing else."""
+    generator, and on nothing else; and what is drawn where there is no draft."""
+    for kept, token in chain(*evidence["few"]):
+        if isinstance(kept, str) or isinstance(token, str):
+            evidence = {**evidence, "pairs": f"({kept}, {token})"}
     if wrong := wrong_form(challenge, evidence):
         return wrong
-    first_time, once_more, other = evidence["few"]
+    first_time, once_more, other, unseeded, unseeded_again, unseeded_other = evidence["few"]
     if first_time != once_more:
         same = [pair[0] for pair in first_time] == [pair[0] for pair in once_more]
         what = "the same guesses kept, other tokens drawn" if same else "other guesses kept"
@@ -178,6 +212,19 @@ def first_token_has_the_models_odds(challenge: Challenge, evidence: Evidence) ->
         return failed(
             f"Generators with different seeds gave the same {FEW} answers. Is anything drawn, and from "
             f"the generator?"
+        )
+    if unseeded != unseeded_again or unseeded == unseeded_other:
+        answers = "different" if unseeded != unseeded_again else "the same"
+        seeds = "the same seed" if unseeded != unseeded_again else "another seed"
+        return failed(
+            f"Without a generator: {seeds} in torch.manual_seed gave {answers} answers. Where do your "
+            f"random numbers come from when generator is None?"
+        )
+    token = sure_token(challenge)
+    if evidence["empty"] != (expected := f"(0, {token})"):
+        return failed(
+            f"A draft of no tokens, and a model that is sure of token {token}: verify_sampled came to "
+            f"{evidence['empty']}, expected is {expected}. What is left to draw, and from which row?"
         )
     kept, token = evidence["pairs"].T
     first = np.where(kept > 0, challenge["drafts"][:, 0], token)

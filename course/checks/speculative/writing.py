@@ -73,14 +73,15 @@ Case = dict[str, Any]
 FORMS = {
     "text": TENSOR,
     "outcome": str,
+    "words": str,
     "passes": Each(int),
     "held": int,
     "next": TENSOR,
     "own_memory": bool,
 }
 """What may be recorded of a text: the text, or in words what is none; "returned" or the name of the
-exception; the tokens of each pass; how many the cache then holds; the logits that follow when the last
-token is fed; and whether the text has memory of its own."""
+exception; that one's message; the tokens of each pass; how many the cache then holds; the logits that
+follow when the last token is fed; and whether the text has memory of its own."""
 
 
 def case_of(kind: str, prompt: np.ndarray, n_new: int, K: int, *records: str, **other: Any) -> Case:
@@ -88,11 +89,11 @@ def case_of(kind: str, prompt: np.ndarray, n_new: int, K: int, *records: str, **
 
     Args:
         kind: a name of GUESSES.
-        records: names of FORMS.
+        records: names of FORMS; "words" belongs to each case.
         other: the model's `dtype`; the `places` of the cache that is given, and the `earlier` tokens that
             it holds.
     """
-    case = {"kind": kind, "prompt": prompt, "n_new": n_new, "K": K, "records": list(records)}
+    case = {"kind": kind, "prompt": prompt, "n_new": n_new, "K": K, "records": ["words", *records]}
     return {**case, "dtype": "float32", "places": None, "earlier": prompt[:0], **other}
 
 
@@ -120,11 +121,21 @@ def _write(
     propose = partial(guesser.propose, case["kind"], earlier.tolist())
     request = model, propose, prompt, case["n_new"], case["K"], kv
     texts: list[Any] = []
+    words: list[str] = []
+
+    def speculate() -> None:
+        try:
+            texts.append(student.speculate(*request))
+        except Exception as error:
+            words.append(f"{error}"[:200])
+            raise
+
     counting = count_passes(model) if "passes" in case["records"] else nullcontext([])
     with counting as passes:
-        ended = outcome(lambda: texts.append(student.speculate(*request)))
+        ended = outcome(speculate)
     text, held = as_array(texts[0]) if texts else ended, 0 if kv is None else len(kv)
     run = {"text": text, "outcome": ended, "passes": list(passes), "held": held}
+    run["words"] = "".join(words)
     run["own_memory"] = not any(_shares_memory(result, prompt) for result in texts)
     if "next" in case["records"]:
         run["next"] = _after(model, text, kv)
@@ -203,9 +214,7 @@ def every_draft_gives_the_same_text(
     """Look for the first token that the model would not have written alone."""
     logits = cache(lambda text: truth(challenge, np.array([text])))  # most drafts give one text
     for case, run in zip(challenge["cases"], evidence["runs"], strict=True):
-        wrong = (
-            _wrong_text(challenge, case, run["text"], logits, tolerance) if case["n_new"] else None
-        )
+        wrong = _wrong_text(challenge, case, run, logits, tolerance) if case["n_new"] else None
         if wrong:
             return failed(f"{describe(case)}: {wrong}")
     if wrong := _nothing_saved(challenge["cases"][0], evidence["runs"][0]["passes"]):
@@ -230,14 +239,14 @@ def every_draft_gives_the_same_text(
 def _wrong_text(
     challenge: Challenge,
     case: Case,
-    text: np.ndarray | str,
+    run: Evidence,
     logits: Callable[[tuple[int, ...]], np.ndarray],
     tolerance: float,
 ) -> str | None:
-    P, V = len(case["prompt"]), challenge["config"]["vocab_size"]
+    text, P, V = run["text"], len(case["prompt"]), challenge["config"]["vocab_size"]
     size = P + case["n_new"]
     if isinstance(text, str):
-        return f"{text}; wanted is a text of {size} tokens. {_about_stop(text)}"
+        return f"{text}{_error(run)}; wanted is a text of {size} tokens. {_about_stop(text)}"
     if text.shape != (size,) or text.dtype != np.int64:
         question = "How many tokens does the last pass write?"
         return (
@@ -271,6 +280,11 @@ def _nothing_saved(case: Case, passes: list[int]) -> str | None:
         f"{describe(case)}: {len(passes)} passes were made, of {passes} tokens, for {n_new} new tokens. "
         f"Do the guesses go through the model with the newest token, and which of them are kept?"
     )
+
+
+def _error(run: Evidence) -> str:
+    """The message of the exception that stopped a text, in brackets."""
+    return f" ({run['words']})" if run["words"] else ""
 
 
 def _about_stop(name: str, at_once: bool = False) -> str:
@@ -322,7 +336,7 @@ def passes_are_saved(challenge: Challenge, evidence: Evidence) -> Verdict:
     for case, run in zip(challenge["cases"], evidence["runs"], strict=True):
         expected, passes = passes_of(case), run["passes"]
         if run["outcome"] != "returned":
-            return failed(f"{describe(case)}: {run['outcome']}. Which line stops it?")
+            return failed(f"{describe(case)}: {run['outcome']}{_error(run)}. Which line stops it?")
         if passes == expected:
             continue
         first = "Does every_draft_gives_the_same_text pass? If so,"
@@ -404,7 +418,7 @@ def _wrong_cache(
 ) -> str | None:
     text, logits, before = run["text"], run["next"], len(case["earlier"])
     if isinstance(text, str):
-        return f"{text}; the text fits. {_about_stop(text, run['held'] == before)}"
+        return f"{text}{_error(run)}; the text fits. {_about_stop(text, run['held'] == before)}"
     size = len(case["prompt"]) + case["n_new"]
     n_held = before + size - 1
     if run["held"] != n_held:
