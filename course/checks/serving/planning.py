@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
@@ -15,6 +16,9 @@ from course.checks.counts import plain
 from course.serving.request import Request
 
 STATES = 60
+KEEPS_THE_HOUSE_RULES = "within_budget_and_room"
+"""The one check of four that asks whether lists and requests stay as they were: one side effect costs one
+point."""
 Row = tuple[int, int, int, int, int]
 """Of a request: id, tokens of the prompt, n_new, tokens written, tokens fed."""
 
@@ -70,9 +74,10 @@ def _requests(rows: list[Row]) -> list[Request]:
     ]
 
 
-def run_plan(plan_step: Callable[..., Any], case: Case) -> list[Any]:
+def run_plan(plan_step: Callable[..., Any], case: Case, watched: bool = True) -> list[Any]:
     """Ask for a plan; give its pieces, how many they are and of how many tokens, and whether the
     requests and lists stayed what they were (1 or 0)."""
+    plan_step = plan_step if watched else inspect.unwrap(plan_step)
     *rows, budget, max_running = case["arguments"]
     running, waiting = map(_requests, rows)
     before = [*running], [*waiting]
@@ -165,7 +170,8 @@ def check_plans(
                 f"{_plan_in_words(pieces)} {question}"
             )
 
-        probe = partial(probe_calls, run=run_plan)
+        watched = rule.__name__ == KEEPS_THE_HOUSE_RULES
+        probe = partial(probe_calls, run=partial(run_plan, watched=watched))
         return Check(
             rule.__name__, ("plan_step",), draw_states, probe, verdict, evidence=one_result_each
         )
@@ -183,7 +189,7 @@ def _wrong_plan(
         return ": a part of the plan did not come back."
     if wrong := rule(state, pieces):
         return f". {_plan_in_words(pieces)} {wrong}"
-    if not kept:
+    if not kept and rule.__name__ == KEEPS_THE_HOUSE_RULES:
         return (
             ": the plan is right, but a list or a request was changed on the way. A plan is only a "
             "plan: who carries it out?"

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
+from course.checks.comparing import outcome
 from course.checks.counts import NUMBER_OR_WORDS, plain
 from course.model.cache import CacheFull
 from course.serving.request import Piece, Request
@@ -142,7 +143,7 @@ def _run(student: SimpleNamespace, server: dict[str, Any]) -> Evidence:
     comes = [row["comes"] for row in server["requests"]]
     requests = [Request(row["id"], row["prompt"], row["n_new"]) for row in server["requests"]]
     expected = sum(request.n_new for request in requests)
-    quiet, step, raised, moved, idle, returned = 0, 0, [], [], 0, []
+    quiet, step, raised, moved, idle, returned, per_step = 0, 0, [], [], 0, [], []
     while sum(map(len, returned)) < expected and quiet < 40 and step < MOST_STEPS:
         for request, first in zip(requests, comes, strict=True):
             if first == step:
@@ -156,16 +157,21 @@ def _run(student: SimpleNamespace, server: dict[str, Any]) -> Evidence:
             raised.append(step)
             moved += [[*queues, *_queues(scheduler)]] * (queues != _queues(scheduler))
             returned.append([])
+        per_step.append(len(forward.spans) - passes)
         quiet = 0 if returned[-1] or len(forward.spans) > passes else quiet + 1
         step += 1
-    after = len(forward.spans)
+    after, left = len(forward.spans), sum(_queues(scheduler))
     rest = _pairs(scheduler.step(forward))
+    again = outcome(lambda: scheduler.add(Request(requests[0].id, [1], 1)))
     return {
         "returned": returned,
         "spans": forward.spans[:after],
+        "per_step": per_step,
         "raised": raised,
         "moved": moved,
+        "left": left,
         "rest": rest,
+        "again": again,
         "asked_for_nothing": len(forward.spans) - after + len(unasked.spans) + idle,
         "out": [[plain(token) for token in request.out] for request in requests],
         "fed": [plain(request.fed) for request in requests],
@@ -186,9 +192,12 @@ def servers_form(challenge: Challenge) -> Evidence:
     form = {
         "returned": Each(pairs),
         "spans": Each(Each([NUMBER_OR_WORDS] * 3)),
+        "per_step": Each(int),
         "raised": Each(int),
         "moved": Each([int] * 4),
+        "left": int,
         "rest": pairs,
+        "again": str,
         "asked_for_nothing": int,
     }
     return {
@@ -247,6 +256,11 @@ def every_request_as_if_alone(challenge: Challenge, evidence: Evidence) -> Verdi
                 return failed(f"{describe_server(server)}. {wrong}")
         if wrong := wrong_out(server, result):
             return failed(f"{describe_server(server)}. {wrong}")
+        if (most := max(result["per_step"], default=0)) > 1:
+            return failed(
+                f"{describe_server(server)}. Each text is right, but one step() called forward {most} "
+                f"times. How many passes is a step?"
+            )
     if wrong := _not_mixed(server, result):  # the last one, see draw_two
         return failed(f"{describe_server(server)}. Each text is right, but {wrong}")
     return passed("However they were mixed, each request got the text that it gets alone.")
@@ -280,7 +294,7 @@ def _wrong_answer(language: Language, request: dict[str, Any], result: Evidence)
         if at > n_fed:
             return (
                 f"Request {number} is fed {at} tokens, where {n_fed} are needed: the last one of an "
-                f"answer is never fed. When is it done?"
+                f"answer is never fed. Had all left that were done after the pass before?"
             )
     returned = returned_for(result, request)
     if at < n_fed:
@@ -356,5 +370,15 @@ def _wrong_passes(server: dict[str, Any], result: Evidence, passes: list[list[in
         return (
             f"step() did not return one pair for each token of {missing}. What does it return, and "
             f"when?"
+        )
+    if result["left"]:
+        return (
+            f"All answers are complete, and {result['left']} request(s) are still in the lists. When "
+            f"does a request leave?"
+        )
+    if result["again"] != "returned":
+        return (
+            f"Request {requests[0]['id']} has left. Then another one with its id is added: "
+            f"{result['again']}. With which ids must a new one not be mixed up?"
         )
     return None
