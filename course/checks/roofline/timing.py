@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -154,22 +154,24 @@ class Seen(NamedTuple):
     Attributes:
         case: what it was told.
         returned: the seconds that it returned.
+        warmup: its calls before the first repeat.
         stops: its readings of the clock: before the first call, and after each.
         log: what it did, a letter each.
     """
 
     case: Case
     returned: float
+    warmup: int
     stops: list[list[Stop]]
     log: str
 
     def before(self) -> list[Stop]:
         """Return the readings between the warm-up and the first repeat."""
-        return self.stops[self.case["warmup"]]
+        return self.stops[self.warmup]
 
     def after_repeats(self) -> list[list[Stop]]:
         """Return the readings behind each repeat."""
-        return self.stops[self.case["warmup"] + 1 :]
+        return self.stops[self.warmup + 1 :]
 
     def repeats(self, end: int = -1) -> list[float]:
         """List the seconds from the last reading before each repeat to one behind it; none where a
@@ -178,7 +180,7 @@ class Seen(NamedTuple):
         Args:
             end: which reading behind a repeat: 0 for the first one, -1 for the last one.
         """
-        return self._between(self.stops[self.case["warmup"] :], end)
+        return self._between(self.stops[self.warmup :], end)
 
     def all_calls(self) -> list[float]:
         """List the seconds of each call, those of the warm-up included, as `repeats` does."""
@@ -212,28 +214,44 @@ def name_case(case: Case) -> str:
     return f"{told}, the second time on the same device" if case.get("again") else told
 
 
-def look(challenge: Challenge, evidence: Evidence) -> tuple[list[Seen], str | None]:
+def look(
+    challenge: Challenge, evidence: Evidence, more: bool = False
+) -> tuple[list[Seen], str | None]:
     """Play all logs; return what was seen, and what is wrong before it comes to the clock: no number, or
-    another number of calls."""
+    another number of calls.
+
+    Args:
+        more: whether calls that nobody asked for may stand there: one check alone counts them, for one
+            mistake shall cost the points of one check.
+    """
     seen = []
     for case, reading in zip(challenge["cases"], evidence["readings"], strict=True):
         returned, log = reading["seconds"], reading["log"]
         if isinstance(returned, str):
             return seen, f"{name_case(case)}: the timer gave {returned}; wanted are seconds. Which?"
-        if wrong := wrong_calls(case, log):
+        if wrong := wrong_calls(case, log, more):
             return seen, wrong
         if not case.get("again"):
             device = FakeDevice(Pace(**case["pace"]))
-        seen.append(Seen(case, returned, play(device, log), log))
+        stops = play(device, log)
+        seen.append(Seen(case, returned, calls_to_warm_up(case, stops), stops, log))
     return seen, None
 
 
-def wrong_calls(case: Case, log: str) -> str | None:
-    """Tell whether fn was called another number of times than asked for."""
+def calls_to_warm_up(case: Case, stops: list[list[Stop]]) -> int:
+    """Count the calls before the first repeat: those asked for, and of any that are too many those before
+    which no clock was read."""
+    asked, too_many = case["warmup"], len(stops) - 1 - case["warmup"] - case["repeats"]
+    untimed = takewhile(lambda readings: not readings, stops[asked : asked + max(0, too_many)])
+    return asked + len(list(untimed))
+
+
+def wrong_calls(case: Case, log: str, more: bool) -> str | None:
+    """Tell whether fn was called another number of times than asked for, or less often."""
     calls, expected = log.count(LAUNCH), case["warmup"] + case["repeats"]
     if len(log) > 4 * (calls + 1):
         return f"{name_case(case)}: what the device wrote down cannot have been. Who wrote it?"
-    if calls == expected:
+    if calls == expected or (more and calls > expected):
         return None
     question = "How often before the clock, and how often beside it?"
     if case.get("by_default"):
@@ -301,7 +319,7 @@ def wrong_start(seen: Seen) -> str:
         return "When does the first repeat begin? Nobody read the clock then."
     if any(stop.idle for stop in stops):
         return ""
-    between = seen.log.split(LAUNCH)[seen.case["warmup"]]
+    between = seen.log.split(LAUNCH)[seen.warmup]
     if between.endswith(WAIT):
         return "The clock runs while you wait. What did it count before fn was called?"
     if seen.case["warmup"]:
@@ -335,7 +353,7 @@ def taken_for_the_median(seen: Seen) -> dict[str, float]:
     """List what a timer may return of its own readings in the place of their median, by name."""
     seconds = seen.repeats()
     ordered, middle, n = sorted(seconds), statistics.median(seconds), len(seconds)
-    starts = [stops[-1].seconds for stops in seen.stops[seen.case["warmup"] : -1]]
+    starts = [stops[-1].seconds for stops in seen.stops[seen.warmup : -1]]
     ends = [stops[-1].seconds for stops in seen.after_repeats()]
     return {
         "milliseconds": 1e3 * middle,
@@ -388,7 +406,7 @@ def step_of_float32(seen: Seen) -> float:
 @check("time_on_device", draw=draw_even_work, probe=probe_timer, evidence=form_of_readings)
 def clock_waits_for_the_work(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Judge whether each repeat ends, and each but the first begins, on an empty queue."""
-    timers, wrong = look(challenge, evidence)
+    timers, wrong = look(challenge, evidence, more=True)
     if wrong := wrong_order(timers, wrong_end) or wrong or wrong_number(timers):
         return failed(wrong)
     return passed("The clock stops when the work is done, for each call on its own.")
@@ -396,8 +414,8 @@ def clock_waits_for_the_work(challenge: Challenge, evidence: Evidence) -> Verdic
 
 @check("time_on_device", draw=draw_slow_start, probe=probe_warm_up, evidence=form_of_warm_up)
 def warm_up_is_not_timed(challenge: Challenge, evidence: Evidence) -> Verdict:
-    """Judge whether the first repeat begins on an empty queue; which number is made of several repeats
-    is another check's."""
+    """Judge how often fn is called, and whether the first repeat begins on an empty queue; which number
+    is made of several repeats is another check's."""
     timers, wrong = look(challenge, evidence)
     alone = [seen for seen in timers if seen.case["repeats"] == 1]
     if wrong := (
@@ -439,7 +457,7 @@ def wrong_refusal(refused: list[dict[str, str]]) -> str | None:
 @check("time_on_device", draw=draw_outlier, probe=probe_timer, evidence=form_of_readings)
 def one_slow_repeat_changes_nothing(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Judge which number is made of the repeats, wherever they begin and end."""
-    timers, wrong = look(challenge, evidence)
+    timers, wrong = look(challenge, evidence, more=True)
     if wrong := wrong or wrong_number(timers):
         return failed(wrong)
     return passed("One disturbed repeat hardly moves the result.")
