@@ -10,7 +10,7 @@ An operation is (name, cache, what); caches are numbered in the order in which t
     ("truncate", 0, n)      keep the first n tokens
     ("reset", 0, None)      keep none
     ("fork", 1, 0)          begin cache 1 as cache 0 is
-    ("adopt", 1, (0, n))    begin cache 1 with the first n blocks of cache 0
+    ("adopt", 1, (0, n))    begin cache 1, leave a token pending, and adopt the first n blocks of cache 0
 
 Tokens are numbers of the rows that were drawn. A refused operation changes nothing: neither what is held
 nor what is pending. A series is a dict of rows, operations and a dtype.
@@ -87,10 +87,11 @@ def draw_operations(
 
 
 def draw_returns(seed: int, draw_rows: DrawRows, places: int | None = PLACES) -> dict[str, Any]:
-    """Draw a split of 9 tokens, for caches of two dtypes, each beside another cache that is given the
-    negatives; and the length of a long text."""
+    """Draw a split of 9 tokens into two blocks or more, for caches of two dtypes, each beside another cache
+    that is given the negatives; and the length of a long text."""
     rng = np.random.default_rng(seed)
-    rows, split = draw_rows(rng, PLACES), draw_split(rng, PLACES)
+    rows, first = draw_rows(rng, PLACES), int(rng.integers(1, PLACES))
+    split = [first, *draw_split(rng, PLACES - first)]
     operations: list[Operation] = [("new", 0, places), ("new", 1, places)]
     for end, n in zip(np.cumsum(split).tolist(), split, strict=True):
         tokens = np.arange(end - n, end)
@@ -225,6 +226,8 @@ def do(operation: Operation, caches: list[Any], handling: Handling) -> list[Any]
             outcome_of(partial(caches[number].adopt, [*blocks, free]))
             if len(caches[number]) or len(caches[number].table):
                 raise RefusedInPart("a list with a free block was adopted, or half adopted")
+        for layer, rows in enumerate(zip(*handling.parts([0]), strict=True)):  # never advanced
+            caches[number].append(layer, *rows)
         caches[number].adopt(blocks)
         blocks.clear()  # it is the caller's list
         return []

@@ -207,7 +207,8 @@ class PagedKVCache:
         return twin
 
     def adopt(self, blocks: list[int]) -> None:
-        """Begin with the tokens of these blocks, all full, of the same pool: they get one owner more.
+        """Begin with the tokens of these blocks, all full, of the same pool: they get one owner more, and
+        blocks of an append that was never advanced are released.
 
         Raises:
             ValueError: tokens are held already, there are more than max_len, or a block is free.
@@ -215,6 +216,7 @@ class PagedKVCache:
         check_between("tokens held", len(self), 0, 0)
         check_between("tokens adopted", len(blocks) * self.pool.block_size, 0, self.max_len)
         self.pool.allocator.share(blocks)
+        self.pool.allocator.release(self.table)  # of an append that was never advanced
         self.table = list(blocks)
         self.length = len(blocks) * self.pool.block_size
 

@@ -391,7 +391,8 @@ class PagedKVCache:
         ### END SOLUTION
 
     def adopt(self, blocks: list[int]) -> None:
-        """Begin with the tokens of these blocks, all full, of the same pool: they get one owner more.
+        """Begin with the tokens of these blocks, all full, of the same pool: they get one owner more, and
+        blocks of an append that was never advanced are released.
 
         Raises:
             ValueError: tokens are held already, there are more than max_len, or a block is free.
@@ -400,6 +401,7 @@ class PagedKVCache:
         check_between("tokens adopted", len(blocks) * self.pool.block_size, 0, self.max_len)
         ### BEGIN SOLUTION
         self.pool.allocator.share(blocks)
+        self.pool.allocator.release(self.table)  # of an append that was never advanced
         self.table = list(blocks)
         self.length = len(blocks) * self.pool.block_size
         ### END SOLUTION

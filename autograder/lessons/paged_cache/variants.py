@@ -349,6 +349,7 @@ class WithNumpy:
         check_between("tokens held", len(self), 0, 0)
         check_between("tokens adopted", len(blocks) * self.pool.block_size, 0, self.max_len)
         self.pool.allocator.share(list(blocks))
+        self.pool.allocator.release(self.table)
         self.blocks = np.array(blocks, dtype=np.int64)
         self.length = len(blocks) * self.pool.block_size
 

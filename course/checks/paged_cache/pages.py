@@ -153,7 +153,9 @@ NAMES = "ABCDEFGHIJKLMNOP"
 WORDS = {
     "new": lambda what: "begins" + ("" if what is None else f" (max_len {what})"),
     "fork": lambda what: f"is a fork of {NAMES[what]}",
-    "adopt": lambda what: f"adopts {what[1]} blocks of {NAMES[what[0]]}",
+    "adopt": lambda what: (
+        f"gets 1, not advanced, and adopts the first {what[1]} of {NAMES[what[0]]}'s blocks"
+    ),
     "feed": lambda what: f"gets {len(what)}",
     "append": lambda what: f"gets {len(what)}, not advanced",
     "truncate": lambda what: f"truncates to {what}",
