@@ -22,7 +22,7 @@ QUESTIONS = {
     "one": "It holds one block, full, and that is block 0. How many of its tokens "
     "do you read, and do the checks before this one pass?",
     "elsewhere": "Where its one block is block 0 all agrees. Which number says where a block lies?",
-    "several": "One block agrees. Here there are several, all full. If merging passes its own checks: "
+    "several": "One block agrees. Here there are several, all full. If any_cut_any_order passes: "
     "which of them are this conversation's, and how many?",
     "last": "Full blocks agree. Here the last one is not full, and what lies behind belongs to nobody. "
     "How many of its tokens count, and which block is the last?",

@@ -27,9 +27,10 @@ from course.measure.allocations import watch_new_tensors
 
 QUESTIONS = {
     "whole": "All keys are one part here, and there is no mask. Do attend_part and finish pass alone?",
-    "parts": "With all keys in one part it agrees. If merging passes its own checks: is every key in "
+    "parts": "With all keys in one part it agrees. If any_cut_any_order passes: is every key in "
     "exactly one part, the last ones too?",
-    "causal": "Without a mask it agrees. Which columns of the mask belong to the keys of one part?",
+    "causal": "Without a mask it agrees. Which columns of the mask belong to the keys of one part, and "
+    "is every part read?",
     "window": "A causal mask agrees. Here some queries see nothing of whole parts, at the start or "
     "between. What do their top and total become when such parts are merged?",
     "shape": "The same mask agrees as (T, S). Which of its axes do you cut?",

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import SimpleNamespace
 
 import numpy as np
 import torch
 
-from course.checks.attention_cases import NOT_READ, WATCHED, run_watched
+from course.checks.attention_cases import NOT_READ, WATCHED, largest_text, run_watched
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.recording import one_each
 from course.checks.split_read.recording import Truth, wrong_output
+from course.measure.allocations import watch_new_tensors
 
 D, SIZE = 64, 256
 
@@ -20,33 +21,46 @@ def draw_long(seed: int) -> Challenge:
     more room."""
     rng = np.random.default_rng(seed)
     cases = []
-    for B, n_parts in ((1, 12), (1, 9)):
+    for G, n_parts in ((1, 12), (2, 9)):
         S = n_parts * SIZE
-        q = rng.standard_normal((B, 2, 1, D), np.float32)
-        room = rng.standard_normal((2, B, 1, S + int(rng.integers(5, 50)), D), np.float32)
+        q = rng.standard_normal((1, 2, 1, D), np.float32)
+        room = rng.standard_normal((2, 1, G, S + int(rng.integers(5, 50)), D), np.float32)
         cases.append({"q": q, "room": room, "held": S, "k": room[0, :, :, :S], "mask": None})
         cases[-1]["v"] = room[1, :, :, :S]
     return {"cases": cases}
 
 
 def probe_long(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Attend in parts; count the numbers of new tensors."""
+    """Attend in parts; count the numbers of new tensors. Do the last once more under a mask that hides
+    nothing; what comes of that is another check's question, so here it may stop."""
     calls = []
     for case in challenge["cases"]:
-        k, v = torch.tensor(case["room"])[..., : case["held"], :]
-        calls.append(run_watched(student.attend_in_parts, torch.tensor(case["q"]), k, v, SIZE))
-    return {"calls": calls}
+        q, (k, v) = torch.tensor(case["q"]), torch.tensor(case["room"])[..., : case["held"], :]
+        calls.append(run_watched(student.attend_in_parts, q, k, v, SIZE))
+    mask = torch.ones(1, k.shape[2], dtype=torch.bool)
+    with suppress(Exception), watch_new_tensors(q, k, v, mask) as made:
+        student.attend_in_parts(q, k, v, SIZE, mask)
+    masked = {"most": made.largest.numbers if made.largest else 0, "largest": largest_text(made)}
+    return {"calls": calls, "masked": masked}
 
 
-@check("attend_in_parts", draw=draw_long, probe=probe_long, evidence=one_each(calls=WATCHED))
+def long_form(challenge: Challenge) -> Evidence:
+    calls = [WATCHED] * len(challenge["cases"])
+    return {"calls": calls, "masked": {"most": int, "largest": str}}
+
+
+@check("attend_in_parts", draw=draw_long, probe=probe_long, evidence=long_form)
 def nothing_large_is_made(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Compare counts with S, for the largest new tensor, and with all keys, for all together."""
     for case, got in zip(challenge["cases"], evidence["calls"], strict=True):
         S, n_keys = case["held"], case["k"].size
-        where = f"B = {len(case['q'])}, 2 heads, T = 1, S = {S:,}, size = {SIZE}"
-        question = "Only a right result is counted: do the checks before this one pass?"
+        heads = "1 KV head" if case["k"].shape[1] == 1 else "2 KV heads"
+        where = f"2 query heads on {heads}, T = 1, S = {S:,}, size = {SIZE}"
+        question = (
+            "Only a right result is counted: do any_cut_any_order and parts_nobody_sees pass?"
+        )
         if wrong := wrong_output(got["out"], truth(case), "float32", tolerance, question):
             return failed(f"{where}: attend_in_parts {wrong}")
         if not got["read"]:
@@ -64,4 +78,10 @@ def nothing_large_is_made(
                 f"fewer than there are keys: {got['largest']}. Which of your lines makes something for "
                 f"all S keys at once?"
             )
+    if (masked := evidence["masked"])["most"] >= S:
+        return failed(
+            f"{where}: without a mask no new tensor is too long. Under a mask (1, S), one holds "
+            f"{masked['most']:,} numbers: {masked['largest']}. Which of your lines writes the mask, or "
+            f"what it covers, once more?"
+        )
     return passed("No tensor is as long as the cache, and no key is written a second time.")

@@ -128,6 +128,7 @@ def parts_say_their_sums(
     for case, got in zip(challenge["cases"], evidence["parts"], strict=True):
         questions = QUESTIONS[case["stage"]]
         later = (ROWS, HEADS, QUERIES)[: 3 if case["stage"] == "groups" else 2]
+        later = () if case["stage"] in ("mask", "nobody") else later  # without a mask all agree
         if wrong := wrong_part(got, truth(case), case["dtype"], tolerance, questions, later):
             masked = ", under a mask" * (case["mask"] is not None)
             return failed(f"{sizes_text(case)}{masked}: attend_part {wrong}")

@@ -20,7 +20,7 @@ from course.checks.recording import one_each
 from course.checks.split_read.recording import RECORD, Truth, record, wrong_output
 
 QUESTIONS = {
-    "one": "There is one chat here. If merging passes its own checks: are both parts in the result, the "
+    "one": "There is one chat here. If any_cut_any_order passes: are both parts in the result, the "
     "prefix and its own keys?",
     "chats": "One chat agrees; here are several. Whose queries stand where when all of them read the "
     "prefix, and do they stand there again when they meet their own keys?",
