@@ -392,8 +392,8 @@ def attention_layer_cached(
     Args:
         attn: its matrices `wq`, `wk`, `wv`, `wo`, its sizes `n_heads`, `n_kv_heads`, and `rotate`.
         x: (B, T, C), the new tokens only.
-        positions: (T,) int64, their places in the whole text.
-        cache: keys and values of the tokens before; this layer's part of it is extended.
+        positions: (T,) int64, their places in the whole text, of which a cache may hold the end alone.
+        cache: any KVCacheLike, with the tokens before; this layer's part of it is extended.
         layer: which part that is, 0 … L-1.
 
     Returns:

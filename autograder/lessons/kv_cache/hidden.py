@@ -15,6 +15,7 @@ from course.checks import kv_cache as visible
 from course.checks.check import Challenge, Evidence, Verdict, by_name, failed
 from course.checks.comparing import Truth, first_difference
 from course.checks.kv_cache.generation import draw_prompt
+from course.checks.kv_cache.layers import positions_of
 from course.model.config import GPTConfig
 
 
@@ -32,7 +33,7 @@ def logits_after(challenge: Challenge, tokens: np.ndarray, past: np.ndarray) -> 
 def layer_output(case: Challenge) -> tuple[np.ndarray, np.ndarray]:
     """Compute the oracle's output of the case's layer, (B, T, C), and its keys, (B, G, T, D); float64."""
     prefix = f"blocks.{case['layer']}.attn."
-    positions = np.arange(case["x"].shape[1], dtype=np.float64)
+    positions = positions_of(case).astype(np.float64)
     rows = [
         oracle.attention_layer(case["state"], prefix, case["config"], row, positions)
         for row in case["x"].astype(np.float64)

@@ -20,18 +20,49 @@ IN_FLOAT64 = 7
 as long as they fit into one register, and how many fit is the processor's affair."""
 
 
+class AnotherCache:
+    """A student's cache with no more than the names of `KVCacheLike`."""
+
+    def __init__(self, cache: Any) -> None:
+        self._cache = cache
+
+    def __len__(self) -> int:
+        return len(self._cache)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("max_len", "append", "advance", "truncate", "reset", "nbytes"):
+            raise AttributeError(
+                f"a KVCacheLike need not be your KVCache, and this one has no {name}. What does "
+                f"append return?"
+            )
+        return getattr(self._cache, name)
+
+
 def draw_layer(seed: int) -> Challenge:
     """Draw, for 4, 2 and 1 KV heads, a model and inputs (B, T, C) of one of its layers in chunks; one of
-    them in float64, one of a single row."""
+    them in float64, one of a single row. The last is fed token by token, from another position than 0,
+    to another cache."""
     rng = np.random.default_rng(seed)
-    cases = []
-    for n_kv_heads, batch, dtype in ((4, 3, "float32"), (2, 1, "float32"), (1, 2, "float64")):
-        case = draw_model(rng, n_kv_heads=n_kv_heads, n_layers=2)
-        T = 8 if dtype == "float32" else IN_FLOAT64
-        x = rng.normal(size=(batch, T, case["config"]["d_model"])).astype(np.float32)
-        layer, split = int(rng.integers(2)), draw_split(rng, T)
-        cases.append({**case, "x": x, "split": split, "layer": layer, "dtype": dtype})
-    return {"cases": cases}
+    sizes = ((4, 3, "float32"), (2, 1, "float32"), (1, 2, "float64"))
+    cases = [_draw_case(rng, *size) for size in sizes]
+    return {"cases": [*cases, _draw_case(rng, 2, 2, "float32", first=int(rng.integers(5, 50)))]}
+
+
+def _draw_case(
+    rng: np.random.Generator, n_kv_heads: int, batch: int, dtype: str, first: int = 0
+) -> Challenge:
+    model = draw_model(rng, n_kv_heads=n_kv_heads, n_layers=2)
+    T = 8 if dtype == "float32" else IN_FLOAT64
+    x = rng.normal(size=(batch, T, model["config"]["d_model"])).astype(np.float32)
+    layer, split = int(rng.integers(2)), draw_split(rng, T)
+    # Where the cache does not hold the beginning, a mask may count from either end: so one at a time.
+    split = [1] * T if first else split
+    return {**model, "x": x, "split": split, "layer": layer, "dtype": dtype, "first": first}
+
+
+def positions_of(case: Challenge) -> np.ndarray:
+    """The positions of all of a case's tokens, (T,)."""
+    return np.arange(case["x"].shape[1]) + case["first"]
 
 
 def probe_layer(student: SimpleNamespace, challenge: Challenge) -> Evidence:
@@ -49,13 +80,14 @@ def _prepare(
     dtype = getattr(torch, case["dtype"])
     attn = build_model(case).to(dtype).blocks[case["layer"]].attn
     cache = new_cache(student, case, places, batch=len(case["x"]), dtype=dtype)
-    return attn, given(case["x"], dtype), cache
+    return attn, given(case["x"], dtype), AnotherCache(cache) if case["first"] else cache
 
 
 def _length_moved_by(student: SimpleNamespace, case: Challenge) -> int:
     """Call the layer once, with 2 tokens, and tell how many the cache says that it holds then."""
     attn, x, cache = _prepare(student, case, 8)
-    student.attention_layer_cached(attn, x[:, :2], given(np.arange(2)), cache, case["layer"])
+    places = given(positions_of(case)[:2])
+    student.attention_layer_cached(attn, x[:, :2], places, cache, case["layer"])
     return len(cache)
 
 
@@ -63,7 +95,7 @@ def _run_layer(student: SimpleNamespace, case: Challenge) -> Evidence:
     """Return the output of each chunk, and all keys that come back with one token more."""
     B, T, _ = case["x"].shape
     attn, x, cache = _prepare(student, case, T + 1)
-    places, outputs, done = given(np.arange(T)), [], 0
+    places, outputs, done = given(positions_of(case)), [], 0
     for n in case["split"]:
         now = slice(done, done + n)
         out = student.attention_layer_cached(attn, x[:, now], places[now], cache, case["layer"])
@@ -79,7 +111,7 @@ def uncached_layer(case: Challenge) -> tuple[np.ndarray, np.ndarray]:
     """Compute the layer's output over all tokens at once, (B, T, C), by lesson 01's layer; and the keys
     of all tokens, rotated, (B, G, T, D)."""
     model, x = build_model(case), torch.from_numpy(case["x"])
-    attn, places = model.blocks[case["layer"]].attn, torch.arange(x.shape[1])
+    attn, places = model.blocks[case["layer"]].attn, torch.from_numpy(positions_of(case))
     keys = attn.wk(x).unflatten(-1, (attn.n_kv_heads, -1)).transpose(1, 2)
     return model.attention_layer(attn, x, places).numpy(), attn.rotate(keys, places).numpy()
 
@@ -115,7 +147,7 @@ def layer_equals_uncached(
         if wrong := _wrong_run(case, run, truth(case), tolerance, agree):
             return failed(wrong)
         agree.append(case["config"]["n_kv_heads"])
-    return passed(f"4 query heads on {agree} KV heads: every chunk equals the uncached layer.")
+    return passed(f"4 query heads on {agree[:-1]} KV heads: every chunk equals the uncached layer.")
 
 
 def _wrong_run(
@@ -135,7 +167,14 @@ def _wrong_run(
     if len(out) != len(split):
         return f"Chunks of {split}: {len(out)} outputs came back."
     wrong = first_difference(out, right[0], split, tolerance)
-    if wrong and agree:
+    if wrong and case["first"]:
+        return (
+            f"A cache that is not your KVCache, tokens from position {case['first']} on. {wrong} From 0 "
+            f"on all agrees. Where does your layer take a place in the cache for a position?"
+        )
+    if (
+        wrong and agree and wrong.call == wrong.place == 0
+    ):  # it sees itself alone: no mask, no place
         return (
             f"4 query heads on {G} KV heads, batch {len(case['x'])}. {wrong} With {agree[-1]} KV "
             f"heads all agrees. Which KV head does each query head read?"
@@ -148,10 +187,10 @@ def _wrong_run(
             f"numbers of another type?"
         )
     if wrong := _first_wrong_key(run["keys"], right[1], tolerance):
-        return (
-            f"Every output agrees, but not the keys that were stored. {wrong} What do you hand to "
-            f"append, and when is a key rotated?"
-        )
+        question = "What do you hand to append, for which layer, and when is a key rotated?"
+        if case["first"]:
+            question = f"The first position is {case['first']}: by which is its key rotated?"
+        return f"Every output agrees, but not the keys that were stored. {wrong} {question}"
     return None
 
 
@@ -179,7 +218,7 @@ def _ask_about_layer(split: list[int], wrong: Difference) -> str:
     if wrong.call == 0 and wrong.place == 0:
         return (
             "Nothing was cached yet, and the first token sees itself alone: which of projections, "
-            "values, merge and wo does it pass through?"
+            "values, merge and wo does it pass through, and is anything added?"
         )
     if wrong.call == 0 and wrong.place > 0:
         return "Which keys may each query of the first chunk see, and what is rotated?"
