@@ -22,6 +22,7 @@ from course.checks.roofline.passes import (
     cases,
     draw_long_passes,
     draw_passes,
+    draw_passes_beyond,
 )
 from course.model.config import GPTConfig
 
@@ -291,7 +292,7 @@ def wrong_refusal(outcomes: list[str]) -> str | None:
     return None
 
 
-@check("phase_cost", draw=draw_passes, probe=probe_cache, evidence=form_of_cache)
+@check("phase_cost", draw=draw_passes_beyond, probe=probe_cache, evidence=form_of_cache)
 def cache_is_read_and_written(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
     bills = evidence["bills"]
     if wrong := (

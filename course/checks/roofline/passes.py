@@ -60,14 +60,18 @@ def draw_large_config(rng: np.random.Generator) -> Sizes:
     return GPTConfig(70_000 + V, L, C, 6, 2, d_ff, max_seq_len=64).to_dict()
 
 
-def lay_out(rng: np.random.Generator, T: int, P: int, B: int, longest: int) -> Challenge:
+def lay_out(
+    rng: np.random.Generator, T: int, P: int, B: int, longest: int, max_seq_len: int
+) -> Challenge:
     """Draw models and passes through them, small ones first.
 
     Through models with grouped heads, with as many KV heads as query heads (tied), and with one KV head
     go one token at the start of a text, a whole prompt, a chunk in the middle of a text, a batch of
-    single tokens and a batch of chunks; more tokens than a model's max_seq_len among them. Then come
-    LONG ones: a prompt of `longest` tokens or some more, a batch after more than 4,096, a large model.
-    The first case is asked once more at the end.
+    single tokens and a batch of chunks. Then come LONG ones: a prompt of `longest` tokens or some more, a
+    batch after more than 4,096, a large model. The first case is asked once more at the end.
+
+    All models have this max_seq_len. Whoever holds tokens to it has made one mistake: so those of
+    attention and of the cache alone are more than that.
     """
     kinds = ((2, False), (6, True), (1, bool(rng.integers(2))))
     grouped, tied, shared = (draw_config(rng, *kind) for kind in kinds)
@@ -78,18 +82,25 @@ def lay_out(rng: np.random.Generator, T: int, P: int, B: int, longest: int) -> C
     drawn += [(model, (T, P + T + 64, B, 2), True) for model in (grouped, tied, shared)]
     drawn += [(grouped, (many, 0, 1, 4), False), (shared, (1, past, rows, 2), False)]
     drawn += [(draw_large_config(rng), (T, P, B, 2), False), drawn[0]]
+    drawn = [({**model, "max_seq_len": max_seq_len}, *others) for model, *others in drawn]
     return {"cases": [dict(zip(Case._fields, case, strict=True)) for case in drawn]}
 
 
-def draw_passes(seed: int, longest: int = 1030) -> Challenge:
+def draw_passes(seed: int, longest: int = 1030, max_seq_len: int = 8192) -> Challenge:
     """Draw passes of a few and of some dozen tokens and rows, and longer ones."""
     rng = np.random.default_rng(seed)
-    return lay_out(rng, *rng.choice(np.arange(2, 90), 3, replace=False).tolist(), longest)
+    T, P, B = rng.choice(np.arange(2, 90), 3, replace=False).tolist()
+    return lay_out(rng, T, P, B, longest, max_seq_len)
+
+
+def draw_passes_beyond(seed: int) -> Challenge:
+    """Draw passes through models whose texts end sooner, for the cache."""
+    return draw_passes(seed, max_seq_len=64)
 
 
 def draw_long_passes(seed: int) -> Challenge:
-    """Draw passes for attention, which makes the length of a prompt cost more than its tokens."""
-    return draw_passes(seed, longest=4100)
+    """Draw them for attention, which makes the length of a prompt cost more than its tokens."""
+    return draw_passes(seed, longest=4100, max_seq_len=64)
 
 
 def cases(challenge: Challenge) -> list[Case]:
