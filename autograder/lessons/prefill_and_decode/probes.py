@@ -76,7 +76,7 @@ def no_step_before_it_is_asked_for(student: SimpleNamespace, challenge: Challeng
         meanings.begin(rounds[-1])  # for what is computed before a token is asked for
         tokens = start(student, model, prompt, n_new, cache, chunk_size=P)
         meanings.begin(rounds[0])
-        first = Reader(islice(tokens, n_new + 1))
+        first = Reader(islice(tokens, n_new + 1), any_form=True)
         for _ in first:
             meanings.begin(rounds[min(len(first.kinds), n_new)])
         exchanged = [first.read()]
@@ -85,7 +85,10 @@ def no_step_before_it_is_asked_for(student: SimpleNamespace, challenge: Challeng
             last = given(ids[:, -1:])
             ended = outcome(
                 lambda: exchanged.append(
-                    Reader(islice(start(student, model, last, 1, cache, chunk_size=P), 2)).read()
+                    Reader(
+                        islice(start(student, model, last, 1, cache, chunk_size=P), 2),
+                        any_form=True,
+                    ).read()
                 )
             )
     return {**evidence, "exchanged": exchanged, "outcome": ended}
@@ -123,7 +126,9 @@ def rollback_equals_a_fresh_start(student: SimpleNamespace, challenge: Challenge
         cache.truncate(min(n_shared, len(cache)))
         meanings.begin(challenge["meanings"][1:])
         ended = outcome(
-            lambda: exchanged.append(Reader(start(student, model, second, n_new, cache)).read())
+            lambda: exchanged.append(
+                Reader(start(student, model, second, n_new, cache), any_form=True).read()
+            )
         )
     return {**evidence, "exchanged": exchanged, "ended": ended}
 

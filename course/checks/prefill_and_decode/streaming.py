@@ -42,12 +42,17 @@ def draw_request(seed: int) -> Challenge:
 class Reader:
     """Reads a stream, token by token.
 
+    Args:
+        batch: rows of each token.
+        any_form: whether ids of another form than (B,) int64 are read as if they had it: one check alone
+            asks for the form.
+
     Attributes:
         kinds: of each token, dtype and shape, or its type.
     """
 
-    def __init__(self, tokens: Iterable[Any], batch: int = B) -> None:
-        self.tokens, self.batch = iter(tokens), batch
+    def __init__(self, tokens: Iterable[Any], batch: int = B, any_form: bool = False) -> None:
+        self.tokens, self.batch, self.any_form = iter(tokens), batch, any_form
         self.kinds: list[str] = []
         self._given: list[Tensor] = []
         self._copies: list[Tensor] = []
@@ -55,6 +60,7 @@ class Reader:
     def __iter__(self) -> Iterator[None]:
         """Read one token a step; keep those that are int64 and (B,), and a copy of each."""
         for token in self.tokens:
+            token = ids_of(token, self.batch) if self.any_form else token
             is_tensor = isinstance(token, Tensor)
             kind = f"{token.dtype} {tuple(token.shape)}" if is_tensor else type(token).__name__
             self.kinds.append(kind)
@@ -74,6 +80,15 @@ class Reader:
     def _columns(self, tokens: list[Tensor]) -> np.ndarray:
         empty = torch.zeros(self.batch, 0, dtype=torch.int64)
         return (torch.stack(tokens, dim=1) if tokens else empty).numpy()
+
+
+def ids_of(token: Any, batch: int) -> Any:
+    """Copy one id for each row into a tensor (B,) int64; return what is none as it is."""
+    try:
+        ids = torch.tensor(token) if not isinstance(token, Tensor) else token.detach().clone()
+        return ids.long().reshape(batch)
+    except (TypeError, ValueError, RuntimeError):
+        return token
 
 
 STREAM = {"kinds": Each(str), "tokens": np.ndarray, "later": np.ndarray}
@@ -373,12 +388,15 @@ def probe_edit(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     second, n_shared = given(challenge["second"]), challenge["shared"].shape[1]
     cache = new_cache(challenge, B, n_shared + second.shape[1] + n_new)
     text = given(np.concatenate([challenge["shared"], challenge["first"]], axis=1))
-    before = Reader(islice(start(student, model, text, n_new, cache), n_new + 1)).read()
+    tokens = islice(start(student, model, text, n_new, cache), n_new + 1)
+    before = Reader(tokens, any_form=True).read()
     kept = len(cache)
     cache.truncate(min(n_shared, kept))
     after: list[Evidence] = []
     ended = outcome(
-        lambda: after.append(Reader(start(student, model, second, n_new, cache)).read())
+        lambda: after.append(
+            Reader(start(student, model, second, n_new, cache), any_form=True).read()
+        )
     )
     held = {"kept": kept, "held": len(cache)}
     return {"before": before, "outcome": ended, "after": after, **held}
