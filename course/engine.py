@@ -7,7 +7,7 @@
     texts = engine.serve(prompts, n_new=60)    # lists of token ids, as `generate_cached` writes them
 
 It uses the pages of lesson 10, read in the parts of lesson 09, the scheduler of lesson 11, and the cached
-pass of lesson 03. A conversation that runs alone is decoded with the guesses of lesson 12.
+pass of lesson 03. `write` decodes one conversation alone, with the guesses of lesson 12.
 """
 
 from __future__ import annotations
@@ -135,25 +135,33 @@ class Engine:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Stream the continuation of one prompt, or answer several together."""
+    """Stream the continuation of one prompt, or answer several together; each up to its end token."""
     parser = argparse.ArgumentParser(prog="python -m course.engine", description=main.__doc__)
     parser.add_argument("prompts", nargs="+", metavar="PROMPT")
     parser.add_argument("--model", metavar="FOLDER-OR-HUB-ID", help="a Llama-family checkpoint")
     parser.add_argument("--new", type=int, default=60, help="tokens to write (60)")
-    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     options = parser.parse_args(arguments)
+    if options.device == "cuda" and not torch.cuda.is_available():
+        sys.exit("--device cuda: PyTorch finds no CUDA here")
     try:
         model, words = open_model(options.model, options.device)
         engine, prompts = Engine(model), [words.encode(prompt) for prompt in options.prompts]
         if len(prompts) == 1:
-            engine.write(prompts[0], options.new, printer(words, prompts[0]))
-            prompts = []
+            request = engine.add(prompts.pop(), options.new)  # refuses before anything is printed
+            show = printer(words, request.prompt)
+            while not request.done and words.ends.isdisjoint(request.out):
+                show([token for _, token in engine.step()])
             print()
         answers = engine.serve(prompts, options.new)
         for prompt, out in zip(prompts, answers, strict=True):
-            print(words.decode([*prompt, *out]))
+            end = next((i for i, token in enumerate(out) if token in words.ends), len(out))
+            print(words.decode([*prompt, *out[:end]]))
     except (ValueError, OSError, ImportError) as error:
         sys.exit(str(error))
+    except KeyboardInterrupt:
+        print()
+        sys.exit(130)  # as a shell reports Ctrl-C
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from course.engine import Engine, main
 from course.minigpt.kv_cache import generate_cached, kv_cache_bytes
 from course.model import MiniGPT
 from course.model.config import GPTConfig
-from course.published.texts import open_model
+from course.published.texts import StoryWords, open_model
 from course.world.evaluation import held_out
 from course.world.tokenizer import decode, encode
 
@@ -188,6 +188,31 @@ def test_the_command_streams_a_story(story, capsys):
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
+def test_the_command_ends_at_the_end_token(story, capsys, monkeypatch):
+    """Whether one prompt streams or several are answered together; no pass is made behind the end."""
+    prompt = encode("The cat sat")[0].tolist()
+    out = alone(story, prompt, 12)
+    monkeypatch.setattr(StoryWords, "ends", frozenset({out[5]}))
+    text = decode([*prompt, *out[: out.index(out[5])]])
+    steps, step = [], Engine.step
+    monkeypatch.setattr(Engine, "step", lambda engine: steps.append(step(engine)) or steps[-1])
+    main(["The cat sat", "--new", "12"])
+    assert capsys.readouterr().out == text + "\n"
+    assert len(steps) == out.index(out[5]) + 1
+    main(["The cat sat", "The cat sat", "--new", "12"])
+    assert capsys.readouterr().out == f"{text}\n{text}\n"
+
+
+def test_an_interrupt_ends_the_command_without_a_traceback(capsys, monkeypatch):
+    def interrupted(engine):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Engine, "step", interrupted)
+    with pytest.raises(SystemExit, match="130"):
+        main(["The cat sat"])
+    assert capsys.readouterr().out == "The cat sat\n"
+
+
 # --- at the door ---------------------------------------------------------------------------------
 
 
@@ -211,15 +236,18 @@ def test_what_cannot_be_served_is_refused_and_changes_nothing(story):
         Engine(story, budget=0)
 
 
-def test_the_command_says_what_is_wrong(tmp_path, checkpoint):
+def test_the_command_says_what_is_wrong(tmp_path, checkpoint, capsys, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     for arguments, said in (
         (["xyzzy"], "unknown word 'xyzzy'"),
         (["The cat", "--model", str(tmp_path / "nowhere")], "there is no folder"),
         (["The cat", "--model", str(tmp_path)], "has no config.json"),
         (["The cat sat", "--new", "0"], "n_new"),
+        (["The cat sat", "--device", "cuda"], "finds no CUDA"),
     ):
         with pytest.raises(SystemExit, match=said):
             main(arguments)
+        assert capsys.readouterr().out == ""  # not even the prompt
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(SystemExit, match=r"has no tokenizer\.json"):
         main(["The cat", "--model", str(tmp_path)])
