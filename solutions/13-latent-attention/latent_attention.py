@@ -145,6 +145,9 @@ def latent_cache_bytes(
     ### END SOLUTION
 
 
+# %% nbgrader={"grade_id": "bytes_of_rows", "points": 0.5}
+checks.bytes_of_rows(latent_cache_bytes)
+
 # %% [markdown]
 # ## 2 · A cache of rows
 #
@@ -250,8 +253,8 @@ class LatentKVCache:
         ### END SOLUTION
 
 
-# %% nbgrader={"grade_id": "bytes_match_the_rows", "points": 1}
-checks.bytes_match_the_rows(latent_cache_bytes, LatentKVCache)
+# %% nbgrader={"grade_id": "bytes_match_the_rows", "points": 0.5}
+checks.bytes_match_the_rows(LatentKVCache)
 
 # %% nbgrader={"grade_id": "rows_come_back", "points": 1}
 checks.rows_come_back(LatentKVCache)
@@ -376,8 +379,8 @@ checks.absorbed_scores_are_the_scores(absorb, attend_latent)
 #
 # *Difficulty 4 of 5 · importance 5 of 5 · 15 minutes*
 #
-# Now all of it: write `latent_attention_layer`. The layer remembers nothing: *all* tokens, new ones
-# included, are read from the rows that `append` returns. Nothing is expanded: with one new token, fewer
+# Now all of it: write `latent_attention_layer`. The layer remembers nothing, no matrix either: *all*
+# tokens, new ones included, are read from the rows that `append` returns. Nothing is expanded: with one new token, fewer
 # numbers go into new tensors than the keys of all heads, B · S · H · D, would have. (PyTorch's `matmul`
 # copies what it broadcasts: `q @ rows[:, None]` copies the rows for each head.)
 #
@@ -406,11 +409,12 @@ def latent_attention_layer(
     """One layer of latent attention over the cached tokens and the new ones.
 
     Args:
-        attn: its matrices `wq`, `down`, `up_k`, `up_v`, `wo`, its sizes `n_heads`, `head_dim`, `rank`,
-            `d_rope`, and `rotate`.
+        attn: its matrices `wq`, `down`, `up_k`, `up_v`, `wo` (`attn.wq(x)` multiplies, `attn.up_k.weight`
+            is the tensor), its sizes `n_heads`, `head_dim`, `rank`, `d_rope`, and `rotate(heads,
+            positions)`, which turns the R numbers of each head.
         x: (B, T, C), the new tokens only.
         positions: (T,) int64, their places in the whole text.
-        cache: rows of the tokens before; `append` is called once, for this layer.
+        cache: rows of the tokens before; `append` is called once, for this layer; the caller advances.
         layer: which one that is, 0 … L-1.
 
     Returns:

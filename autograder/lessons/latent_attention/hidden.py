@@ -114,6 +114,7 @@ def on_rows(layer: Challenge, x: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 CHECKS = by_name(
+    visible.bytes_of_rows.hidden(truth=bytes_of),
     visible.bytes_match_the_rows.hidden(truth=bytes_of),
     visible.rows_come_back,
     visible.full_changes_nothing,

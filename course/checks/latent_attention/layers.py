@@ -119,7 +119,7 @@ class DrawnRows:
     """Stand in for a cache: whatever is appended, it returns rows that were drawn.
 
     Attributes:
-        calls: how often each layer was appended to.
+        calls: what was appended to which layer, and "advance".
     """
 
     def __init__(self, rows: Tensor, n_new: int) -> None:
@@ -128,6 +128,9 @@ class DrawnRows:
 
     def __len__(self) -> int:
         return self.length
+
+    def advance(self, n: int) -> None:
+        self.calls.append("advance")
 
     def append(self, layer: int, c: Tensor, k_rope: Tensor) -> Tensor:
         self.calls.append([int(layer), list(c.shape), list(k_rope.shape)])
@@ -183,7 +186,7 @@ def call(
 
 def probe_poison(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Call one layer on rows, on the negatives, in another order, with another newest row, and as at
-    first; with other new tokens; and where all rows are one and the same."""
+    first; with other new tokens; where all rows are one and the same; and with other weights."""
     attn, rows = make_layer(challenge), challenge["rows"]
     shuffled, newest = rows.copy(), rows.copy()
     shuffled[:, : len(challenge["order"])] = rows[:, challenge["order"]]
@@ -203,6 +206,14 @@ def probe_poison(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     for name, (one, sign) in several.items():
         out, calls = call(student, attn, challenge, one, sign)
         outs[name] = as_array(out)
+    negative = {name: -weight for name, weight in challenge["weights"].items()}
+    for weight in attn.parameters():
+        weight.neg_()
+    for name, layer in (
+        ("other_weights", attn),
+        ("made_of_them", make_layer({**challenge, "weights": negative})),
+    ):
+        outs[name] = as_array(call(student, layer, challenge, rows)[0])
     return {"outs": outs, "calls": calls}
 
 
@@ -231,13 +242,19 @@ SENTENCES = {
         "All rows are one and the same, and other new tokens gave another output",
         "Whatever their shares, what is the mean of equal rows, and what else is in your output?",
     ),
+    "other_weights": (
+        "The weights were changed, and the output is not that of a new layer with these weights",
+        "What does your layer keep of a matrix?",
+    ),
 }
 """What is said of a call whose output moves where it must not, or stays where it must move."""
 MUST_MOVE = ("other", "newest", "asked")
+BESIDE = {"alike_asked": "alike", "other_weights": "made_of_them"}
+"""With which call another is compared, where not with the first."""
 
 
 def poison_form(challenge: Challenge) -> Evidence:
-    return {"outs": dict.fromkeys(["first", "alike", *SENTENCES], TENSOR), "calls": list}
+    return {"outs": dict.fromkeys(["first", *BESIDE.values(), *SENTENCES], TENSOR), "calls": list}
 
 
 @check("latent_attention_layer", draw=draw_poison, probe=probe_poison, evidence=poison_form)
@@ -255,6 +272,10 @@ def rows_are_the_only_memory(challenge: Challenge, evidence: Evidence, tolerance
             return failed("The layer gave numbers that are not finite. What went into the softmax?")
     B, T, _ = shape
     right = [challenge["layer"], [B, T, challenge["rank"]], [B, 1, T, challenge["d_rope"]]]
+    if "advance" in evidence["calls"]:
+        return failed(
+            "The layer called advance. How many layers has a pass, and who counts it once?"
+        )
     if evidence["calls"] != [right]:
         return failed(
             f"append was called with {evidence['calls']} (layer, shapes of c and k_rope), expected is "
@@ -262,7 +283,7 @@ def rows_are_the_only_memory(challenge: Challenge, evidence: Evidence, tolerance
         )
     for name, (sentence, question) in SENTENCES.items():
         new = slice(-1 if name == "newest" else None, None)
-        before = outs["alike" if name == "alike_asked" else "first"]
+        before = outs[BESIDE.get(name, "first")]
         moved = float(np.abs(outs[name] - before)[:, new].max())
         if (moved > tolerance) != (name in MUST_MOVE):
             order = f" {challenge['order']}" if name == "shuffled" else ""
@@ -315,11 +336,14 @@ def nothing_is_expanded(
             f"{case}: no operation of PyTorch read the rows, and others cannot be counted. Which of "
             f"your lines leave PyTorch?"
         )
+    question = "Which of your lines makes it, and for whom?"
+    if "`clone`" in evidence["largest"]:
+        question = f"PyTorch copies what a product broadcasts. {question}"
     if evidence["tenths"] >= 10:
         return failed(
             f"{case}: into new tensors you write {evidence['tenths'] / 10:g} times as many numbers as "
             f"the keys of all heads would have ({B * S * 4 * 32:,}). The largest is "
-            f"{evidence['largest']}. Which of your lines makes it, and for whom?"
+            f"{evidence['largest']}. {question}"
         )
     names = ("config", "rank", "d_rope", "weights")
     expected = truth({name: challenge[name] for name in names}, challenge["x"], challenge["rows"])

@@ -34,13 +34,41 @@ def draw_sizes(seed: int) -> Challenge:
     return {"cases": cases, "formula": [*cases, long, empty]}
 
 
-def probe_bytes(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Compute the bytes of each case, and by default; and weigh caches."""
+# --- by formula -----------------------------------------------------------------------------------
+
+
+def probe_formula(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Compute the bytes of each case, and by default."""
     formula = [
         [plain(student.latent_cache_bytes(*sizes)) for sizes in (case, case[:4])]
         for case in challenge["formula"]
     ]
-    return {"formula": formula, "cases": [weigh_cache(student, *c) for c in challenge["cases"]]}
+    return {"formula": formula}
+
+
+def formula_form(challenge: Challenge) -> Evidence:
+    return {"formula": [[NUMBER_OR_WORDS] * 2] * len(challenge["formula"])}
+
+
+@check("latent_cache_bytes", draw=draw_sizes, probe=probe_formula, evidence=formula_form)
+def bytes_of_rows(challenge: Challenge, evidence: Evidence, truth: Callable[..., int]) -> Verdict:
+    """Compare the formula, and its defaults, with `truth`."""
+    for case, results in zip(challenge["formula"], evidence["formula"], strict=True):
+        for which, sizes, got in zip(("", " by default"), (case, case[:4]), results, strict=True):
+            right, question = truth(*sizes), "Which size is missing, or too small?"
+            if not isinstance(got, str) and got > right:
+                question = "Which factor is one too many, or too large?"
+            if wrong := wrong_bytes(got, right, question):
+                return failed(f"{describe(*sizes)} latent_cache_bytes{which} {wrong}")
+    return passed("Rows of all layers, tokens and texts are counted, byte for byte.")
+
+
+# --- as they are stored ---------------------------------------------------------------------------
+
+
+def probe_caches(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Weigh a cache of each case."""
+    return {"cases": [weigh_cache(student, *case) for case in challenge["cases"]]}
 
 
 def weigh_cache(
@@ -70,25 +98,15 @@ def weigh_cache(
     return {**weigh(make, fill), "kept": all(kept)}
 
 
-def bytes_form(challenge: Challenge) -> Evidence:
-    formula = [[NUMBER_OR_WORDS] * 2] * len(challenge["formula"])
-    return {"formula": formula, "cases": [{**WEIGHT, "kept": bool}] * len(challenge["cases"])}
+def caches_form(challenge: Challenge) -> Evidence:
+    return {"cases": [{**WEIGHT, "kept": bool}] * len(challenge["cases"])}
 
 
-@check(
-    "latent_cache_bytes", "LatentKVCache", draw=draw_sizes, probe=probe_bytes, evidence=bytes_form
-)
+@check("LatentKVCache", draw=draw_sizes, probe=probe_caches, evidence=caches_form)
 def bytes_match_the_rows(
     challenge: Challenge, evidence: Evidence, truth: Callable[..., int]
 ) -> Verdict:
-    """Compare formula, defaults, what is stored and what nbytes() says with `truth`."""
-    for case, results in zip(challenge["formula"], evidence["formula"], strict=True):
-        for which, sizes, got in zip(("", " by default"), (case, case[:4]), results, strict=True):
-            right, question = truth(*sizes), "Which size is missing, or too small?"
-            if not isinstance(got, str) and got > right:
-                question = "Which factor is one too many, or too large?"
-            if wrong := wrong_bytes(got, right, question):
-                return failed(f"{describe(*sizes)} latent_cache_bytes{which} {wrong}")
+    """Compare what is stored, and what nbytes() says, with `truth`."""
     for case, weight in zip(challenge["cases"], evidence["cases"], strict=True):
         if wrong := wrong_weight(weight, truth(*case)):
             return failed(f"{describe(*case)} {wrong}")
@@ -97,7 +115,7 @@ def bytes_match_the_rows(
                 f"{describe(*case)} so many bytes are kept, and no number of the first block that was "
                 f"appended comes back with the last. What do they hold?"
             )
-    return passed("Formula, nbytes() and the rows really stored agree, byte for byte.")
+    return passed("nbytes() and the rows really stored are what is needed, byte for byte.")
 
 
 def describe(
