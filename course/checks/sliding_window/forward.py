@@ -41,14 +41,16 @@ def draw_texts(seed: int) -> Challenge:
 
 
 def probe_texts(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Feed each text in each split, to a cache of just its length; record the logits of each chunk, or
-    nothing where the cache is full too early, and how many numbers the cache then keeps."""
+    """Feed each text in each split, to a cache with room for one token more, since the last place is
+    another check's question; record the logits of each chunk, or nothing where the cache is full too
+    early, and how many numbers the cache then keeps."""
     model, config = build_model(challenge["model"]), GPTConfig(**challenge["model"]["config"])
 
     def run_split(case: Challenge, split: list[int]) -> Evidence:
         dtype = getattr(torch, case["dtype"])
         options = {} if dtype == torch.float32 else {"dtype": dtype}
-        sizes = (*case["tokens"].shape, case["window"], case["n_sinks"])
+        B, n = case["tokens"].shape
+        sizes = (B, n + 1, case["window"], case["n_sinks"])
         cache = student.WindowedKVCache(config, *sizes, **options)
         chunks, right = given(case["tokens"]).split(split, dim=1), model.to(dtype)
         try:
@@ -85,8 +87,8 @@ def every_split_equals_the_windowed_model(
             sizes = f"Window {window}, {n_sinks} sinks, {case['dtype']}."
             if len(chunks) != len(split):
                 return failed(
-                    f"{sizes} Chunks of {split}: CacheFull, in a cache for {sum(split)} tokens. Is it "
-                    f"the storage that is full, or the text that is too long?"
+                    f"{sizes} Chunks of {split}: CacheFull, in a cache for {sum(split) + 1} tokens. Is "
+                    f"it the storage that is full, or the text that is too long?"
                 )
             if wrong := first_difference(chunks, expected, split, tolerance):
                 words = wrong.replace("the uncached one", "the windowed model without a cache")

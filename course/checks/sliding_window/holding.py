@@ -105,6 +105,12 @@ def wrong_read(case: Challenge, seen: list[np.ndarray], held: list[int], T: int)
             return f"layer {layer} returned {got.dtype} from a {want.dtype} cache."
         for kind, _, _, r, _ in np.argwhere(got != want)[:1]:
             token, name = int(numbers[r]), ("keys", "values")[kind]
+            agree = np.flatnonzero((got == want)[kind, :, :, r].all(axis=(1, 2)))
+            if len(agree):
+                return (
+                    f"layer {layer} returned other {name} for token {token} than were stored, but those "
+                    f"of batch row {agree[0]} agree. Where does each row of a batch lie?"
+                )
             return f"layer {layer} returned other {name} for token {token} than were stored. " + (
                 _whose(got[kind, :, :, r], rows[:, kind], held, layer)
             )
@@ -197,7 +203,8 @@ def draw_ring(seed: int) -> Challenge:
         n = 2 * window + n_sinks + 5 if window < 40 else 9
         rows = draw_rows(rng, n, batch, dtype)
         first = int(rng.integers(1, min(window, 5) + 1))
-        operations = [("new", 0, n), ("new", 1, n + 1), ("feed", 1, [n])]
+        # Room for a token more: whether the last one fits is another check's question.
+        operations = [("new", 0, n + 1), ("new", 1, n + 2), ("feed", 1, [n])]
         for block in ([*range(first)], *([i] for i in range(first, n))):
             operations += [("feed", 0, block), ("feed", 1, [n + i for i in block])]
         cases.append(

@@ -37,8 +37,8 @@ def draw_sinks(rng: np.random.Generator) -> Iterator[Case]:
         new = np.arange(T) + n_sinks + window + int(rng.integers(3, 9))
         held = np.concatenate([np.arange(n_sinks + 1), np.arange(new[0] - window, new[-1] + 1)])
         yield call("window_mask", new, rng.permutation(held), window, n_sinks)
-    everything = np.arange(n_sinks + 9)
-    yield call("window_mask", everything, rng.permutation(everything), 3, n_sinks)
+    everything = np.arange(12)  # more sinks than window
+    yield call("window_mask", everything, rng.permutation(everything), 3, 4)
     yield call("window_mask", everything[-2:], everything, 3)
 
 
@@ -73,12 +73,13 @@ def _pair(case: Case, result: Array, place: Place) -> tuple[int, int, str]:
 )
 def mask_counts_itself(case: Case, result: Array, expected: Array, place: Place) -> Words:
     token, row, sentence = _pair(case, result, place)
-    window = case["arguments"][2]
+    _, rows, (window, _) = _parts(case)
     which = f"That is one more than the window. Which {window:,} tokens are in it?"
-    later = "That one comes later. Are rows told apart by their place, or by their token's number?"
+    by_number = "Are rows told apart by their place, or by their token's number?"
     return sentence, (
+        (row >= token and (np.diff(rows) < 0).any(), by_number),
         (row == token, "That is the token itself. Does the window count it?"),
-        (row > token, later),
+        (row > token, "That one comes later. Which condition hides it?"),
         (token - row == window, which),
         (
             True,
@@ -89,9 +90,13 @@ def mask_counts_itself(case: Case, result: Array, expected: Array, place: Place)
 
 def of_sinks(new: Array, rows: Array, window: int, n_sinks: int = 0) -> Array:
     """Mark the pairs that tell of sinks, (T, R): their columns, and each token's view of itself and of
-    the token behind the sinks, long after it. The window's edge has its own check."""
-    behind = (rows == n_sinks) & (new[:, None] > n_sinks + window + 1)
-    return (rows < n_sinks) | (rows == new[:, None]) | behind
+    the token behind the sinks, long after it. The window's edge has its own check; here the newest token
+    must see the oldest but one of its window, where sinks take no room. Its number is such that blocks
+    of a window, and one window for a whole chunk, agree: those are questions of the other check."""
+    own = new[:, None]
+    behind = (rows == n_sinks) & (own > n_sinks + window + 1)
+    newest = (own == new.max()) & (own % window == window - 1)
+    return (rows < n_sinks) | (rows == own) | behind | newest & (rows == own - window + 2)
 
 
 def run_for_sinks(function: Callable[..., Any], case: Case) -> Any:
@@ -111,8 +116,12 @@ def run_for_sinks(function: Callable[..., Any], case: Case) -> Any:
 )
 def sinks_are_no_future(case: Case, result: Array, expected: Array, place: Place) -> Words:
     token, row, sentence = _pair(case, result, place)
-    *_, (_, n_sinks) = _parts(case)
+    *_, (window, n_sinks) = _parts(case)
     return sentence, (
+        (
+            0 < token - row < window and row >= n_sinks,
+            "That one is in the window. Do sinks take room in it?",
+        ),
         (row > token, "That is a sink, and it comes later. From which tokens is a sink seen?"),
         (row == token, "Does mask_counts_itself pass? A token sees itself, with sinks too."),
         (row == n_sinks, f"{n_sinks} sinks: which numbers do they have?"),

@@ -35,6 +35,7 @@ def draw_returns(seed: int) -> Challenge:
         _case(rng, 1, 1, 6, [*fed[:5], ("truncate", 2), ("feed", 1), ("feed", 1), ("reset", 0)]),
         _case(rng, 30, 0, 6, [*fed[:6], ("feed", 1), ("truncate", 2), ("feed", 1)]),
         _case(rng, window, n_sinks, 99, long_block),
+        _case(rng, window, 0, 99, [("feed", window + 2), ("reset", 0), ("feed", 2)]),
     ]
     return {"cases": [*cases, _drawn(rng)]}
 
