@@ -56,6 +56,7 @@ def misread_attention(c: GPTConfig, call: Call, looks: int) -> dict[str, float]:
     return {name: count * heads * look for name, count in looks_alone.items()} | {
         "half": looks * heads * look // 2,
         "quarter": looks * heads * look // 4,
+        "softmax too": looks * heads * (look + 5),  # greatest, difference, exp, sum, quotient
         "heads with keys": looks * B * L * G * look,
         "values of heads with keys": looks * B * L * (H + G) * look // 2,
         "group width": looks * heads * look * H // G,
@@ -213,6 +214,8 @@ def activations(sizes: Sizes, call: Call, telling: bool) -> dict[str, Answer]:
         counted["misread"] |= {
             "scores too": counted["right"] + scores,
             "scores twice": counted["right"] + 2 * scores,  # written, and read
+            "lookup too": counted["right"] + B * T * c.d_model,
+            "residuals too": counted["right"] + 4 * c.n_layers * B * T * c.d_model,
             "inputs alone": sum(read.values()),
             "outputs alone": outputs,
             "outputs of layers alone": outputs + read["lm_head"],

@@ -200,9 +200,12 @@ def wrong_after_far(
             ~(np.abs(join_layers(got)[..., :kept, :] - before[..., :kept, :]) <= near)
         )
         if len(bad):
+            token = bad[:, 4].min()
+            kinds = sorted(set(bad[bad[:, 4] == token, 0].tolist()))
+            names = " and ".join(("keys", "values")[kind] for kind in kinds)
             return (
-                f"with {size} tokens, token {bad[:, 4].min()} is read as other numbers than before, but "
-                f"it was not forgotten. What is left of a group that is cut, and where is it?"
+                f"with {size} tokens, {names} of token {token} are read as other numbers than before, "
+                f"but it was not forgotten. What is left of a group that is cut, and where is it?"
             )
     exact = (join_layers(layers)[..., far:, :] == others[..., far:n, :]).all()
     if not exact:

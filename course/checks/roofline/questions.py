@@ -32,6 +32,7 @@ ATTENTION = {
     "values of heads with keys": "How many heads take a share of a value: do shared heads ask once?",
     "group width": "How wide is one head: C over which number of heads?",
     "whole width in each head": "How wide is the query of one head?",
+    "softmax too": "A softmax costs something, too. Does the lesson bill it?",
     "one layer": "In how many layers does a token look?",
     "one head": "In how many heads does a token look?",
     "one row": "How many rows does a batch have?",
@@ -72,8 +73,8 @@ MATRICES = {
     "looks of heads with keys": "The matrices are right. How many heads look in your bill?",
     **ROWS,
     **ARCHITECTURE,
-    "": "Your sum has seven matrices in each layer, one after the last, and what attention_flops counts. "
-    "Which of them is not as large as it should be?",
+    "": "The sum has seven matrices in each layer, one after the last, and what attention_flops counts. "
+    "Which of them is too large or too small in yours?",
 }
 WEIGHTS = {
     "for every token": "How often does a matrix leave memory in one forward pass?",
@@ -118,6 +119,8 @@ ACTIVATIONS = {
     "no head": "What goes into the last matrix, and what comes out?",
     "scores too": "Scores are held for a moment. Does the lesson bill them?",
     "scores twice": "Scores are held for a moment. Does the lesson bill them?",
+    "lookup too": "A row of the embedding table is looked up. Does the lesson bill it?",
+    "residuals too": "Residuals are added. Does the lesson bill them?",
     "all logits": "How many tokens of each row does the last matrix see?",
     **{name: ROWS[name] for name in ROWS if name != "all logits"},
     **ELEMENTS,
