@@ -63,6 +63,7 @@ class Assignment:
         answers: the functions and classes that each answer cell defines, by the cell's name.
         stubs: the source of each answer cell as students get it.
         given: the sources of the other code cells.
+        written: the points of each cell for prose, by the cell's name; they are given by hand.
     """
 
     module: str
@@ -70,6 +71,12 @@ class Assignment:
     answers: Mapping[str, frozenset[str]]
     stubs: Mapping[str, str]
     given: frozenset[str]
+    written: Mapping[str, float]
+
+    @property
+    def most(self) -> float:
+        """The points of the lesson."""
+        return sum(question.points for question in self.questions) + sum(self.written.values())
 
     @property
     def tests(self) -> dict[str, str]:
@@ -105,11 +112,14 @@ def read_assignment(released: Path) -> Assignment:
     answers: dict[str, frozenset[str]] = {}
     stubs: dict[str, str] = {}
     given: set[str] = set()
+    written: dict[str, float] = {}
     before: list[str] = []  # answer cells since the last graded one
     together: tuple[str, ...] = ()
     for cell in json.loads(released.read_text(encoding="utf-8"))["cells"]:
         kind, source = cell["metadata"].get("nbgrader", {}), text_of(cell.get("source")).strip()
-        if kind.get("grade"):
+        if kind.get("grade") and kind.get("solution"):
+            written[kind["grade_id"]] = kind["points"]
+        elif kind.get("grade"):
             together, before = tuple(before) or together, []
             questions.append(Question(kind["grade_id"], kind["points"], source, together))
         elif kind.get("solution"):
@@ -118,7 +128,7 @@ def read_assignment(released: Path) -> Assignment:
             stubs[kind["grade_id"]] = source
         elif cell["cell_type"] == "code":
             given.add(source)
-    return Assignment(released.stem, tuple(questions), answers, stubs, frozenset(given))
+    return Assignment(released.stem, tuple(questions), answers, stubs, frozenset(given), written)
 
 
 def read_submission(path: Path, assignment: Assignment) -> tuple[str, tuple[CodeCell, ...]]:

@@ -168,10 +168,12 @@ def _display(data: dict[str, str]) -> NotebookNode:
 def _folded_answers(lesson: Lesson) -> str:
     parts = ["## Answers", "Each answer of this lesson, folded. Write your own first."]
     for cell in lesson.cells:
-        if cell.solution:
+        if cell.solution or cell.is_written:
+            answer = cell.answer.strip()
+            if cell.solution:
+                answer = f"```python\n{answer}\n```"
             parts.append(
-                f"<details><summary><code>{cell.grade_id}</code></summary>\n\n"
-                f"```python\n{cell.answer.strip()}\n```\n\n</details>"
+                f"<details><summary><code>{cell.grade_id}</code></summary>\n\n{answer}\n\n</details>"
             )
     return "\n\n".join(parts)
 

@@ -30,7 +30,8 @@ class Secrets:
     Attributes:
         names: identifiers.
         strings: string constants.
-        lines: lines of code, without blanks and comments; these also where a lesson shows them.
+        lines: of code, without blanks and comments, and of written answers; these also where a lesson
+            shows them.
     """
 
     names: frozenset[str]
@@ -45,6 +46,9 @@ def secrets_of(lessons: Iterable[Lesson]) -> Secrets:
     lines: set[str] = set()
     shown: list[str] = []
     for module, cell in ((of.module, cell) for of in lessons for cell in of.cells):
+        if cell.is_written:
+            lines |= {squeezed(line) for line in cell.source.splitlines()}
+            continue
         if cell.points is not None:  # the hidden test that the builder adds
             names.add("grade")
             strings.add(f"{module}.{cell.grade_id}")

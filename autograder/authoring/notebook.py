@@ -94,26 +94,30 @@ def _write_cell(lesson: Lesson, cell: Cell) -> NotebookNode:
                 f"{lesson.folder}, {cell.name}: {left[0]} stands for nothing; "
                 f"there are {{{{badge}}}} and {{{{figure = expression}}}}"
             )
-        return new_markdown_cell(source, metadata={"tags": [*cell.tags]} if cell.tags else {})
+        return new_markdown_cell(source, metadata=_metadata(cell))
     source = cell.source
     if "setup" in cell.tags:
         source = SETUP + USE_MINE.format(module=lesson.module)
     if cell.points is not None:
         source += HIDDEN_TEST.format(module=lesson.module, grade_id=cell.grade_id)
+    return new_code_cell(source, metadata=_metadata(cell))
+
+
+def _metadata(cell: Cell) -> dict[str, object]:
     metadata: dict[str, object] = {"tags": [*cell.tags]} if cell.tags else {}
     if cell.grade_id:
         graded = cell.points is not None
         metadata["nbgrader"] = {
             "grade": graded,
             "grade_id": cell.grade_id,
-            "locked": graded,
+            "locked": graded and not cell.is_written,
             "schema_version": 3,
-            "solution": cell.solution,
+            "solution": cell.solution or cell.is_written,
             "task": False,
         }
         if graded:
             metadata["nbgrader"]["points"] = cell.points
-    return new_code_cell(source, metadata=metadata)
+    return metadata
 
 
 def _cell_id(cell: Cell, source: str, taken: set[str]) -> str:

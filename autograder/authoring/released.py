@@ -17,7 +17,10 @@ def released_text(lesson: Lesson, student: str) -> str:
     Args:
         student: the text of the student's notebook.
     """
-    cells = [cell for cell in nbformat.reads(student, as_version=4).cells if cell.get("metadata")]
+    code = [
+        cell for cell in nbformat.reads(student, as_version=4).cells if cell.cell_type == "code"
+    ]
+    cells = [cell for cell in code if cell.get("metadata")]
     noted = [(cell, cell.metadata.get("nbgrader", {})) for cell in cells]
     record = {
         "folder": lesson.folder,

@@ -75,7 +75,7 @@ class Cell:
     Attributes:
         number: counted from 1, in the text as in the notebooks.
         kind: "markdown" or "code".
-        points: of a graded cell, else None.
+        points: of a graded cell, else None. Of a markdown cell they are given by hand.
         solution: whether a student fills it.
     """
 
@@ -91,6 +91,11 @@ class Cell:
     def name(self) -> str:
         """How messages speak of it: "cell 7 (causal_mask)"."""
         return f"cell {self.number}" + (f" ({self.grade_id})" if self.grade_id else "")
+
+    @property
+    def is_written(self) -> bool:
+        """Whether a student writes prose into it, which is graded by hand."""
+        return self.kind == "markdown" and self.points is not None
 
     @property
     def answer(self) -> str:
@@ -267,8 +272,10 @@ def _with_options(folder: str, cell: Cell, metadata: dict) -> Cell:
         _refuse(
             folder, cell, f'nbgrader wants a "grade_id" and "solution" or "points", got {options}'
         )
-    if options and (cell.kind != "code" or tags):
-        _refuse(folder, cell, "only code cells without tags are solutions or graded")
+    if options and (tags or (cell.kind != "code" and "points" not in options)):
+        _refuse(
+            folder, cell, "only code cells without tags are solutions, and none with tags is graded"
+        )
     grade_id = options.get("grade_id")
     if options and not (isinstance(grade_id, str) and grade_id.isidentifier()):
         _refuse(folder, cell, f"a grade_id is a name such as causal_mask, got {grade_id!r}")
@@ -300,12 +307,12 @@ def _check(lesson: Lesson) -> None:
             _refuse(folder, same[1], f"cell {same[0].number} has the same grade_id {grade_id!r}")
     for cell in cells:
         _check_regions(folder, cell)
-    for cell in cells:
-        if cell.points is not None:
-            _check_graded(lesson, cell)
-    total = sum(cell.points or 0 for cell in cells)
+    judged = [cell for cell in code if cell.points is not None]
+    for cell in judged:
+        _check_graded(lesson, cell)
+    total = sum(cell.points for cell in judged)
     if total != POINTS:
-        graded = ", ".join(f"{c.name}: {c.points:g}" for c in cells if c.points) or "no graded cell"
+        graded = ", ".join(f"{c.name}: {c.points:g}" for c in judged) or "no graded cell"
         raise LessonError(f"{folder}: its points add up to {total:g}, not {POINTS} ({graded})")
 
 

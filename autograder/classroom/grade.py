@@ -215,6 +215,11 @@ def _words(table: Sequence[Standing], problems: Mapping[str, str], penalties: Se
         lines.append(
             "  a cell, a question or a whole notebook used up its seconds, see docs/grading.md"
         )
+    if unread := [s.student.id for s in table if s.unread]:
+        names = ", ".join(map(one_line, unread))
+        lines.append(
+            f"written answers wait to be graded by hand, in formgrader ({len(unread)}): {names}"
+        )
     if penalties:
         names = ", ".join(map(one_line, penalties))
         lines.append(f"penalty for being late changed ({len(penalties)}): {names}")
@@ -237,6 +242,7 @@ def _plain(
             "penalty": standing.penalty,
             "reason": standing.reason,
             "timed_out": bool(standing.result and standing.result.timed_out),
+            "unread": standing.unread,
         }
         for standing in table
     ]

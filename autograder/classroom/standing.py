@@ -46,8 +46,10 @@ class Standing:
         state: the student's state.
         reason: why there is no grade and what to do, in one line; "" if there is a grade.
         result: the judge's result for the present file; None if it is unknown.
-        points: the gradebook's points, changes by hand included, before any penalty; None without a
+        points: the gradebook's points, those given by hand included, before any penalty; None without a
             grade.
+        written: those of them that were given for written answers.
+        unread: the written answers that wait to be graded by hand.
         penalty: the points that are taken off for being late.
         most: the points of the lesson.
         handed_in: the time of the submission, in UTC without a zone, as in nbgrader; None if unknown.
@@ -61,6 +63,8 @@ class Standing:
     most: float
     result: Result | None = None
     points: float | None = None
+    written: float = 0.0
+    unread: int = 0
     penalty: float = 0.0
     handed_in: datetime | None = None
     seconds_late: float = 0.0
@@ -70,6 +74,11 @@ class Standing:
     def score(self) -> float | None:
         """The points after the penalty; None without a grade."""
         return None if self.points is None else max(0.0, self.points - self.penalty)
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether points that the judge gave were changed by hand."""
+        return abs(self.points - self.written - self.result.points) > 1e-6
 
 
 def standings(
@@ -107,7 +116,7 @@ class _Sources:
     just_graded: bool
 
     def standing(self, student: Student, submission: Submission | None) -> Standing:
-        most = sum(question.points for question in self.desk.assignment.questions)
+        most, asked = self.desk.assignment.most, self.desk.assignment.written
         plain = partial(Standing, student, most=most, submission=submission)
         if submission is None:
             return plain(State.MISSING, "nothing was handed in")
@@ -132,11 +141,14 @@ class _Sources:
             why = "judged, but not in the gradebook yet: grade again"
             return plain(State.NOT_GRADED, why, result=kept.result)
         (notebook,) = book.notebooks
+        written = [grade for grade in notebook.grades if grade.name in asked]
         return plain(
             State.UNTOUCHED if kept.result.untouched else State.GRADED,
             "",
             result=kept.result,
             points=float(notebook.score),
+            written=float(sum(grade.score for grade in written)),
+            unread=sum(grade.needs_manual_grade for grade in written),
             penalty=float(notebook.late_submission_penalty or 0),
             handed_in=book.timestamp,
             seconds_late=float(book.total_seconds_late),

@@ -77,7 +77,9 @@ def _lines(lesson: Lesson, desk: Desk, standing: Standing) -> Iterator[str]:
 
 def _changes(standing: Standing) -> str:
     words = []
-    if abs(standing.points - standing.result.points) > 1e-6:
+    if standing.written:
+        words.append(f"{number(standing.written)} for written answers")
+    if standing.is_changed:
         words.append(f"the judge gave {number(standing.result.points)}, changed by hand")
     if standing.penalty:
         words.append(f"{number(standing.penalty)} taken off for being late")

@@ -66,17 +66,17 @@ def report(result: Result, level: str) -> str:
 
 def _places(handed_in: list[Cell], released: NotebookNode) -> dict[int, NotebookNode]:
     """Find the cells that stand for a named cell of the release, by number: a graded cell is
-    known by its source, as for the judge, an answer by the name that it claims. Of several, the last
-    counts, for it is what ran last."""
+    known by its source, as for the judge, an answer, in code or in prose, by the name that it claims. Of
+    several, the last counts, for it is what ran last."""
     named = [cell for cell in released.cells if _grade_id(cell)]
-    tests = {cell.source.strip(): cell for cell in named if cell.metadata.nbgrader.grade}
-    answers = {_grade_id(cell): cell for cell in named if not cell.metadata.nbgrader.grade}
+    tests = {cell.source.strip(): cell for cell in named if _is_test(cell)}
+    answers = {(cell.cell_type, _grade_id(cell)): cell for cell in named if not _is_test(cell)}
     last = {}
     for number, cell in enumerate(handed_in):
-        if cell.get("cell_type") == "code":
-            original = tests.get(source_of(cell).strip()) or answers.get(claimed_name(cell))
-            if original:
-                last[_grade_id(original)] = (number, original)
+        kind = cell.get("cell_type")
+        original = tests.get(source_of(cell).strip()) if kind == "code" else None
+        if original := original or answers.get((kind, claimed_name(cell))):
+            last[_grade_id(original)] = (number, original)
     return dict(last.values())
 
 
@@ -85,15 +85,21 @@ def _grade_id(cell: NotebookNode) -> str | None:
     return cell.metadata.get("nbgrader", {}).get("grade_id")
 
 
+def _is_test(cell: NotebookNode) -> bool:
+    """Tell whether the judge grades a named cell; what is also a solution is graded by hand."""
+    return cell.metadata.nbgrader.grade and not cell.metadata.nbgrader.solution
+
+
 def _shown(cell: Cell, original: NotebookNode | None, texts: set[str]) -> NotebookNode:
     """Sanitise one cell; of metadata it keeps only those of the released cell that it stands for."""
-    if original and original.metadata.nbgrader.grade:
+    if original and _is_test(original):
         return copy.deepcopy(original)
     source, kind = source_of(cell), cell.get("cell_type")
+    metadata = copy.deepcopy(original.metadata) if original else {}
     if kind == "markdown":
-        written_here = source in texts  # the lesson's own text is harmless
-        pasted = cell.get("attachments")
-        return new_markdown_cell(source if written_here else sanitize.markdown(source, pasted))
+        if source not in texts:  # the lesson's own text is harmless
+            source = sanitize.markdown(source, cell.get("attachments"))
+        return new_markdown_cell(source, metadata=metadata)
     text = sanitize.code(source)
     if kind != "code":
         return new_raw_cell(text)
@@ -102,7 +108,7 @@ def _shown(cell: Cell, original: NotebookNode | None, texts: set[str]) -> Notebo
         text,
         outputs=sanitize.outputs(cell.get("outputs")),
         execution_count=count if type(count) is int and 0 <= count < 10**6 else None,
-        metadata=copy.deepcopy(original.metadata) if original else {},
+        metadata=metadata,
     )
 
 

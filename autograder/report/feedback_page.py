@@ -26,12 +26,17 @@ _SENTENCE = re.compile(r".+?(?<!\.)[.?!](?=\s+[^a-z.]|$)")
 
 @dataclass(frozen=True)
 class QuestionShown:
-    """A question at the head of the page; `score` is the gradebook's, changes by hand included."""
+    """A question at the head of the page; `score` is the gradebook's, changes by hand included.
+
+    Attributes:
+        is_written: whether its answer is prose, which is graded by hand.
+    """
 
     check: str
     score: float
     points: float
     message: str
+    is_written: bool = False
 
     @property
     def words(self) -> str:
@@ -43,6 +48,8 @@ class QuestionShown:
 
     @property
     def mark(self) -> str:
+        if self.is_written:
+            return ""
         if self.score >= self.points:
             return "PASS"
         return "PART" if self.score > 0 else "FAIL"
@@ -67,7 +74,7 @@ class FeedbackPage(HTMLExporter):
 def questions_of(cells: Iterable[NotebookNode]) -> list[QuestionShown]:
     """List the questions of a graded notebook, after nbgrader's GetGrades, in its order."""
     return [
-        QuestionShown(kind.grade_id, kind.score, kind.points, _message(cell))
+        QuestionShown(kind.grade_id, kind.score, kind.points, _message(cell), kind.solution)
         for cell in cells
         if (kind := cell.metadata.get("nbgrader", {})).get("grade")
     ]
@@ -75,6 +82,8 @@ def questions_of(cells: Iterable[NotebookNode]) -> list[QuestionShown]:
 
 def _message(cell: NotebookNode) -> str:
     """Return the first sentence that the judge says at a graded cell, behind whether its points hold."""
+    if cell.cell_type == "markdown":
+        return "A written answer: its points are given by hand."
     stream, result = cell.outputs
     _mark, _, message = stream.text.partition("  ")
     message = " ".join(visible(message).split())

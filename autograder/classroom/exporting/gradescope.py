@@ -13,7 +13,6 @@ https://gradescope-autograders.readthedocs.io/en/latest/specs/
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -100,7 +99,9 @@ def results(standing: Standing, visibility: str) -> dict[str, Any]:
     words = [f"{number(standing.score)} of {number(standing.most)} points."]
     if standing.penalty:
         words.append(f"{number(standing.penalty)} points are taken off for being late.")
-    if not math.isclose(standing.points, result.points, abs_tol=1e-6):
+    if standing.written:
+        words.append(f"{number(standing.written)} of them are for written answers.")
+    if standing.is_changed:
         words.append("Points were changed by hand.")
     return {
         "score": standing.score,

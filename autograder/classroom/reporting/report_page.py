@@ -63,7 +63,7 @@ def page(
     judged = [work for work in works if work.student.id in ids]
     results = [standing.result for standing in graded]
     points = [standing.points for standing in graded]
-    most = sum(question.points for question in assignment.questions)
+    most = assignment.most
     bars = points_in_bars(points, most)
     late = sorted((s for s in table if s.seconds_late > 0), key=lambda s: -s.seconds_late)
     parts: dict[str, Any] = {
@@ -75,7 +75,8 @@ def page(
         "graded": len(graded),
         "most": most,
         "points": Spread.of(points),
-        "by_hand": sum(abs(s.points - s.result.points) > 1e-6 for s in graded),
+        "by_hand": sum(s.is_changed for s in graded),
+        "unread": [s.student for s in graded if s.unread],
         "bars": bars,
         "chart": _chart(bars, most),
         "questions": question_figures(assignment, results),
