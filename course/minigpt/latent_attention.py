@@ -170,11 +170,12 @@ def latent_attention_layer(
     """One layer of latent attention over the cached tokens and the new ones.
 
     Args:
-        attn: its matrices `wq`, `down`, `up_k`, `up_v`, `wo`, its sizes `n_heads`, `head_dim`, `rank`,
-            `d_rope`, and `rotate`.
+        attn: its matrices `wq`, `down`, `up_k`, `up_v`, `wo` (`attn.wq(x)` multiplies, `attn.up_k.weight`
+            is the tensor), its sizes `n_heads`, `head_dim`, `rank`, `d_rope`, and `rotate(heads,
+            positions)`, which turns the R numbers of each head.
         x: (B, T, C), the new tokens only.
         positions: (T,) int64, their places in the whole text.
-        cache: rows of the tokens before; `append` is called once, for this layer.
+        cache: rows of the tokens before; `append` is called once, for this layer; the caller advances.
         layer: which one that is, 0 … L-1.
 
     Returns:

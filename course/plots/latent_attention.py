@@ -39,7 +39,7 @@ def draw_regrouping(head_dim: int, rank: int, n_tokens: int) -> Picture:
         above, below = panels
         at = _box(above, 0, 1, D, GREEN, "q", f"1 × {D}")
         at = _sign(above, at, "· (")
-        at = _box(above, at, D, rank, ORANGE, "U", f"{D} × {rank}")
+        at = _box(above, at, D, rank, ORANGE, "U of up_k", f"{D} × {rank}")
         at = _sign(above, at, "·")
         at = _box(above, at, rank, n, BLUE, "latents cᵀ", f"{rank} × {n}")
         at = _sign(above, at, ")  =  q ·")
@@ -47,7 +47,7 @@ def draw_regrouping(head_dim: int, rank: int, n_tokens: int) -> Picture:
         at = _sign(below, 0, "(")
         at = _box(below, at, 1, D, GREEN, "q", f"1 × {D}")
         at = _sign(below, at, "·")
-        at = _box(below, at, D, rank, ORANGE, "U", f"{D} × {rank}")
+        at = _box(below, at, D, rank, ORANGE, "U of up_k", f"{D} × {rank}")
         at = _sign(below, at, ")  ·")
         at = _box(below, at, rank, n, BLUE, "latents cᵀ", f"{rank} × {n}")
         at = _sign(below, at, "  =")

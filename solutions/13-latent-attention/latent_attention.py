@@ -380,9 +380,9 @@ checks.absorbed_scores_are_the_scores(absorb, attend_latent)
 # *Difficulty 4 of 5 · importance 5 of 5 · 15 minutes*
 #
 # Now all of it: write `latent_attention_layer`. The layer remembers nothing, no matrix either: *all*
-# tokens, new ones included, are read from the rows that `append` returns. Nothing is expanded: with one new token, fewer
-# numbers go into new tensors than the keys of all heads, B · S · H · D, would have. (PyTorch's `matmul`
-# copies what it broadcasts: `q @ rows[:, None]` copies the rows for each head.)
+# tokens, new ones included, are read from the rows that `append` returns. Nothing is expanded: with one
+# new token, fewer numbers go into new tensors than the keys of all heads, B · S · H · D, would have.
+# (PyTorch's `matmul` copies what it broadcasts: `q @ rows[:, None]` copies the rows for each head.)
 #
 # **The common wrong answer** divides by √D, or by the root of the row's length, rank + R: the scores
 # are those of keys of D + R numbers, however they are computed.
@@ -400,6 +400,13 @@ checks.absorbed_scores_are_the_scores(absorb, attend_latent)
 # <code>cat</code> of the absorbed and the rotated queries, <code>causal_mask</code> of T and S,
 # <code>attend_latent</code>, <code>up_v</code> cut into heads and transposed, <code>merge_heads</code>.
 # </details>
+
+# %%
+attn, x = story.blocks[0].attn, torch.randn(1, 3, story.config.d_model)
+print(
+    "queries", tuple(split_heads(attn.wq(x), attn.n_heads).shape), "down", tuple(attn.down(x).shape)
+)
+print(f"D {attn.head_dim}, rank {attn.rank}, R {attn.d_rope}, up_k {tuple(attn.up_k.weight.shape)}")
 
 
 # %% nbgrader={"grade_id": "latent_attention_layer", "solution": true}
