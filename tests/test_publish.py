@@ -28,6 +28,7 @@ from autograder.publishing.release import read_release
 from lessons import COURSE, FOLDERS, ROOT
 
 LAST = "03-kv-cache"
+READ_BY_CODE = {".json", ".safetensors", ".txt", ".j2", ".css", ".js"}
 AUTHOR = {
     "GIT_AUTHOR_NAME": "A",
     "GIT_AUTHOR_EMAIL": "a@example.org",
@@ -106,19 +107,17 @@ def test_it_holds_answers_of_closed_lessons_alone_and_nothing_of_those_to_come(b
 
 
 def test_what_lies_beside_modules_is_installed_with_them(bundle):
-    said = tomllib.loads((bundle / "pyproject.toml").read_text(encoding="utf-8"))
-    data = said["tool"]["setuptools"]["package-data"]
-    installed = {
-        path
-        for package, patterns in data.items()
-        for pattern in patterns
-        for path in (bundle / package.replace(".", "/")).glob(pattern)
-    }
-    beside = {
-        path for path in (bundle / "course").rglob("*") if path.suffix in (".json", ".safetensors")
-    }
-    assert beside
-    assert beside <= installed
+    for root, package in ((bundle, "course"), (ROOT, "course"), (ROOT, "autograder")):
+        said = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+        installed = {
+            path
+            for name, patterns in said["tool"]["setuptools"]["package-data"].items()
+            for pattern in patterns
+            for path in (root / name.replace(".", "/")).glob(pattern)
+        }
+        beside = {path for path in (root / package).rglob("*") if path.suffix in READ_BY_CODE}
+        assert beside
+        assert beside <= installed
 
 
 def test_without_an_address_nothing_leads_anywhere(bundle):
