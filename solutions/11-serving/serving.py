@@ -330,6 +330,18 @@ class Scheduler:
         ### END SOLUTION
 
 
+# %%
+def print_pieces(pieces):
+    """A forward pass without a model: it prints its pieces, and token 0 always follows."""
+    print([(request.id, n) for request, n in pieces])
+    return torch.zeros(len(pieces), 2)
+
+
+by_hand = Scheduler(budget=4, max_running=2)
+by_hand.add(Request(7, [1] * 6, n_new=2))
+for _ in range(3):
+    print(by_hand.step(print_pieces))
+
 # %% nbgrader={"grade_id": "every_request_as_if_alone", "points": 2}
 checks.every_request_as_if_alone(Scheduler)
 
