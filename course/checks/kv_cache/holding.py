@@ -136,13 +136,27 @@ def full_cache_changes_nothing(challenge: Challenge, evidence: Evidence) -> Verd
     return failed(wrong) if wrong else passed(praise)
 
 
+def draw_going_back(seed: int) -> Challenge:
+    """Draw caches that go back, of float32, and one of float64 that goes back to nothing."""
+    challenge = draw_back(seed, draw_rows=draw_rows)
+    operations = [("new", 0, PLACES), ("feed", 0, [0, 1, 2]), ("reset", 0, None), ("feed", 0, [3])]
+    wide = {**challenge["series"][0], "operations": operations, "dtype": "float64"}
+    return {**challenge, "series": [*challenge["series"], wide]}
+
+
 @check(
     "KVCache",
-    draw=partial(draw_back, draw_rows=draw_rows),
+    draw=draw_going_back,
     probe=partial(run_series, handle),
     evidence=series_form,
 )
 def cache_can_go_back(challenge: Challenge, evidence: Evidence) -> Verdict:
-    wrong, keep = wrong_series(challenge, evidence, KEYS_AND_VALUES), challenge["keep"]
+    *series, wide = evidence["series"]
+    # Who returns float32 before anything is reset is told so by cache_returns_what_it_was_given.
+    if any(getattr(rows, "dtype", "") == np.float64 for rows in wide[1]["returned"]):
+        series.append(wide)
+    asked = {**challenge, "series": challenge["series"][: len(series)]}
+    wrong = wrong_series(asked, {"series": series}, KEYS_AND_VALUES)
+    keep = challenge["keep"]
     praise = f"truncate({keep}) keeps {keep} tokens, reset() none, and both can be built on."
     return failed(wrong) if wrong else passed(praise)

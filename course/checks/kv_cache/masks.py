@@ -38,9 +38,10 @@ def mask_is_rectangular(challenge: Challenge, evidence: Evidence) -> Verdict:
     for (T, S), mask, dtype in zip(challenge["sizes"], masks, dtypes, strict=True):
         case = f"causal_mask({T}, {S})"
         if mask.shape != (T, S):
-            return failed(
-                f"{case} has shape {mask.shape}, wanted is ({T}, {S}). Which side counts new tokens?"
-            )
+            question = "Which side counts new tokens?"
+            if mask.shape != (S, T) and max(T, S) > 100:
+                question = "Short texts are right: which number in your code is a size of its own?"
+            return failed(f"{case} has shape {mask.shape}, wanted is ({T}, {S}). {question}")
         if dtype != "torch.bool":
             return failed(f"{case} is {dtype}; wanted is torch.bool, True where a token may look.")
         for t in range(T):
