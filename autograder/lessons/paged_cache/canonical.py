@@ -34,5 +34,5 @@ def _run(
     return written
 
 
-FORMS = {"blocks_are_given_once": without_numbers}
+FORMS = dict.fromkeys(("blocks_are_given_once", "a_refusal_is_whole"), without_numbers)
 """By the name of a check."""

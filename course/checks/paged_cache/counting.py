@@ -29,8 +29,8 @@ Owned = dict[str, Any]
 other block ever has; and how many are `used`."""
 Truth = Callable[[int, int, list[Operation]], list[Owned]]
 """Follow operations on n_blocks blocks of a size."""
-BLOCK_BYTES = 2 * CONFIG.n_layers * CONFIG.n_kv_heads * CONFIG.head_dim * 4
-"""Bytes of a block, for each of its tokens."""
+TOKEN_BYTES = 2 * CONFIG.n_layers * CONFIG.n_kv_heads * CONFIG.head_dim * 2
+"""Bytes of a block of float16, for each of its tokens."""
 WrongStep = Callable[[Challenge, tuple[Evidence, Owned], Evidence, Owned], str | None]
 """Say what is wrong with an operation of a case, if anything, by what is recorded and what is right:
 (case, both before the operation, what is recorded after it, what is right after it)."""
@@ -146,7 +146,8 @@ def draw_lengths(seed: int) -> Challenge:
             held[number] = int(rng.integers(held[number] + 1)) if name == "truncate" else 0
             operations.append((name, number, held[number] if name == "truncate" else None))
     operations += [("reset", 0, None), ("reset", 1, None)]
-    return {"cases": [_case(rng, size, 24, operations)]}
+    case = _case(rng, size, 24, operations)
+    return {"cases": [{**case, "rows": case["rows"].astype(np.float16)}]}
 
 
 @check_steps(
@@ -176,10 +177,11 @@ def blocks_follow_the_length(
                 f"entry {stayed.index('x')} of {cache}'s table is another block than before. Which "
                 f"tokens are kept, and in which blocks do they lie?"
             )
-    if now["nbytes"] != [n * case["size"] * BLOCK_BYTES for n in owned]:
+    if now["nbytes"] != [n * case["size"] * TOKEN_BYTES for n in owned]:
         return (
             f"nbytes() is {now['nbytes']} for {owned} blocks; each has room for {case['size']} tokens, "
-            f"and a token's keys and values have {BLOCK_BYTES} bytes in all layers. What do you count?"
+            f"and a token's keys and values, in float16, have {TOKEN_BYTES} bytes in all layers. What do "
+            f"you count?"
         )
     return None
 
@@ -299,14 +301,15 @@ def draw_copies(seed: int) -> Challenge:
 
 
 @check_steps(
-    ("tables", "stayed", "free"),
+    ("tables", "stayed", "free", "nbytes"),
     draw=draw_copies,
     praise="Forks take no block; a shared one is copied once, and the last owner keeps it.",
 )
 def one_block_is_copied(
     case: Challenge, past: tuple[Evidence, Owned], now: Evidence, right: Owned
 ) -> str | None:
-    """Compare which blocks are shared, copied and kept, and how many are free, after each operation."""
+    """Compare which blocks are shared, copied and kept, and how many are free, after each operation; and
+    that the bytes of a cache are not fewer where another begins to share its blocks."""
     used = case["n_blocks"] - now["free"]
     if used != right["used"]:
         return (
@@ -327,4 +330,10 @@ def one_block_is_copied(
                     f"entry {place} of {name}'s table was exchanged for another block. Who else owned "
                     f"the one before?"
                 )
+    before = past[0].get("nbytes", [])
+    if len(now["nbytes"]) > len(before) and now["nbytes"][: len(before)] != before:
+        return (
+            f"another cache began, and nbytes() of those before it went from {before} to "
+            f"{now['nbytes'][: len(before)]}. Are shared blocks counted in full?"
+        )
     return None

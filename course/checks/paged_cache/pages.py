@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import torch
 
 from course.checks.cache_operations import Handling, attempt
 from course.checks.cache_operations import Operation as Operation
@@ -33,10 +34,15 @@ def draw_rows(rng: np.random.Generator, n: int) -> np.ndarray:
 
 
 def make_pool(
-    student: SimpleNamespace, config: GPTConfig, n_blocks: int, size: int, order: list[int]
+    student: SimpleNamespace,
+    config: GPTConfig,
+    n_blocks: int,
+    size: int,
+    order: list[int],
+    dtype: torch.dtype = torch.float32,
 ) -> Any:
     """Make a pool that is full of other numbers, whose free blocks have been used in another order."""
-    pool = student.BlockPool(config, n_blocks, size)
+    pool = student.BlockPool(config, n_blocks, size, dtype)
     pool.keys.fill_(POISON)
     pool.values.fill_(-POISON)
     blocks = pool.allocator.allocate(n_blocks)
@@ -46,15 +52,15 @@ def make_pool(
 
 
 def run(student: SimpleNamespace, challenge: Challenge, kept: Sequence[str]) -> list[Evidence]:
-    """Do the operations of a challenge: `rows`, `n_blocks`, `size`, `order`, `operations`. Before each
-    "feed" all numbers in the pool change their sign.
+    """Do the operations of a challenge: `rows`, whose type is the pool's, `n_blocks`, `size`, `order`,
+    `operations`. Before each "feed" all numbers in the pool change their sign.
 
     Args:
         kept: names of what is recorded after each operation, beside what it came to, see `records_form`.
     """
-    n_blocks = challenge["n_blocks"]
-    pool = make_pool(student, CONFIG, n_blocks, challenge["size"], challenge["order"])
-    rows = challenge["rows"]
+    n_blocks, rows = challenge["n_blocks"], challenge["rows"]
+    dtype = getattr(torch, rows.dtype.name)
+    pool = make_pool(student, CONFIG, n_blocks, challenge["size"], challenge["order"], dtype)
     returned: list[tuple[Any, np.ndarray]] = []  # by the last feed, and as it was
 
     def copied(pair: Any) -> np.ndarray:
@@ -63,7 +69,7 @@ def run(student: SimpleNamespace, challenge: Challenge, kept: Sequence[str]) -> 
 
     handling = Handling(
         partial(student.PagedKVCache, pool),
-        lambda tokens: given(rows[..., tokens, :]),
+        lambda tokens: given(rows[..., tokens, :], dtype),
         feed=partial(feed_parts, copied=copied),
     )
     caches: list[Any] = []

@@ -32,8 +32,8 @@ SAME_HASH = ((860_986_975, 1_755_844_989), (1_943_439_373, 5))
 
 
 def draw_pasts(seed: int) -> Challenge:
-    """Draw texts that are alike in all ways but one, in blocks of a size; many short ones; and pairs
-    that a checksum of 32 bits, or `hash()`, does not tell apart."""
+    """Draw texts that are alike in all ways but one, in blocks of a size; many short ones; pairs that a
+    checksum of 32 bits, or `hash()`, does not tell apart; and one that is longer than a digest."""
     rng = np.random.default_rng(seed)
     size = int(rng.integers(2, 5))
     base = rng.choice(np.arange(100, 900), 4 * size, replace=False).tolist()
@@ -62,6 +62,7 @@ def draw_pasts(seed: int) -> Challenge:
         *rng.integers(0, 2**20, (600, size)).tolist(),
         *hashed,
         *checked,
+        rng.integers(0, 2**20, 72).tolist(),
     ]
     return {"size": size, "texts": texts}
 
@@ -94,6 +95,11 @@ def keys_say_the_whole_past(challenge: Challenge, evidence: Evidence) -> Verdict
             if key.startswith("a "):
                 return failed(f"A key is {key}; expected is bytes. What do you return?")
             past = text[: (number + 1) * size]
+            if len(past) >= 64 and len(key) < 32:  # hexadecimal digits, two for a byte
+                return failed(
+                    f"The key of {len(past)} tokens has {len(key) // 2} bytes. How long would somebody "
+                    f"look for another text with the same key?"
+                )
             if key_of.setdefault(tuple(past), key) != key:
                 return failed(
                     f"{past} in blocks of {size}: the last key differs from that of the very same "
@@ -211,4 +217,17 @@ def draw_prefills(rng: np.random.Generator) -> Iterator[Case]:
 )
 def saved_share_of_flops(case: Case, result: float, expected: float, place: Place) -> Words:
     question = "Which tokens are new, what do they still look at, and of what is it a share?"
-    return f"gives {result:.6g}, expected is {expected:.6g}.", ((True, question),)
+    _, n, cached = case["arguments"]
+    return f"gives {result:.6g}, expected is {expected:.6g}.", (
+        (expected == 0, "Nothing is cached here. What is saved then?"),
+        (not 0 <= result <= 1, "A share lies between 0 and 1. What do you divide, and by what?"),
+        (
+            abs(result + expected - 1) < 1e-6,
+            "Is that the share that is saved, or the one that is left?",
+        ),
+        (
+            abs(result - cached / n) < 1e-6,
+            "That is the share of tokens. Does each token cost the same?",
+        ),
+        (True, question),
+    )

@@ -51,8 +51,9 @@ def draw_texts(seed: int) -> Challenge:
 
 
 def _blocks_for(size: int) -> int:
-    """Count blocks that are enough for three texts of 18 tokens."""
-    return 3 * (18 // size + 1)
+    """Count blocks that are enough for three texts of 18 tokens, and two more: how many are taken is
+    another check's question."""
+    return 3 * (18 // size + 1) + 2
 
 
 def probe_texts(student: SimpleNamespace, challenge: Challenge) -> Evidence:
