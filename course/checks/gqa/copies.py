@@ -13,6 +13,8 @@ from course.checks.gqa.attention import Truth, first_difference, level, refuse_e
 from course.checks.recording import one_each
 
 WIDTH = 128
+FAR = 20.0
+"""A feature of queries and of keys, which makes scores of about 35 and -35."""
 EXACT = 64
 """Keys of a case in a small type: equal shares of so many are exact there."""
 
@@ -38,6 +40,9 @@ def draw_case(
 ) -> Challenge:
     """Draw queries, and room for more keys and values than are held.
 
+    Under a mask the first key, which every query may see, has all the weight: here the mask is there to
+    be written out, and what it hides is another check's.
+
     Args:
         sizes: B, H, G, T.
         masked: whether some keys are hidden, (B, 1, T, S).
@@ -49,6 +54,7 @@ def draw_case(
     if masked:
         mask = rng.random((B, 1, T, held)) < 0.7
         mask[..., 0] = True
+        q[..., 0], room[0, ..., 0], room[0, ..., 0, 0] = FAR, -FAR, FAR
     return with_held({"q": q, "room": room, "held": held, "mask": mask, "dtype": "float32"})
 
 
