@@ -115,7 +115,9 @@ def judge_pointing(check: Check) -> Callable[..., Verdict]:
         *cases, case = challenge["cases"]
         *outputs, out = evidence["outputs"]
         fewer = {**challenge, "cases": cases}
-        visible_verdict = check.verdict(fewer, {"outputs": outputs}, tolerance=tolerance)
+        visible_verdict = check.verdict(
+            fewer, {**evidence, "outputs": outputs}, tolerance=tolerance
+        )
         if visible_verdict.score < 1:
             return visible_verdict
         wrong = wrong_pointing(case, out, tolerance)

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 import numpy as np
+import torch
 
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.mini_gpt.outputs import call, form_error, gap, moved, one_output_each
+from course.checks.mini_gpt.outputs import OUTPUT, call, form_error, gap, moved, one_output_each
 from course.checks.mini_gpt.sizes import draw_sizes
 from course.checks.ready_made import NoReadyMadeAttention
 from course.checks.recorder import given
@@ -30,10 +31,34 @@ def draw_qkv(
 
 
 def probe_attention(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Call causal_attention on each case, a (q, k, v)."""
-    cases = challenge["cases"]
-    with NoReadyMadeAttention("write the matrix products, the mask and the softmax out."):
-        return {"outputs": [call(student.causal_attention, *map(given, case)) for case in cases]}
+    """Call causal_attention on each case, a (q, k, v), and again on the first; what is drawn at random
+    in there is the same every time."""
+    cases = [*challenge["cases"], challenge["cases"][0]]
+    with (
+        NoReadyMadeAttention("write the matrix products, the mask and the softmax out."),
+        torch.random.fork_rng(devices=[]),
+    ):
+        torch.manual_seed(0)
+        *outputs, again = (call(student.causal_attention, *map(given, case)) for case in cases)
+    return {"outputs": outputs, "again": again}
+
+
+def attention_form(challenge: Challenge) -> Evidence:
+    return {**one_output_each(challenge), "again": OUTPUT}
+
+
+def first_error(cases: list[Case], evidence: Evidence, tolerance: float) -> str | None:
+    """Say that two equal calls gave different numbers, or what is wrong with the form of an output, or
+    None."""
+    once, again = evidence["outputs"][0]["array"], evidence["again"]["array"]
+    alike = once is not None and again is not None and once.shape == again.shape and once.size
+    if alike and (difference := gap(np.float64(once), np.float64(again))) > tolerance:
+        return (
+            f"Two calls with the same q, k and v gave different numbers (max |Δ| {difference:.2g}, "
+            f"tolerance {tolerance:g}). Which of your lines draws at random?"
+        )
+    errors = map(attention_error, evidence["outputs"], cases)
+    return next(filter(None, errors), None)
 
 
 def attention_error(out: Evidence, case: Case) -> str | None:
@@ -54,7 +79,7 @@ def attention_error(out: Evidence, case: Case) -> str | None:
                 question = "Which half of the square do you hide?"
             return f"{name}: the outputs of tokens {tokens} are no numbers. {question}"
         if tokens:
-            return f"{name}: no output is a number. Is anything multiplied by −∞?"
+            return f"{name}: no output is a number. Is anything multiplied by −∞, or a whole row hidden?"
     return form_error(name, out, q.shape, str(q.dtype))
 
 
@@ -100,13 +125,12 @@ def judge_equal_scores(
     )
 
 
-@check("causal_attention", draw=draw_nudged_tokens, probe=probe_attention, evidence=one_output_each)
+@check("causal_attention", draw=draw_nudged_tokens, probe=probe_attention, evidence=attention_form)
 def attention_sees_no_future(challenge: Challenge, evidence: Evidence, tolerance: float) -> Verdict:
     """Judge which outputs a nudged token moved: those from it on, and no others."""
     cases, outputs = challenge["cases"], evidence["outputs"]
-    for case, out in zip(cases, outputs, strict=True):
-        if error := attention_error(out, case):
-            return failed(error)
+    if error := first_error(cases, evidence, tolerance):
+        return failed(error)
     T = cases[0][0].shape[2]
     base, *others = [out["array"] for out in outputs[:-2]]
     reach = [moved(base, other, 2, tolerance) for other in others]
@@ -163,16 +187,15 @@ def far_scores(rng: np.random.Generator, T: int, D: int) -> Case:
     return q, k, v
 
 
-@check("causal_attention", draw=draw_softmax, probe=probe_attention, evidence=one_output_each)
+@check("causal_attention", draw=draw_softmax, probe=probe_attention, evidence=attention_form)
 def attention_weighs_by_softmax(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
     """Judge whether weights add up to 1, then whether they are the softmax of q · k / √D, and last what
     far scores change."""
     cases, outputs = challenge["cases"], evidence["outputs"]
-    for case, out in zip(cases, outputs, strict=True):
-        if error := attention_error(out, case):
-            return failed(error)
+    if error := first_error(cases, evidence, tolerance):
+        return failed(error)
     if wrong := judge_sum(outputs[0]["array"], tolerance):
         return wrong
     near, far, alone = (out["array"] for out in outputs[1:])
@@ -255,15 +278,14 @@ def with_new_kv_heads(
     return cases
 
 
-@check("causal_attention", draw=draw_groups, probe=probe_attention, evidence=one_output_each)
+@check("causal_attention", draw=draw_groups, probe=probe_attention, evidence=attention_form)
 def query_heads_share_kv_heads(
     challenge: Challenge, evidence: Evidence, tolerance: float
 ) -> Verdict:
     """Judge which query heads share, that sharing changes nothing else, and that rows stay apart."""
     cases, outputs = challenge["cases"], evidence["outputs"]
-    for case, out in zip(cases, outputs, strict=True):
-        if error := attention_error(out, case):
-            return failed(error)
+    if error := first_error(cases, evidence, tolerance):
+        return failed(error)
     *heads, written_out, single, single_written_out = (out["array"] for out in outputs)
     H, G = cases[0][0].shape[1], cases[0][1].shape[1]
     if wrong := judge_moved_heads(heads, H, G, tolerance):
