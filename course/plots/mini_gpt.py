@@ -236,9 +236,11 @@ def draw_angles(angles: Callable[[int], Tensor], places: Sequence[tuple[int, int
         for clocks, (m, n) in zip(grid, places, strict=True):
             for pair, axes in enumerate(clocks):
                 axes.add_patch(Circle((0, 0), 1, fill=False, edgecolor=GREY, linewidth=0.8))
-                for position, color, width in ((n, ORANGE, 4), (m, BLUE, 2)):
+                hands = {"key": (n, ORANGE, 4), "query": (m, BLUE, 2)}
+                for name, (position, color, width) in hands.items():
                     angle = float(angles(position)[pair])
-                    axes.plot([0, np.cos(angle)], [0, np.sin(angle)], color=color, linewidth=width)
+                    x, y = [0, np.cos(angle)], [0, np.sin(angle)]
+                    axes.plot(x, y, color=color, linewidth=width, label=name)
                 between = float(angles(m)[pair] - angles(n)[pair])
                 axes.set(xlim=(-1.15, 1.15), ylim=(-1.15, 1.15), aspect="equal")
                 axes.set(xticks=[], yticks=[], xlabel=f"{between:.2g}")
@@ -246,6 +248,7 @@ def draw_angles(angles: Callable[[int], Tensor], places: Sequence[tuple[int, int
             clocks[0].set_ylabel(f"query at {m}\nkey at {n}", rotation=0, ha="right", va="center")
         for pair, axes in enumerate(grid[0]):
             axes.set_title(f"pair {pair}", loc="center", fontsize=9)
+        figure.legend(*grid[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     rows = " and ".join(f"a query at {m} and a key at {n}" for m, n in places)
     between = ", ".join(f"{float(a):.2g}" for a in angles(places[0][0]) - angles(places[0][1]))
     alt = (

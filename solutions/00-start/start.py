@@ -225,8 +225,8 @@ print(f"FLOP per byte     {flops / moved:>12.3f}")
 # **{{1 = matmul_flops(1, 4096, 4096) / matmul_bytes(1, 4096, 4096, 2)}} FLOP for each byte**, and this
 # ratio is called **arithmetic intensity**.
 #
-# Is that much? While one byte arrives from memory, a CPU core could do several operations, and a big
-# GPU hundreds. At 1 FLOP for each byte they mostly wait. Now send more tokens through *together*:
+# Is that much? Below you measure how many bytes and operations a second your machine manages, with one
+# token and with many. Send more tokens through *together*:
 
 # %%
 show(draw_work_and_bytes(matmul_flops, matmul_bytes))
@@ -245,9 +245,14 @@ rows = {m: torch.randn(m, 4096) for m in (1, 16, 64)}  # (m, 4096) each
 with machine.one_thread():
     times = machine.interleaved({m: lambda x=x: x @ weights for m, x in rows.items()}, rounds=5)
 show(draw_time_per_token(times))
+for m, seconds in times.items():
+    flops, moved = matmul_flops(m, 4096, 4096), matmul_bytes(m, 4096, 4096, bytes_per_element=4)
+    giga = 1e9 * min(seconds)
+    print(f"{m:2} tokens: {moved / giga:5.1f} GB/s, {flops / giga:6.1f} GFLOP/s")
 
 # %% [markdown]
-# Something between, on most machines: together, each token is cheaper by several times. Your numbers
+# Something between, on most machines: together, each token is cheaper by several times. The operations
+# a second say why: if they climb with the tokens, the core waited for the matrix before. Your numbers
 # differ from your neighbour's. So **no grade in this course depends on a stopwatch**. Work is
 # counted; time is only drawn.
 #

@@ -100,9 +100,9 @@ def generate_naive(model: MiniGPT, prompt: Tensor, n_new: int) -> Tensor:
         A tensor of its own, (B, P + n_new) int64: the prompt, then the new tokens.
 
     Raises:
-        ValueError: before any forward pass, with the offending number in its message: n_new is not
-            a whole number ≥ 0, the prompt is empty, or P + n_new is more than
-            model.config.max_seq_len.
+        ValueError: before any forward pass: the prompt is empty, n_new is not a whole number ≥ 0, or
+            P + n_new is more than model.config.max_seq_len. The message names n_new; for the last,
+            P + n_new or the limit will do as well.
     """
     ### BEGIN SOLUTION
     model.check_tokens(prompt)  # a prompt that no forward pass can take, an empty one for example
@@ -278,13 +278,13 @@ play_with_the_grid()
 
 
 # %% nbgrader={"grade_id": "attention_visits", "solution": true}
-def attention_visits(prompt_len: int, n_new: int) -> int:
-    """Positions that the last token fed looks at, in each of n_new steps, all added up.
+def attention_visits(p: int, g: int) -> int:
+    """Positions that the last token fed looks at, in each of g steps after p tokens, all added up.
 
-    prompt_len is at least 1, n_new at least 0, and both may be thousands.
+    p is at least 1, g at least 0, and both may be thousands.
     """
     ### BEGIN SOLUTION
-    return n_new * prompt_len + n_new * (n_new - 1) // 2
+    return g * p + g * (g - 1) // 2
     ### END SOLUTION
 
 
@@ -295,9 +295,8 @@ checks.visits_add_up(attention_visits)
 # > **Predict.** Twice the new tokens: how many times the visits, after a prompt of 1? Of 2,000?
 
 # %%
-for prompt_len, n_new in [(1, 8), (1, 16), (2000, 200), (2000, 400)]:
-    visits = attention_visits(prompt_len, n_new)
-    print(f"prompt {prompt_len:5,}, new tokens {n_new:3}: {visits:9,} visits")
+for p, g in [(1, 8), (1, 16), (2000, 200), (2000, 400)]:
+    print(f"prompt {p:5,}, new tokens {g:3}: {attention_visits(p, g):9,} visits")
 show(draw_staircases([(1, 8), (1, 16), (2000, 200)]))
 
 # %% [markdown]
