@@ -224,7 +224,8 @@ class PagedKVCache:
 def block_keys(tokens: list[int], block_size: int) -> list[bytes]:
     """A key for each full block of a text, that tells the block's tokens and all before them.
 
-    The same tokens always get the same keys, for as long as Python runs.
+    The same tokens always get the same keys, for as long as Python runs. A key of 64 tokens or more has
+    16 bytes at least.
 
     Args:
         tokens: whole numbers from 0 on; may be empty.

@@ -275,8 +275,9 @@ checks.one_place_each(place_of)
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # <code>advance</code>: numbers of all new tokens; keep sinks and the last <code>window</code>; write
-# their rows at <code>place_of(kept)</code>, and their numbers. <code>truncate</code>: which numbers does
-# token n need? <code>torch.isin</code>; then -1 for every number from n on.
+# their rows at <code>place_of(kept)</code>, each place once (PyTorch does not say which of two writes
+# stays), and their numbers. <code>truncate</code>: which numbers does token n need?
+# <code>torch.isin</code>; then -1 for every number from n on.
 # </details>
 
 

@@ -387,9 +387,11 @@ def ways_to_read(H, G, S, D, size=16):
     q, (keys, values) = torch.randn(1, H, 1, D), torch.randn(2, S // size, G, size, D)
     table = torch.randperm(S // size).tolist()
     scratch, (k, v) = make_scratch(keys), torch.randn(2, 1, G, S, D)
+    numbers = torch.tensor(table)
 
-    def gathered():
-        k, v = (pool[table].transpose(0, 1).reshape(1, G, S, D) for pool in (keys, values))
+    def gathered():  # heads first, so that all is written once
+        heads_first = (pool.transpose(0, 1).index_select(1, numbers) for pool in (keys, values))
+        k, v = (rows.view(1, G, S, D) for rows in heads_first)
         return finish(attend_part(q, k, v))
 
     return {

@@ -14,7 +14,7 @@
 # * say which blocks a new prompt may reuse, and what that saves.
 #
 # **You build:** a pool of blocks, a cache of pages, and copy-on-write.
-# **Time:** 90 minutes. **Points:** 10. **Needs:** lessons 03, 05 and 09 (your answers, or ours).
+# **Time:** 90 minutes. **Points:** 10. **Needs:** lessons 03 and 05 (your answers, or ours).
 #
 # > **Predict.** Eight chats share a prompt of 200 tokens, in blocks of 16. Then each writes one more
 # > token. How many new blocks are taken? Write the number down.
@@ -42,13 +42,9 @@ from course.given.pages import (
 )
 
 # %%
-
-
 from course.checks import paged_cache as checks
-from course.fast.paged_tiles import attend_tiles, make_scratch
 from course.measure.machine import interleaved, one_thread
-from course.minigpt.kv_cache import forward_cached
-from course.minigpt.split_read import attend_part, finish, merge
+from course.minigpt.kv_cache import KVCache, forward_cached
 from course.model import MiniGPT
 from course.plots.paged_cache import (
     draw_first_token,
@@ -497,7 +493,8 @@ waste_of_blocks()
 def block_keys(tokens: list[int], block_size: int) -> list[bytes]:
     """A key for each full block of a text, that tells the block's tokens and all before them.
 
-    The same tokens always get the same keys, for as long as Python runs.
+    The same tokens always get the same keys, for as long as Python runs. A key of 64 tokens or more has
+    16 bytes at least.
 
     Args:
         tokens: whole numbers from 0 on; may be empty.
@@ -632,47 +629,34 @@ show(draw_first_token(times, {n: prefill_saved(story.config, 512, n) for n in sh
 #
 # ## 4 · The price
 #
-# Your `append` gathers *all* blocks into fresh memory at every step. Lesson 09 read blocks where they
-# lie, some of them at a time through one scratch.
+# Your `append` gathers *all* blocks into fresh memory at every step.
 #
-# > **Predict.** One layer, 8,192 tokens. How many times slower is gathering than one contiguous
-# > cache? And in tiles of 512 tokens?
+# > **Predict.** One layer, 8,192 tokens. How many times as long as with lesson 03's cache does one
+# > token take with yours?
 
 # %%
-G, S, D, size = 8, 8192, 128, 16
-keys, values = torch.randn(2, G, S // size, size, D)
-table = torch.randperm(S // size)
-q = torch.randn(1, 4 * G, 1, D)
-blocks = keys.transpose(0, 1), values.transpose(0, 1)  # (n_blocks, G, size, D), as in lesson 09
-scratch = make_scratch(blocks[0])
-plain_keys, plain_values = (x.flatten(1, 2) for x in (keys, values))  # (G, S, D)
+S, config = 8192, GPTConfig(30, 1, 4096, 32, 8, 64, max_seq_len=8193)  # H = 32, G = 8, D = 128
+plain, paged = KVCache(config, 1, S + 1), PagedKVCache(BlockPool(config, 513, 16))
+q, held, new = torch.randn(8, 4, 128), torch.randn(2, 1, 8, S, 128), torch.randn(2, 1, 8, 1, 128)
+for cache in (plain, paged):
+    _ = cache.append(0, *held)
+    cache.advance(S)
 
 
-def attend(k, v):
-    return (q.view(G, 4, D) @ k.mT / D**0.5).softmax(dim=-1) @ v
-
-
-def gathered(storage):
-    return storage[:, table].flatten(1, 2)
+def step(cache):
+    k, v = (rows[0] for rows in cache.append(0, *new))  # (G, S + 1, D), not advanced
+    return (q @ k.mT / 128**0.5).softmax(dim=-1) @ v
 
 
 with one_thread():
-    times = interleaved(
-        {
-            "contiguous": lambda: attend(plain_keys, plain_values),
-            "gathered into fresh memory": lambda: attend(gathered(keys), gathered(values)),
-            "in tiles through one scratch": lambda: attend_tiles(
-                q, *blocks, table, S, scratch, attend_part, merge, finish
-            ),
-        },
-        rounds=9,
-    )
-show(draw_times(times, "one token to attend in one layer", beside="contiguous"))
+    calls = {"contiguous": lambda: step(plain), "pages, gathered": lambda: step(paged)}
+    times = interleaved(calls, rounds=9)
+show(draw_times(times, "one token appended and attended, one layer", beside="contiguous"))
 
 # %% [markdown]
-# Fresh memory costs most: it is written, and read again. Tiles stay in the processor's cache. On a GPU
-# one kernel follows the table itself (*PagedAttention*). vLLM today shares full blocks only, so it never
-# copies.
+# Fresh memory costs most: it is written, and read again. Lesson 09's tiles stay in the processor's cache.
+# On a GPU one kernel follows the table itself (*PagedAttention*). vLLM today shares full blocks only, so
+# it never copies.
 #
 # ## Check yourself
 #
