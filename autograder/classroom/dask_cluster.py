@@ -72,7 +72,8 @@ def _connect(address: str) -> Iterator[Client]:
     try:
         from distributed import Client
     except ImportError as error:
-        raise CannotStart("--dask needs Dask: pip install 'distributed>=2024.8'") from error
+        install = "pip install -c constraints.txt -e '.[dask]'"
+        raise CannotStart(f"--dask needs Dask: {install}") from error
     try:
         asyncio.run(_reach(address))
         client = Client(address, timeout=CONNECT, set_as_default=False)
