@@ -149,26 +149,24 @@ def read_submission(path: Path, assignment: Assignment) -> tuple[str, tuple[Code
         if type(cell) is dict and cell.get("cell_type") == "code"
     ]
     names = frozenset().union(*assignment.answers.values())
-    if not any(cell.asks or names & names_defined_in(cell.source) for cell in cells):
+    if not any(names & names_defined_in(cell.source) for cell in cells):
         _refuse_other_lesson(listed, assignment)
     return digest, tuple(cell for cell in cells if cell.asks or cell.source.strip())
 
 
 def _refuse_other_lesson(cells: Sequence[Any], assignment: Assignment) -> None:
-    """Refuse a notebook that has nothing of this lesson, and graded cells of another one.
+    """Refuse a notebook that has more graded cells of another lesson than of this one. Lessons have some
+    names of checks in common.
 
     Raises:
         BadSubmission: it is so.
     """
     claimed = {claimed_name(cell) for cell in cells if type(cell) is dict}
-    others = [file for file in RELEASED.glob("*.json") if file.stem != assignment.module]
-    lessons = [json.loads(file.read_text(encoding="utf-8")) for file in others]
-    here = {
-        lesson["folder"]: {name for name, *_ in lesson["graded"]} & claimed for lesson in lessons
-    }
-    # Lessons have names of checks in common: the one of which most are here is meant.
-    lesson = max(lessons, key=lambda lesson: len(here[lesson["folder"]]), default=None)
-    if lesson and here[lesson["folder"]]:
+    lessons = [json.loads(f.read_text(encoding="utf-8")) for f in sorted(RELEASED.glob("*.json"))]
+    here = [len(claimed & {name for name, *_ in lesson["graded"]}) for lesson in lessons]
+    most = max(here, default=0)
+    if most > len(claimed & set(assignment.tests.values())):
+        lesson = lessons[here.index(most)]
         raise BadSubmission(
             f"this is the notebook of lesson {lesson['folder'][:2]}, {lesson['title']}: hand in that of "
             f"this lesson, {assignment.module}.ipynb"

@@ -3,7 +3,7 @@
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
-from submissions import short
+from submissions import answers, short
 
 from autograder.assignment import BadSubmission, read_assignment, read_submission
 from lessons import COURSE, FOLDERS
@@ -11,24 +11,17 @@ from lessons import COURSE, FOLDERS
 HERE, OTHER = COURSE.read("03-kv-cache"), COURSE.read("02-naive-decode")
 
 
-@pytest.fixture(scope="module")
-def assignment():
-    return read_assignment(HERE.student)
-
-
-def read(notebook: nbformat.NotebookNode, place, assignment):
-    path = place / "kv_cache.ipynb"
-    nbformat.write(notebook, path)
-    return read_submission(path, assignment)
-
-
-@pytest.mark.parametrize("folder", [folder for folder in FOLDERS if folder != HERE.folder])
-def test_every_other_lesson_s_notebook_is_refused_by_name(folder, assignment, tmp_path):
-    lesson = COURSE.read(folder)
-    with pytest.raises(BadSubmission) as refused:
-        read(nbformat.read(lesson.student, as_version=4), tmp_path, assignment)
-    assert f"notebook of lesson {lesson.number}, {lesson.title}:" in str(refused.value)
-    assert str(refused.value).endswith("hand in that of this lesson, kv_cache.ipynb")
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_other_lesson_s_notebook_is_refused_by_name(folder, tmp_path):
+    assignment, path = read_assignment(COURSE.read(folder).student), tmp_path / "handed_in.ipynb"
+    for lesson in (COURSE.read(other) for other in FOLDERS if other != folder):
+        path.write_bytes(lesson.student.read_bytes())
+        with pytest.raises(BadSubmission) as refused:
+            read_submission(path, assignment)
+        assert f"notebook of lesson {lesson.number}, {lesson.title}:" in str(refused.value)
+        assert str(refused.value).endswith(
+            f"hand in that of this lesson, {assignment.module}.ipynb"
+        )
 
 
 @pytest.mark.parametrize(
@@ -44,8 +37,13 @@ def test_every_other_lesson_s_notebook_is_refused_by_name(folder, assignment, tm
             id="an answer among another's cells",
         ),
         pytest.param([*short(OTHER).cells, *short(HERE).cells], id="two lessons in one"),
+        pytest.param(
+            [cell for cell in short(HERE).cells if cell.id not in answers(HERE)], id="tests alone"
+        ),
     ],
 )
-def test_what_may_be_this_lesson_s_is_read(cells, assignment, tmp_path):
-    _, found = read(new_notebook(cells=cells), tmp_path, assignment)
+def test_what_may_be_this_lesson_s_is_read(cells, tmp_path):
+    path = tmp_path / "kv_cache.ipynb"
+    nbformat.write(new_notebook(cells=cells), path)
+    _, found = read_submission(path, read_assignment(HERE.student))
     assert len(found) == len([cell for cell in cells if cell.cell_type == "code"])
