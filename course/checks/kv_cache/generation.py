@@ -108,7 +108,7 @@ def text_in_two_parts(challenge: Challenge) -> tuple[np.ndarray, np.ndarray]:
 
 def probe_given_caches(student: SimpleNamespace, model: Any, challenge: Challenge) -> Evidence:
     """Generate in a given cache, from there on, one token in a cache of just the prompt's size, and from
-    a prompt longer than what the cache holds."""
+    a prompt longer than what the cache holds; and until a cache as long as the model's text is full."""
     prompt, n_new = challenge["prompt"], challenge["n_new"]
     B, P = prompt.shape
     cache = new_cache(student, challenge, 2 * (P + n_new), batch=B)
@@ -120,9 +120,13 @@ def probe_given_caches(student: SimpleNamespace, model: Any, challenge: Challeng
     before, after = text_in_two_parts(challenge)
     begun = new_cache(student, challenge, before.shape[1] + after.shape[1] + n_new - 1, batch=4)
     write(student, model, before, 1, begun)
+    long, longest = challenge["long"], challenge["config"]["max_seq_len"]
+    full = new_cache(student, challenge, longest, batch=1)
+    write(student, model, long[:, :-5], 1, full)  # of the longest - 3 tokens
     return {
         "held": held,
         "continued": len(cache),
+        "until_full": write(student, model, long[:, -5:], 4, full),
         "after_others": write(student, model, after, n_new, begun),
         "one_in_a_cache": write(student, model, prompt, 1, room),
         "one_held": len(room),
@@ -164,6 +168,7 @@ def generation_form(challenge: Challenge) -> Evidence:
         "one_in_a_cache": written,
         "one_held": int,
         "after_others": written,
+        "until_full": written,
         "refused": [{"outcome": str, "rows": int, "held": int}] * 5,
     }
 
@@ -316,7 +321,16 @@ def _wrong_in_a_cache(
         )
     before, after = text_in_two_parts(challenge)
     name, text = f"A cache that holds {before.shape[1]} tokens. ", evidence["after_others"]
-    return _wrong_text(challenge, name, after, g, text, truth, tolerance, before)
+    if wrong := _wrong_text(challenge, name, after, g, text, truth, tolerance, before):
+        return wrong
+    text, n = evidence["until_full"], challenge["config"]["max_seq_len"]
+    if isinstance(text, str) or text.shape != (1, 9):
+        result = text if isinstance(text, str) else f"shape {text.shape}"
+        return failed(
+            f"A cache of {n} places, {n - 8} of them taken, P = 5 and n_new = 4: {result}, wanted is a "
+            f"text of 9 tokens, of which 8 are fed. What do you hold against max_seq_len = {n}?"
+        )
+    return None
 
 
 def _ask_about_held(held: int, continued: int, once: int) -> str:
