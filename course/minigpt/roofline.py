@@ -29,7 +29,7 @@ def attainable(intensity: float, machine: Machine) -> float:
 def attention_flops(config: GPTConfig, n_new: int, n_past: int, batch: int = 1) -> int:
     """FLOPs of attention in one forward pass: scores, and weighted sums of values.
 
-    Softmax is left out. A multiply-add is 2 FLOPs.
+    Softmax is left out. A multiply-add is 2 FLOPs. A float that equals a whole number will do.
 
     Args:
         config: sizes of the model. Nothing is run: T + P may be above its max_seq_len.
