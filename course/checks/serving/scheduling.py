@@ -143,7 +143,7 @@ def _run(student: SimpleNamespace, server: dict[str, Any]) -> Evidence:
     comes = [row["comes"] for row in server["requests"]]
     requests = [Request(row["id"], row["prompt"], row["n_new"]) for row in server["requests"]]
     expected = sum(request.n_new for request in requests)
-    quiet, step, raised, moved, idle, returned, per_step = 0, 0, [], [], 0, [], []
+    quiet, step, raised, moved, idle, returned, most = 0, 0, [], [], 0, [], 0
     while sum(map(len, returned)) < expected and quiet < 40 and step < MOST_STEPS:
         for request, first in zip(requests, comes, strict=True):
             if first == step:
@@ -157,7 +157,7 @@ def _run(student: SimpleNamespace, server: dict[str, Any]) -> Evidence:
             raised.append(step)
             moved += [[*queues, *_queues(scheduler)]] * (queues != _queues(scheduler))
             returned.append([])
-        per_step.append(len(forward.spans) - passes)
+        most = max(most, len(forward.spans) - passes)
         quiet = 0 if returned[-1] or len(forward.spans) > passes else quiet + 1
         step += 1
     after, left = len(forward.spans), sum(_queues(scheduler))
@@ -166,7 +166,7 @@ def _run(student: SimpleNamespace, server: dict[str, Any]) -> Evidence:
     return {
         "returned": returned,
         "spans": forward.spans[:after],
-        "per_step": per_step,
+        "most_passes_of_a_step": most,
         "raised": raised,
         "moved": moved,
         "left": left,
@@ -192,7 +192,7 @@ def servers_form(challenge: Challenge) -> Evidence:
     form = {
         "returned": Each(pairs),
         "spans": Each(Each([NUMBER_OR_WORDS] * 3)),
-        "per_step": Each(int),
+        "most_passes_of_a_step": int,
         "raised": Each(int),
         "moved": Each([int] * 4),
         "left": int,
@@ -256,7 +256,7 @@ def every_request_as_if_alone(challenge: Challenge, evidence: Evidence) -> Verdi
                 return failed(f"{describe_server(server)}. {wrong}")
         if wrong := wrong_out(server, result):
             return failed(f"{describe_server(server)}. {wrong}")
-        if (most := max(result["per_step"], default=0)) > 1:
+        if (most := result["most_passes_of_a_step"]) > 1:
             return failed(
                 f"{describe_server(server)}. Each text is right, but one step() called forward {most} "
                 f"times. How many passes is a step?"
