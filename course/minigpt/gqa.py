@@ -37,8 +37,8 @@ def grouped_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = Non
             look; every query sees at least one key. None: each query sees all.
 
     Returns:
-        (B, H, T, D), in the type of q, k and v. Scores may be of any size, and what is hidden has
-        no share in any case. Ainslie et al. 2023.
+        (B, H, T, D), in the type of q, k and v. In float32 scores may be of any size; what is
+        hidden has no share in any case. Ainslie et al. 2023.
 
     Raises:
         ValueError: shapes that do not belong together, an axis of 0, or a mask that is not bool.
