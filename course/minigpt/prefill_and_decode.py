@@ -61,7 +61,7 @@ def stream(
         chunk_size: of the prefill.
 
     Yields:
-        (B,) int64, n_new times, each a tensor of its own.
+        (B,) int64, n_new times; later steps do not change them.
 
     Raises (at the latest when the first token is asked for, and before any forward pass is made):
         ValueError: n_new out of its bounds, or tokens that the model cannot take; where a token is
