@@ -120,6 +120,7 @@ def probe_given_caches(student: SimpleNamespace, model: Any, challenge: Challeng
     before, after = text_in_two_parts(challenge)
     begun = new_cache(student, challenge, before.shape[1] + after.shape[1] + n_new - 1, batch=4)
     write(student, model, before, 1, begun)
+    write(student, model, after, n_new, begun)
     long, longest = challenge["long"], challenge["config"]["max_seq_len"]
     full = new_cache(student, challenge, longest, batch=1)
     write(student, model, long[:, :-5], 1, full)  # of the longest - 3 tokens
@@ -127,7 +128,7 @@ def probe_given_caches(student: SimpleNamespace, model: Any, challenge: Challeng
         "held": held,
         "continued": len(cache),
         "until_full": write(student, model, long[:, -5:], 4, full),
-        "after_others": write(student, model, after, n_new, begun),
+        "after_others": len(begun),
         "one_in_a_cache": write(student, model, prompt, 1, room),
         "one_held": len(room),
     }
@@ -167,7 +168,7 @@ def generation_form(challenge: Challenge) -> Evidence:
         "none": {"texts": [written] * 3, "held": int, "rows": int, "shared": bool},
         "one_in_a_cache": written,
         "one_held": int,
-        "after_others": written,
+        "after_others": int,
         "until_full": written,
         "refused": [{"outcome": str, "rows": int, "held": int}] * 5,
     }
@@ -216,13 +217,8 @@ def _wrong_text(
     text: np.ndarray | str,
     truth: Truth,
     tolerance: float,
-    before: np.ndarray | None = None,
 ) -> Verdict | None:
-    """Say what is wrong with a text that continues `prompt` (B, P) by n_new tokens.
-
-    Args:
-        before: tokens (B, ·) that the cache held before the prompt.
-    """
+    """Say what is wrong with a text that continues `prompt` (B, P) by n_new tokens."""
     B, P = prompt.shape
     case = f"{name}A prompt (B, P) = ({B}, {P}) and n_new = {n_new}"
     if isinstance(text, str):
@@ -243,18 +239,11 @@ def _wrong_text(
     V = challenge["config"]["vocab_size"]
     if text.min() < 0 or text.max() >= V:
         return failed(f"{case}: ids run from {text.min()} to {text.max()}, not within 0 … {V - 1}.")
-    whole = text if before is None else np.concatenate([before, text], axis=1)
-    n_read = whole.shape[1] - n_new
-    if wrong := first_wrong_choice(truth(challenge, whole), whole, n_read, tolerance):
-        question = _ask_about_token(text[:, P:], wrong)
-        if before is not None and wrong.step == 0:
-            question = (
-                "Which tokens of the prompt do you feed when the cache holds others before it?"
-            )
+    if wrong := first_wrong_choice(truth(challenge, text), text, P, tolerance):
         return failed(
             f"{case}: batch row {wrong.row}, new token {wrong.step + 1}, is "
             f"{text[wrong.row, P + wrong.step]}; without a cache it is {wrong.likeliest}, whose logit "
-            f"leads by {wrong.lead:.2g}. {question}"
+            f"leads by {wrong.lead:.2g}. {_ask_about_token(text[:, P:], wrong)}"
         )
     return None
 
@@ -300,7 +289,7 @@ def _wrong_none(prompt: np.ndarray, none: Evidence) -> Verdict | None:
 def _wrong_in_a_cache(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict | None:
-    """Judge what given caches hold afterwards, and the text that follows what one held before."""
+    """Judge what given caches hold afterwards."""
     prompt, P, g = challenge["prompt"], challenge["prompt"].shape[1], challenge["n_new"]
     name = f"A cache of {P} places. "
     text = evidence["one_in_a_cache"]
@@ -320,9 +309,13 @@ def _wrong_in_a_cache(
             f"{twice}. {_ask_about_held(held, continued, once)}"
         )
     before, after = text_in_two_parts(challenge)
-    name, text = f"A cache that holds {before.shape[1]} tokens. ", evidence["after_others"]
-    if wrong := _wrong_text(challenge, name, after, g, text, truth, tolerance, before):
-        return wrong
+    (_, n_before), (_, P), held = before.shape, after.shape, evidence["after_others"]
+    if held != n_before + P + g - 1:
+        return failed(
+            f"A cache that holds {n_before} tokens, P = {P} and n_new = {g}: it holds {held} afterwards, "
+            f"wanted are {n_before} + {P} + {g} - 1. Which tokens of the prompt do you feed when others are "
+            f"held before it?"
+        )
     text, n = evidence["until_full"], challenge["config"]["max_seq_len"]
     if isinstance(text, str) or text.shape != (1, 9):
         result = text if isinstance(text, str) else f"shape {text.shape}"

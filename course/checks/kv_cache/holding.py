@@ -139,7 +139,12 @@ def full_cache_changes_nothing(challenge: Challenge, evidence: Evidence) -> Verd
 def draw_going_back(seed: int) -> Challenge:
     """Draw caches that go back, of float32, and one of float64 that goes back to nothing."""
     challenge = draw_back(seed, draw_rows=draw_rows)
-    operations = [("new", 0, PLACES), ("feed", 0, [0, 1, 2]), ("reset", 0, None), ("feed", 0, [3])]
+    operations = [
+        ("new", 0, PLACES),
+        ("feed", 0, [0, 1, 2]),
+        ("reset", 0, None),
+        ("feed", 0, [3, 4]),
+    ]
     wide = {**challenge["series"][0], "operations": operations, "dtype": "float64"}
     return {**challenge, "series": [*challenge["series"], wide]}
 
