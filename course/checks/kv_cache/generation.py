@@ -313,8 +313,8 @@ def _wrong_in_a_cache(
     if held != n_before + P + g - 1:
         return failed(
             f"A cache that holds {n_before} tokens, P = {P} and n_new = {g}: it holds {held} afterwards, "
-            f"wanted are {n_before} + {P} + {g} - 1. Which tokens of the prompt do you feed when others are "
-            f"held before it?"
+            f"wanted are {n_before} + {P} + {g} - 1. Which tokens of the prompt do you feed when others "
+            f"are held before it?"
         )
     text, n = evidence["until_full"], challenge["config"]["max_seq_len"]
     if isinstance(text, str) or text.shape != (1, 9):
