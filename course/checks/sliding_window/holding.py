@@ -225,7 +225,8 @@ def probe_ring(student: SimpleNamespace, challenge: Challenge) -> Evidence:
             return made[-1]
 
         series.append(run(case["operations"], handling._replace(make=make)))
-        stored.append(stored_numbers(made[0]) if made else 0)
+        # In a window larger than the text some places are never written to: anything may stand there.
+        stored.append(stored_numbers(made[0]) if made and case["window"] < 40 else 0)
     return {"series": series, "stored": stored}
 
 
