@@ -88,8 +88,8 @@ def numbers_copied(config: GPTConfig, n_tokens: int, batch: int = 1) -> int:
 
 
 class KVCache:
-    """Keys and values of the tokens so far, in storage that is allocated once. It keeps no other
-    tensors of floats; lengths and positions may be whole numbers in tensors.
+    """Keys and values of the tokens so far, in storage that is allocated once. Keep no other tensor of
+    floats; a length or positions may be int64 tensors.
 
     Args:
         config: sizes of the model that fills it.
@@ -161,8 +161,8 @@ def attention_layer_cached(
     Args:
         attn: its matrices `wq`, `wk`, `wv`, `wo`, its sizes `n_heads`, `n_kv_heads`, and `rotate`.
         x: (B, T, C), the new tokens only.
-        positions: (T,) int64, their places in the whole text.
-        cache: keys and values of the tokens before; this layer's part of it is extended.
+        positions: (T,) int64, their places in the whole text, of which a cache may hold the end alone.
+        cache: any KVCacheLike, with the tokens before; this layer's part of it is extended.
         layer: which part that is, 0 … L-1.
 
     Returns:
@@ -197,8 +197,8 @@ def forward_cached(model: MiniGPT, tokens: Tensor, cache: KVCacheLike) -> Tensor
 
     Raises:
         ValueError: tokens that the model cannot take.
-        CacheFull: no room for T tokens, which is seen before any position is needed; the cache holds
-            what it held.
+        CacheFull: no room for T tokens (look before you make positions); the cache holds what it
+            held.
     """
     model.check_tokens(tokens)
     past, T = len(cache), tokens.shape[1]
@@ -223,7 +223,7 @@ def generate_cached(
         prompt: (B, P) int64.
         n_new: tokens to write, 0 or more; `<end>`, a story's last token, does not stop it.
         cache: may hold an earlier part of the text, which the prompt continues. Left out, a new
-            one of just the right size and of the model's dtype is made.
+            one is made, with room for what is fed, in the model's dtype.
 
     Returns:
         A tensor of its own, (B, P + n_new) int64: the prompt and the new tokens. The cache then
@@ -232,7 +232,8 @@ def generate_cached(
     Raises:
         ValueError: a prompt that the model cannot take; n_new below 0, or P + n_new above
             model.config.max_seq_len, whatever the cache holds.
-        CacheFull: before any pass: the cache given has no room for P + n_new - 1 tokens more.
+        CacheFull: before any pass: the cache given has no room for the P + n_new - 1 tokens that are
+            fed (none for n_new = 0).
     """
     model.check_tokens(prompt)
     check_between("n_new", n_new, 0, model.config.max_seq_len - prompt.shape[1])

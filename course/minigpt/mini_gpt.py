@@ -86,7 +86,8 @@ def sample_next(
         temperature: above 0; small is nearly greedy, 1 is what the model learned.
         top_k: draw only among the top_k likeliest tokens, 1 … V; None is all of them. Where
             tokens tie for the last place, keep exactly top_k or all that tie, as you like.
-        generator: where the random numbers come from, so that a draw can be repeated.
+        generator: where the random numbers come from, so that a draw can be repeated; each call
+            takes the next ones.
 
     Raises:
         ValueError: logits of another shape, or a temperature or top_k out of range.

@@ -22,9 +22,9 @@ def generate_naive(model: MiniGPT, prompt: Tensor, n_new: int) -> Tensor:
         A tensor of its own, (B, P + n_new) int64: the prompt, then the new tokens.
 
     Raises:
-        ValueError: before any forward pass, with the offending number in its message: n_new is not
-            a whole number ≥ 0, the prompt is empty, or P + n_new is more than
-            model.config.max_seq_len.
+        ValueError: before any forward pass: the prompt is empty, n_new is not a whole number ≥ 0, or
+            P + n_new is more than model.config.max_seq_len. The message names n_new; for the last,
+            P + n_new or the limit will do as well.
     """
     model.check_tokens(prompt)  # a prompt that no forward pass can take, an empty one for example
     check_between("n_new", n_new, 0, model.config.max_seq_len - prompt.shape[1])
@@ -38,7 +38,7 @@ def generate_naive(model: MiniGPT, prompt: Tensor, n_new: int) -> Tensor:
 def kv_rows_naive(p: int, g: int) -> int:
     """Rows of keys that one layer computes to write g tokens after p, reading everything each time.
 
-    p is at least 1, g at least 0.
+    p is at least 1, g at least 0, and both may be thousands.
     """
     return g * p + g * (g - 1) // 2
 
@@ -46,14 +46,14 @@ def kv_rows_naive(p: int, g: int) -> int:
 def kv_rows_needed(p: int, g: int) -> int:
     """Rows of keys that one layer must compute at least once to write g tokens after p.
 
-    p is at least 1, g at least 0.
+    p is at least 1, g at least 0, and both may be thousands.
     """
     return p + g - 1 if g > 0 else 0
 
 
-def attention_visits(prompt_len: int, n_new: int) -> int:
-    """Positions that the last token fed looks at, in each of n_new steps, all added up.
+def attention_visits(p: int, g: int) -> int:
+    """Positions that the last token fed looks at, in each of g steps after p tokens, all added up.
 
-    prompt_len is at least 1, n_new at least 0.
+    p is at least 1, g at least 0, and both may be thousands.
     """
-    return n_new * prompt_len + n_new * (n_new - 1) // 2
+    return g * p + g * (g - 1) // 2
