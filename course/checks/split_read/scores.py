@@ -67,6 +67,7 @@ def probe_far(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     draw=draw_far,
     probe=probe_far,
     evidence=one_each(out=RECORD),
+    tolerance=TOLERANCE,
 )
 def far_apart_scores(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
