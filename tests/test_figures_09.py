@@ -149,6 +149,20 @@ def test_gathered_in_tiles_block_by_block_and_contiguous_agree(length):
         assert made.numbers < k.numel()
 
 
+def test_a_tiled_read_of_the_pool_gives_what_gathering_gives_and_copies_no_text():
+    keys, values = torch.randn(2, 2, 512, 16, 8)  # (G, n_blocks, size, D)
+    table, q = torch.randperm(512), torch.randn(1, 8, 1, 8)
+    k, v = (x[:, table].flatten(1, 2)[:, :8000] for x in (keys, values))
+    wanted = (q.view(2, 4, 8) @ k.mT / 8**0.5).softmax(-1) @ v
+    blocks = keys.transpose(0, 1), values.transpose(0, 1)
+    scratch = make_scratch(blocks[0])
+    with watch_new_tensors(keys, values) as made:
+        got = attend_tiles(q, *blocks, table, 8000, scratch, attend_part, merge, finish)
+    assert torch.allclose(got.view(2, 4, 8), wanted, atol=1e-5)
+    largest = max(tensor.numbers for tensor in made.tensors if tensor.made_by != "elsewhere")
+    assert largest < keys.numel() / 8
+
+
 def test_tiles_refuse_a_table_that_is_too_short():
     keys = torch.randn(4, 1, 16, 2)
     with pytest.raises(ValueError, match="33"):

@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from course.fast.paged_tiles import attend_tiles, make_scratch
-from course.measure.allocations import watch_new_tensors
 from course.minigpt.kv_cache import KVCache, forward_cached, generate_cached
 from course.minigpt.paged_cache import (
     BlockPool,
@@ -15,7 +13,6 @@ from course.minigpt.paged_cache import (
     reusable_blocks,
 )
 from course.minigpt.roofline import phase_cost
-from course.minigpt.split_read import attend_part, finish, merge
 from course.model import MiniGPT
 from course.plots import paged_cache as plots
 from course.published.models import PUBLISHED
@@ -144,20 +141,6 @@ def test_a_reused_beginning_gives_the_logits_of_the_whole_prompt(story):
         got = forward_cached(story, text[:, 16 * n :], cache)[:, -1]
         assert (got - wanted).abs().max() < 1e-3
     assert len(reusable_blocks(tokens, 16, known)) == 7
-
-
-def test_a_tiled_read_of_the_pool_gives_what_gathering_gives_and_copies_no_text():
-    keys, values = torch.randn(2, 2, 512, 16, 8)  # (G, n_blocks, size, D)
-    table, q = torch.randperm(512), torch.randn(1, 8, 1, 8)
-    k, v = (x[:, table].flatten(1, 2)[:, :8000] for x in (keys, values))
-    wanted = (q.view(2, 4, 8) @ k.mT / 8**0.5).softmax(-1) @ v
-    blocks = keys.transpose(0, 1), values.transpose(0, 1)
-    scratch = make_scratch(blocks[0])
-    with watch_new_tensors(keys, values) as made:
-        got = attend_tiles(q, *blocks, table, 8000, scratch, attend_part, merge, finish)
-    assert torch.allclose(got.view(2, 4, 8), wanted, atol=1e-5)
-    largest = max(tensor.numbers for tensor in made.tensors if tensor.made_by != "elsewhere")
-    assert largest < keys.numel() / 8
 
 
 def test_pictures_say_what_they_show(requests):
