@@ -16,8 +16,8 @@ from lessons import COURSE, FOLDERS, ROOT
 pytestmark = pytest.mark.slow
 
 # What Colab had in August 2026: pip-freeze.txt in github.com/googlecolab/backend-info is renewed with its
-# image. Its Python is 3.13 and its torch 2.11.0, with 3 GB of CUDA: here they are ours. On 2026-11-26 lessons
-# 00, 03, 05, 06, 07, 08 and 11 ran with those two as well.
+# image. Its Python is 3.13 and its torch 2.11.0, with 3 GB of CUDA: here they are ours. On 2026-11-26
+# lessons 00, 01, 03, 05, 06, 07, 08 and 11 ran with those two as well.
 VERSIONS = [
     "ipykernel==6.17.1",
     "ipython==7.34.0",
