@@ -149,7 +149,7 @@ def attend_latent(
             every query sees at least one row. None: each query sees all.
 
     Returns:
-        (B, H, T, rank), in the type of q and rows. Scores may be of any size.
+        (B, H, T, rank), in the type of q and rows. In float32, scores may be of any size.
 
     Raises:
         ValueError: shapes that do not belong together, an axis of 0, or a mask that is not bool.

@@ -31,7 +31,7 @@ def quantize(x: Tensor, bits: int, dim: int) -> Quantized:
     Returns:
         codes uint8 in the shape of x; scale and zero in x's dtype, with size 1 along dim; bits.
         A step is a vector's range over 2^bits - 1 (symmetric: twice its largest |x|; there 2^bits - 2
-        passes, too), and at least torch.finfo(x.dtype).tiny.
+        passes, too, where its zero can be stored), and at least torch.finfo(x.dtype).tiny.
         `zero + scale * codes` is within half a step of x, for scale and zero as they are *stored*:
         float16 and bfloat16 round them, so subtract and divide by what they have become, in float32
         or wider. Aside are float32's rounding and, at the first and the last code, that of storing.
@@ -181,7 +181,7 @@ class QuantizedKVCache:
         self.truncate(0)
 
     def nbytes(self) -> int:
-        """Bytes that the storage occupies, whether filled or not."""
+        """Bytes that the storage occupies, whether filled or not; what is pending adds none."""
         return self.keys.nbytes() + self.values.nbytes() + self.recent.nbytes
 
 
