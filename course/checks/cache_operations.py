@@ -87,8 +87,8 @@ def draw_operations(
 
 
 def draw_returns(seed: int, draw_rows: DrawRows, places: int | None = PLACES) -> dict[str, Any]:
-    """Draw a split of 9 tokens into two blocks or more, for caches of two dtypes, each beside another cache
-    that is given the negatives; and the length of a long text."""
+    """Draw a split of 9 tokens into two blocks or more, for caches of two dtypes, each beside another
+    cache that is given the negatives; and the length of a long text."""
     rng = np.random.default_rng(seed)
     rows, first = draw_rows(rng, PLACES), int(rng.integers(1, PLACES))
     split = [first, *draw_split(rng, PLACES - first)]

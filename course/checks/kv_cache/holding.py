@@ -158,7 +158,7 @@ def draw_going_back(seed: int) -> Challenge:
 def cache_can_go_back(challenge: Challenge, evidence: Evidence) -> Verdict:
     *series, wide = evidence["series"]
     # Who returns float32 before anything is reset is told so by cache_returns_what_it_was_given.
-    if any(getattr(rows, "dtype", "") == np.float64 for rows in wide[1]["returned"]):
+    if all(getattr(rows, "dtype", np.float64) == np.float64 for rows in wide[1]["returned"]):
         series.append(wide)
     asked = {**challenge, "series": challenge["series"][: len(series)]}
     wrong = wrong_series(asked, {"series": series}, KEYS_AND_VALUES)

@@ -51,12 +51,14 @@ def first_error(cases: list[Case], evidence: Evidence, tolerance: float) -> str 
     """Say that two equal calls gave different numbers, or what is wrong with the form of an output, or
     None."""
     once, again = evidence["outputs"][0]["array"], evidence["again"]["array"]
-    alike = once is not None and again is not None and once.shape == again.shape and once.size
-    if alike and (difference := gap(np.float64(once), np.float64(again))) > tolerance:
-        return (
-            f"Two calls with the same q, k and v gave different numbers (max |Δ| {difference:.2g}, "
-            f"tolerance {tolerance:g}). Which of your lines draws at random?"
-        )
+    if once is not None and once.shape == cases[0][0].shape and np.isfinite(once).all():
+        alike = again is not None and once.shape == again.shape
+        difference = gap(np.float64(once), np.float64(again)) if alike else np.inf
+        if not difference <= tolerance:
+            return (
+                f"Two calls with the same q, k and v gave different numbers (max |Δ| {difference:.2g}, "
+                f"tolerance {tolerance:g}). Which of your lines draws at random?"
+            )
     errors = map(attention_error, evidence["outputs"], cases)
     return next(filter(None, errors), None)
 
