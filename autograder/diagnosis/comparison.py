@@ -20,6 +20,9 @@ TELLING = "RuntimeError"
 """What PyTorch raises, with the sizes that do not fit. Other exceptions come of many mistakes: to
 have stopped with the same one says nothing."""
 
+WITH_SIZES = (TELLING, "IndexError")
+"""Those among evidence whose words must be the same: an index and the size that it does not fit."""
+
 OWN_WORDS = ("words", "message", "stopped")
 """Fields of evidence that hold the message of an exception. PyTorch's own messages say what happened;
 those of a student's `raise` are the student's words, and count only by being there."""
@@ -54,7 +57,7 @@ def same(a: Any, b: Any, own_words: bool = False) -> bool:
     if type(a) is not type(b):
         return False
     if isinstance(a, dict):
-        free = not own_words and TELLING not in (a.get("error"), a.get("outcome"))
+        free = not own_words and not any(a.get(n) in WITH_SIZES for n in ("error", "outcome"))
         return a.keys() == b.keys() and all(
             _both_speak(a[name], b[name])
             if free and name in OWN_WORDS

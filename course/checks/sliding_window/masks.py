@@ -90,13 +90,9 @@ def mask_counts_itself(case: Case, result: Array, expected: Array, place: Place)
 
 def of_sinks(new: Array, rows: Array, window: int, n_sinks: int = 0) -> Array:
     """Mark the pairs that tell of sinks, (T, R): their columns, and each token's view of itself and of
-    the token behind the sinks, long after it. The window's edge has its own check; here the newest token
-    must see the oldest but one of its window, where sinks take no room. Its number is such that blocks
-    of a window, and one window for a whole chunk, agree: those are questions of the other check."""
-    own = new[:, None]
-    behind = (rows == n_sinks) & (own > n_sinks + window + 1)
-    newest = (own == new.max()) & (own % window == window - 1)
-    return (rows < n_sinks) | (rows == own) | behind | newest & (rows == own - window + 2)
+    the token behind the sinks, long after it. The window's edge has its own check."""
+    behind = (rows == n_sinks) & (new[:, None] > n_sinks + window + 1)
+    return (rows < n_sinks) | (rows == new[:, None]) | behind
 
 
 def run_for_sinks(function: Callable[..., Any], case: Case) -> Any:
@@ -116,12 +112,8 @@ def run_for_sinks(function: Callable[..., Any], case: Case) -> Any:
 )
 def sinks_are_no_future(case: Case, result: Array, expected: Array, place: Place) -> Words:
     token, row, sentence = _pair(case, result, place)
-    *_, (window, n_sinks) = _parts(case)
+    *_, (_, n_sinks) = _parts(case)
     return sentence, (
-        (
-            0 < token - row < window and row >= n_sinks,
-            "That one is in the window. Do sinks take room in it?",
-        ),
         (row > token, "That is a sink, and it comes later. From which tokens is a sink seen?"),
         (row == token, "Does mask_counts_itself pass? A token sees itself, with sinks too."),
         (row == n_sinks, f"{n_sinks} sinks: which numbers do they have?"),
