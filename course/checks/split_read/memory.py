@@ -21,7 +21,7 @@ def draw_long(seed: int) -> Challenge:
     more room."""
     rng = np.random.default_rng(seed)
     cases = []
-    for G, n_parts in ((1, 12), (2, 9)):
+    for G, n_parts in ((1, 9), (2, 7)):
         S = n_parts * SIZE
         q = rng.standard_normal((1, 2, 1, D), np.float32)
         room = rng.standard_normal((2, 1, G, S + int(rng.integers(5, 50)), D), np.float32)
