@@ -98,6 +98,7 @@ def test_json_is_all_that_is_printed(course):
         "penalty": 0,
         "reason": "",
         "timed_out": False,
+        "unread": 0,
     }
     assert said["students"][3]["score"] is None
     assert "judging" in done.stderr
