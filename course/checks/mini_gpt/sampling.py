@@ -194,9 +194,10 @@ def probe_sampling(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Call sample_next on each case, twice in a row with one generator, and twice with the first one's
     logits alone."""
     outputs, again = probe_draws(student, challenge), challenge["cases"][-5]
-    one = torch.Generator().manual_seed(again["seed"])
-    in_a_row = [call(student.sample_next, logits_of(again), generator=one) for _ in range(2)]
     with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(again["seed"])  # for who does not use the generator
+        one = torch.Generator().manual_seed(again["seed"])
+        in_a_row = [call(student.sample_next, logits_of(again), generator=one) for _ in range(2)]
         torch.manual_seed(challenge["cases"][0]["seed"])
         defaults = [call(student.sample_next, logits_of(challenge["cases"][0])) for _ in range(2)]
     return {**outputs, "in_a_row": in_a_row, "defaults": defaults}
