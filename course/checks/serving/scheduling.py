@@ -90,7 +90,15 @@ def draw_traffic(seed: int) -> Challenge:
         server = draw_server(rng, n, longest=13, latest=6 if n > 2 else 0)
         budget, room = int(rng.choice([1, 2, 3, 5, 9, 40])), int(rng.integers(1, 5))
         servers.append(server | {"budget": budget if n > 1 else 3, "room": room})
-    return {"servers": [*servers, draw_two(rng)]}
+    return {"servers": [*servers, draw_two_that_end(rng), draw_two(rng)]}
+
+
+def draw_two_that_end(rng: np.random.Generator) -> dict[str, Any]:
+    """Draw a server on which the first two requests end in the same pass, while the third goes on."""
+    server = draw_server(rng, 3, longest=13, latest=0)
+    for row, n_new in zip(server["requests"], (2, 2, 4), strict=True):
+        row["n_new"] = n_new
+    return server | {"budget": 40, "room": 3}
 
 
 def draw_two(rng: np.random.Generator) -> dict[str, Any]:
