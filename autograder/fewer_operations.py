@@ -10,7 +10,7 @@ import numpy as np
 from autograder.lessons.assembly import answer_cells
 from autograder.run_record import decide, run
 from autograder.sandbox.child import Child, ChildFault, MachineBusy
-from course.checks.check import Challenge, Check, Verdict
+from course.checks.check import Challenge, Check, Verdict, complete
 from course.checks.shrinking import lists_of_operations, shrink
 
 TRIES = 32
@@ -49,9 +49,11 @@ def about_fewer_operations(
 
 
 def _verdict(check: Check, challenge: Challenge, reply: Any) -> Verdict | None:
-    """Judge a reply, which may hold anything; None where there is nothing to judge."""
+    """Judge a reply, which may hold anything; None where a part is missing, or nothing can be judged."""
     try:
         with np.errstate(all="ignore"):
+            if not complete(reply["evidence"], check.evidence(challenge)):
+                return None
             return check.decide(challenge, reply["evidence"], reply.get("broken"))
     except Exception:
         return None
