@@ -18,6 +18,8 @@ from autograder.authoring.leaks import leaks, secrets_of
 from autograder.authoring.notebook import write_notebook
 from autograder.authoring.released import released_text
 from autograder.authoring.source import Cell
+from autograder.report.feedback import feedback_notebook
+from autograder.result import Outcome, Result
 from lessons import COURSE, ROOT
 
 NAME, MODEL = "why_it_waits", "One byte arrives while the core could multiply several times."
@@ -112,6 +114,14 @@ def test_formgrader_and_feedback_show_the_prose_without_its_scripts(graded):
     assert "Why it waits" in text
     assert "A written answer: its points are given by hand." in text
     assert COMMENT in text
+
+
+@pytest.mark.parametrize("kind", [[], {}, None, 3])
+def test_a_cell_of_no_known_kind_is_shown_like_any_other(kind):
+    sheet = nbformat.reads(released(LESSON), as_version=4)
+    result = Result("start", Outcome.SCORE, "", "", ())
+    shown = feedback_notebook([{"cell_type": kind, "source": "x"}], sheet, result, "")
+    assert "x" in {cell.source for cell in shown.cells}
 
 
 def test_students_get_no_model_answer():

@@ -73,7 +73,7 @@ def _places(handed_in: list[Cell], released: NotebookNode) -> dict[int, Notebook
     answers = {(cell.cell_type, _grade_id(cell)): cell for cell in named if not _is_test(cell)}
     last = {}
     for number, cell in enumerate(handed_in):
-        kind = cell.get("cell_type")
+        kind = str(cell.get("cell_type"))  # which may be anything, also a list
         original = tests.get(source_of(cell).strip()) if kind == "code" else None
         if original := original or answers.get((kind, claimed_name(cell))):
             last[_grade_id(original)] = (number, original)
