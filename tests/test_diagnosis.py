@@ -15,7 +15,7 @@ from autograder.diagnosis.catches import ALWAYS, catches_of, measured
 from autograder.diagnosis.comparison import same, same_reply
 from autograder.diagnosis.deciding import Deciding
 from autograder.diagnosis.grading_tables import assignment_of, points_lost, with_tables
-from autograder.diagnosis.known_replies import SEED, KnownReplies, reached_bugs, wrong_replies
+from autograder.diagnosis.known_replies import SEED, KnownReplies, wrong_replies
 from autograder.diagnosis.measuring import (
     KNOWN,
     OTHERS,
@@ -34,6 +34,7 @@ from autograder.judge import known_in_memory
 from autograder.lessons import find, hidden_checks
 from autograder.lessons.assembly import answer_cells
 from autograder.lessons.exhibits import FAMILIES, Bug, bugs_of
+from autograder.lessons.reach import reached_by
 from autograder.run_record import RunRecord, run
 
 SPLITS = "every_split_equals_uncached"
@@ -374,7 +375,7 @@ def test_what_counts_as_the_same_evidence(a, b, alike):
 def test_known_replies_are_asked_once_and_come_back_from_their_files(tmp_path, monkeypatch):
     check, bugs = find("start.flops_of_any_product"), bugs_of("start")
     known = KnownReplies("start", tmp_path)
-    reached = reached_bugs("start", check.name, bugs)
+    reached = reached_by("start", check.needs, bugs)
     replies = [RunRecord().ask("start", bug.answer, check, SEED) for bug in reached]
     for bug, reply in zip(reached, replies, strict=True):
         agreeing = known.agreeing(check.name, [bug], {"error": None, **reply})

@@ -17,7 +17,7 @@ from autograder.diagnosis.comparison import same_reply
 from autograder.lessons import hidden_checks, lesson_folders
 from autograder.lessons.assembly import answer_cells, assemble, by_grade_id
 from autograder.lessons.exhibits import Bug, Edits, Museum, bugs_of, variants_of
-from autograder.lessons.reach import within_reach
+from autograder.lessons.reach import reached_by
 from autograder.sources import texts_of
 from course.minigpt import quantized_cache as right
 from course.minigpt.kv_cache import KVCache
@@ -50,7 +50,7 @@ def test_every_exhibit_answers_as_the_notebook_does(lesson, desks, record):
             for check, challenge in drawn:
                 if own and own != f"{desk.lesson.module}.{check.name}":
                     continue
-                if not set(exhibit.answer) & within_reach(lesson, check.needs):
+                if not reached_by(lesson, check.needs, [exhibit]):
                     continue
                 request = {"probe": check.name, "needs": list(check.needs)}
                 reply = child.ask({**request, "challenge": challenge}, 60)

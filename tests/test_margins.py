@@ -12,7 +12,7 @@ from submissions import ORDER
 
 from autograder.lessons import find, hidden_checks
 from autograder.lessons.exhibits import Answer, Variant, bugs_of, variants_of
-from autograder.lessons.reach import within_reach
+from autograder.lessons.reach import reached_by
 from autograder.run_record import decide
 
 pytestmark = pytest.mark.slow
@@ -54,8 +54,7 @@ def scores(record, selection) -> Callable[[str, Answer], list[Score]]:
 @pytest.mark.parametrize("name", COMPARING)
 def test_right_answers_pass_at_a_quarter_of_the_tolerance(name, scores, record_property):
     needed, lesson = {}, name.split(".")[0]
-    reached = within_reach(lesson, find(name).needs)
-    differing = [variant for variant in variants_of(lesson) if set(variant.answer) & reached]
+    differing = reached_by(lesson, find(name).needs, variants_of(lesson))
     for variant in [Variant("the reference", {}), *differing]:
         lost = [
             next((rung for rung in DOWN if score(rung) < 1), 0.0)

@@ -8,7 +8,7 @@ from submissions import ORDER
 
 from autograder.lessons import find, hidden_checks
 from autograder.lessons.exhibits import Variant, bugs_of, variants_of
-from autograder.lessons.reach import within_reach
+from autograder.lessons.reach import reached_by
 from autograder.run_record import decide
 from course.checks.check import Check, checks_in
 
@@ -42,7 +42,7 @@ def right_answers(lesson: str, selection) -> Iterator[tuple[Variant, Check, int]
         by_day = 1 if variant.answer else 3
         for name, visible in visible_checks(lesson).items():
             hidden = hidden_checks(lesson)[name]
-            if variant.answer and not set(variant.answer) & within_reach(lesson, hidden.needs):
+            if variant.answer and not reached_by(lesson, hidden.needs, [variant]):
                 continue
             yield variant, visible, VISIBLE_SEED
             for seed in selection.seeds(lesson, by_day, full=20):

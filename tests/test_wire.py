@@ -19,7 +19,7 @@ from autograder import wire
 from autograder.diagnosis.measuring import SEEDS
 from autograder.lessons import hidden_checks
 from autograder.lessons.exhibits import bugs_of, variants_of
-from autograder.lessons.reach import within_reach
+from autograder.lessons.reach import reached_by
 from autograder.run_record import Reply, RunRecord
 from autograder.wire import LENGTH, WireError, decode, encode
 from course.checks.check import Check
@@ -205,11 +205,12 @@ def test_nothing_is_ever_unpickled_or_read_as_code(monkeypatch):
 def replies_to(lesson: str, check: Check, seed: int, record: RunRecord) -> Iterator[Reply]:
     """What the reference and all bugs and right styles of a lesson reply that a check reaches, at seeds
     at which other tests ask them, too."""
-    reached = within_reach(lesson, check.needs)
     for at, exhibits in ((SEEDS[0], bugs_of(lesson)), (seed, variants_of(lesson))):
-        for answer in [{}, *(exhibit.answer for exhibit in exhibits)]:
-            if not answer or set(answer) & reached:
-                yield record.ask(lesson, answer, check, at)
+        for answer in [
+            {},
+            *(exhibit.answer for exhibit in reached_by(lesson, check.needs, exhibits)),
+        ]:
+            yield record.ask(lesson, answer, check, at)
 
 
 @pytest.mark.slow

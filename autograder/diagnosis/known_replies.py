@@ -14,7 +14,7 @@ from autograder.diagnosis.deciding import Deciding
 from autograder.lessons import canonical_form, find
 from autograder.lessons.assembly import answer_cells
 from autograder.lessons.exhibits import Bug
-from autograder.lessons.reach import within_reach
+from autograder.lessons.reach import reached_by
 from autograder.run_record import Reply, RunRecord, decide, run
 from course.checks.check import Challenge, Check
 
@@ -50,7 +50,7 @@ class KnownReplies:
         deciding = deciding_about(self.lesson, hidden, hidden.challenge(SEED), right)
         return [
             bug
-            for bug in reached_bugs(self.lesson, check, bugs)
+            for bug in reached_by(self.lesson, hidden.needs, bugs)
             if _could_be(
                 self._record.ask(self.lesson, bug.answer, hidden, SEED), specimen, deciding
             )
@@ -62,12 +62,6 @@ def deciding_about(lesson: str, check: Check, challenge: Challenge, right: Reply
     return Deciding(check, challenge, right, canonical_form(lesson, check.name))
 
 
-def reached_bugs(lesson: str, check: str, bugs: Iterable[Bug]) -> list[Bug]:
-    """List those of the bugs that stand in what a check calls."""
-    reached = within_reach(lesson, find(f"{lesson}.{check}").needs)
-    return [bug for bug in bugs if set(bug.answer) & reached]
-
-
 def wrong_replies(
     lesson: str, check: str, challenge: Challenge, bugs: Iterable[Bug]
 ) -> tuple[Reply, list[tuple[Bug, Reply]]]:
@@ -77,7 +71,7 @@ def wrong_replies(
     right = run(lesson, answer_cells(lesson, {}), hidden, challenge)
     replies = [
         (bug, run(lesson, answer_cells(lesson, bug.answer), hidden, challenge))
-        for bug in reached_bugs(lesson, check, bugs)
+        for bug in reached_by(lesson, hidden.needs, bugs)
     ]
     return right, [
         (bug, reply)

@@ -17,13 +17,13 @@ from autograder.diagnosis import comparison, deciding, recognize
 from autograder.diagnosis.catches import ALWAYS, SOMETIMES, Catches, suspects
 from autograder.diagnosis.deciding import Deciding
 from autograder.diagnosis.grading_tables import credited_checks
-from autograder.diagnosis.known_replies import deciding_about, reached_bugs
+from autograder.diagnosis.known_replies import deciding_about
 from autograder.diagnosis.recognize import Diagnosis, name_mistake
 from autograder.diagnosis.relations import calls_of
 from autograder.lessons import canonical_form, hidden_checks
 from autograder.lessons.assembly import answer_cells
 from autograder.lessons.exhibits import Bug, bugs_of, variants_of
-from autograder.lessons.reach import within_reach
+from autograder.lessons.reach import reached_by, within_reach
 from autograder.run_record import Reply, RunRecord, decide, run
 from autograder.sources import digest_of, texts_of
 from course.checks.relations.to_right import relations_to
@@ -106,7 +106,7 @@ def play(lesson: str, record: RunRecord, seeds: Iterable[int]) -> Iterator[Round
         challenge = check.challenge(seed)
         right = record.ask(lesson, {}, check, seed)
         passes, caught = wire.encode(right), []
-        for bug in reached_bugs(lesson, check.name, bugs_of(lesson)):
+        for bug in reached_by(lesson, check.needs, bugs_of(lesson)):
             reply = record.ask(lesson, bug.answer, check, seed)
             if wire.encode(reply) != passes and decide(check, challenge, reply).score < 1:
                 caught.append((bug, reply))

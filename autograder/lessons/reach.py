@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable
 from functools import cache
 from types import CodeType
+from typing import TypeVar
+
+from autograder.lessons.exhibits import Bug, Variant
+
+Exhibit = TypeVar("Exhibit", Bug, Variant)
+
+
+def reached_by(lesson: str, needs: tuple[str, ...], exhibits: Iterable[Exhibit]) -> list[Exhibit]:
+    """List those of a lesson's exhibits that differ from its reference in what a call of these functions
+    may look up."""
+    reached = within_reach(lesson, needs)
+    return [exhibit for exhibit in exhibits if set(exhibit.answer) & reached]
 
 
 @cache

@@ -74,13 +74,30 @@ def draw_rows(rng: np.random.Generator, length: int, vocab_size: int) -> np.ndar
 def with_end_next(challenge: dict[str, Any], prompt: np.ndarray) -> dict[str, Any]:
     """Exchange rows of `lm_head`, so that `<end>` is the likeliest token after the first prompt, and
     `<pad>` after a later one for which another token is."""
-    logits = build_model(challenge)(torch.from_numpy(prompt.copy()))[:, -1]  # (B, V)
-    first, *later = logits.argmax(dim=-1).tolist()
+    first, *later = _likeliest_next(challenge, prompt)
     head = challenge["state"]["lm_head.weight"].copy()
     head[[END, first]] = head[[first, END]]
     for likeliest in [token for token in later if token not in (first, END)][:1]:
         head[[PAD, likeliest]] = head[[likeliest, PAD]]
     return {**challenge, "state": {**challenge["state"], "lm_head.weight": head}}
+
+
+def draw_rows_with_end_next(
+    rng: np.random.Generator, challenge: dict[str, Any], length: int
+) -> dict[str, Any]:
+    """Draw rows as `draw_rows` does, as `prompt` of the challenge, and exchange rows of its `lm_head` as
+    `with_end_next` does; drawn again while the same token is the likeliest after all of them."""
+    while True:
+        prompt = draw_rows(rng, length, challenge["config"]["vocab_size"])
+        after_first, *after_others = _likeliest_next(challenge, prompt)
+        if set(after_others) - {after_first, END}:
+            return {**with_end_next(challenge, prompt), "prompt": prompt}
+
+
+def _likeliest_next(challenge: dict[str, Any], prompt: np.ndarray) -> list[int]:
+    """Name the likeliest token after each row of a prompt (B, T)."""
+    logits = build_model(challenge)(torch.from_numpy(prompt.copy()))[:, -1]  # (B, V)
+    return logits.argmax(dim=-1).tolist()
 
 
 def draw_split(rng: np.random.Generator, total: int) -> list[int]:

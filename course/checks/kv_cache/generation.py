@@ -10,7 +10,7 @@ import numpy as np
 from course.checks.caches import new_cache
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, WrongChoice, first_wrong_choice, outcome, uncached
-from course.checks.drawing import build_model, draw_model, draw_rows, draw_tokens, with_end_next
+from course.checks.drawing import build_model, draw_model, draw_rows_with_end_next, draw_tokens
 from course.checks.recorder import given
 from course.measure.counting import count_kv_rows
 from course.model.cache import KVCacheLike
@@ -24,9 +24,9 @@ def draw_prompt(seed: int) -> Challenge:
     longest = int(rng.integers(135, 150))
     model = draw_model(rng, max_seq_len=longest)
     length, n_new = int(rng.integers(2, 6)), int(rng.integers(3, 6))
-    V = model["config"]["vocab_size"]
-    prompt, long = draw_rows(rng, length, V), draw_tokens(rng, 1, longest - 3, V)
-    return {**with_end_next(model, prompt), "prompt": prompt, "n_new": n_new, "long": long}
+    prompts = draw_rows_with_end_next(rng, model, length)
+    long = draw_tokens(rng, 1, longest - 3, model["config"]["vocab_size"])
+    return {**prompts, "n_new": n_new, "long": long}
 
 
 def texts_to_write(challenge: Challenge) -> dict[str, tuple[np.ndarray, int]]:

@@ -172,9 +172,8 @@ def _wrong_run(
             f"A cache that is not your KVCache, tokens from position {case['first']} on. {wrong} From 0 "
             f"on all agrees. Where does your layer take a place in the cache for a position?"
         )
-    if (
-        wrong and agree and wrong.call == wrong.place == 0
-    ):  # it sees itself alone: no mask, no place
+    # The first token sees itself alone: neither mask nor position is at fault.
+    if wrong and agree and wrong.call == wrong.place == 0:
         return (
             f"4 query heads on {G} KV heads, batch {len(case['x'])}. {wrong} With {agree[-1]} KV "
             f"heads all agrees. Which KV head does each query head read?"

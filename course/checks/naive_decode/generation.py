@@ -11,7 +11,7 @@ from torch import Tensor
 
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, WrongChoice, first_wrong_choice, uncached
-from course.checks.drawing import build_model, draw_model, draw_rows, draw_tokens, with_end_next
+from course.checks.drawing import build_model, draw_model, draw_rows_with_end_next, draw_tokens
 from course.checks.recorder import given
 from course.checks.recording import RECORD, record
 from course.measure.counting import count_kv_rows
@@ -20,15 +20,14 @@ from course.world.tokenizer import END, PAD
 
 def draw_request(seed: int) -> Challenge:
     """Draw a model of two layers, four prompts of one length, some of them alike, and how many tokens are
-    wanted; and a long prompt. The first prompt is continued by `<end>`, the second by `<pad>`."""
+    wanted; and a long prompt. The first prompt is continued by `<end>`, a later one by `<pad>`."""
     rng = np.random.default_rng(seed)
     length, longest = int(rng.integers(4, 8)), int(rng.integers(135, 150))
     model = draw_model(rng, n_layers=2, max_seq_len=longest)
-    V = model["config"]["vocab_size"]
-    prompt = draw_rows(rng, length, V)
+    prompts = draw_rows_with_end_next(rng, model, length)
     n_new = int(rng.integers(4, 7))
-    long = draw_tokens(rng, 1, longest - 4, V)
-    return {**with_end_next(model, prompt), "prompt": prompt, "n_new": n_new, "long": long}
+    long = draw_tokens(rng, 1, longest - 4, model["config"]["vocab_size"])
+    return {**prompts, "n_new": n_new, "long": long}
 
 
 # --- the result ----------------------------------------------------------------------------------
