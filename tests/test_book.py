@@ -3,11 +3,11 @@
 import functools
 import http.server
 import re
-import shutil
 import threading
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from browsing import IN_BROWSER, chromium, serious
 from bs4 import BeautifulSoup
 
 from autograder.authoring.book import BookError, build_book, site_leaks
@@ -15,8 +15,6 @@ from autograder.authoring.book_pages import link_first_uses, museum_pages, read_
 from autograder.authoring.leaks import secrets_of
 from lessons import COURSE, FOLDERS
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
-IN_BROWSER = pytest.mark.skipif(not CHROMIUM, reason="needs chromium: apt-get install chromium")
 LESSON = "lessons/03-kv-cache/kv_cache.html"
 TERMS = read_entries(
     "### KV cache\n*Also: KV caches*\nKept.\n\n### Token\n*Also: token*\nA word.\n\n"
@@ -139,12 +137,8 @@ def address(site):
 
 @pytest.fixture(scope="module")
 def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.mark.slow
@@ -166,21 +160,15 @@ def test_every_page_is_quiet_and_no_wider_than_a_phone(browser, address, pages):
 def test_axe_finds_nothing_serious(browser, address, pages, colours):
     """In the dark only contrast can differ. The museum's pages are written alike: one stands for
     all."""
-    from axe_playwright_python.sync_playwright import Axe
-
     page = browser.new_page(color_scheme=colours, viewport={"width": 1280, "height": 800})
-    options = {"resultTypes": ["violations"]}
-    if colours == "dark":
-        options["runOnly"] = ["color-contrast"]
+    options = {"runOnly": ["color-contrast"]} if colours == "dark" else {}
     found = []
     for name in pages:
         if name.startswith("docs/museum/") and "00-start" not in name:
             continue
         page.goto(f"{address}/{name}")
         assert page.evaluate("document.documentElement.dataset.theme") == colours
-        for finding in Axe().run(page, options=options).response["violations"]:
-            if finding["impact"] in ("serious", "critical"):
-                found.append((name, finding["id"], finding["nodes"][0]["html"][:100]))
+        found += [(name, *finding) for finding in serious(page, **options)]
     page.close()
     assert found == []
 

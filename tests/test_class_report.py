@@ -8,11 +8,10 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from browsing import IN_BROWSER, chromium, serious
 from bs4 import BeautifulSoup
 from class_results import ASSIGNMENT, BUG, BUGS, CHECKS, LESSON, graded, lost, made, result
 from hostile import html as hostile_html
-from playwright.sync_api import sync_playwright
-from test_browser import CHROMIUM, QUIET
 
 from autograder.assignment import in_words
 from autograder.classroom.reporting import report
@@ -164,14 +163,13 @@ BARE = """() => [...document.querySelectorAll('table')].filter(table => !table.c
     || [...table.rows].some(row => !row.querySelector('th[scope]'))).length"""
 
 
-@pytest.mark.skipif(not CHROMIUM, reason="needs chromium: apt-get install chromium")
+@IN_BROWSER
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_in_a_browser_the_page_is_quiet_readable_and_narrow(tmp_path, scheme):
     file = tmp_path / "page.html"
     file.write_text(whole_page(*hostile_class()), encoding="utf-8")
     said, asked = [], []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+    with chromium() as browser:
         shown = browser.new_page(viewport={"width": 360, "height": 700}, color_scheme=scheme)
         shown.expose_function("gotcha", lambda *words: said.append(words))
         shown.on("console", lambda message: said.append(message.text))
@@ -196,7 +194,7 @@ def test_in_a_browser_the_page_is_quiet_readable_and_narrow(tmp_path, scheme):
             sorted_by = sorted(shown.evaluate(cells), reverse=way == "descending")
             assert shown.evaluate(cells) == sorted_by
             assert len(sorted_by) == 18
-        browser.close()
+        assert serious(shown) == []
     assert (said, asked) == ([], [file.as_uri()])
 
 

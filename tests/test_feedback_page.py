@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import nbformat
+from browsing import IN_BROWSER, chromium, serious
 from bs4 import BeautifulSoup
 from hostile import html as hostile_html
 from nbgrader.converters import GenerateFeedback
@@ -95,3 +96,13 @@ def test_a_message_of_a_student_is_text():
     shown = top.tbody.find_all("td")[2].get_text()
     assert shown.startswith("[31m<script>(window.gotcha")
     assert len(shown) < 400
+
+
+@IN_BROWSER
+def test_axe_finds_nothing_serious(tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text(str(soup(*answers(1, 0, 0.5, 1), penalty=1)), encoding="utf-8")
+    with chromium() as browser:
+        shown = browser.new_page()
+        shown.goto(page.as_uri())
+        assert serious(shown) == []

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from browsing import IN_BROWSER, chromium
 from confined import needs_bubblewrap
 from hostile import ELSEWHERE, arm, call
 from nbgrader.api import Gradebook
 from nbgrader_course import CourseFolder
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 from submissions import submission
-from test_browser import CHROMIUM, QUIET
 
 from lessons import COURSE, ROOT
 
@@ -27,7 +27,7 @@ LESSON = COURSE.read("00-start")
 pytestmark = [
     pytest.mark.sampled,
     needs_bubblewrap,
-    pytest.mark.skipif(not CHROMIUM, reason="needs chromium: apt-get install chromium"),
+    IN_BROWSER,
 ]
 # Everything that a reader's mouse and keyboard could set off.
 POKE = """() => { for (const element of document.querySelectorAll('*'))
@@ -51,10 +51,8 @@ def course(tmp_path_factory) -> CourseFolder:
 
 @pytest.fixture(scope="module")
 def browser():
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 class Reader:

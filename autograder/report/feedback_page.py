@@ -65,6 +65,10 @@ class FeedbackPage(HTMLExporter):
     def _template_file_default(self) -> str:
         return "feedback_page.html.j2"
 
+    @default("exclude_anchor_links")
+    def _exclude_anchor_links_default(self) -> bool:
+        return True
+
     def default_filters(self) -> Iterator[tuple[str, Any]]:
         """Add what the template needs to nbconvert's own."""
         yield from super().default_filters()

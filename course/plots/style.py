@@ -65,7 +65,7 @@ def show_in_place(
         The handles of figure and caption.
     """
     metadata = {"image/png": {"alt": picture.alt}}
-    # Colab drops the alt text of an output, so it can be read below the caption, too.
+    # JupyterLab and Colab drop the alt text of an output, so it can be read below the caption, too.
     words = f"<details><summary>The picture in words</summary>\n\n{picture.alt}\n\n</details>"
     caption = Markdown(f"*{picture.caption}*\n\n{words}")
     if handles is None:
