@@ -22,7 +22,8 @@ from lessons import COURSE, FOLDERS, ROOT
 
 pytestmark = [IN_BROWSER, pytest.mark.sampled]
 NOT_OURS = {name: {"enabled": False} for name in ("image-alt", "aria-input-field-name")}
-"""JupyterLab drops the alt text of an output, and a slider of ipywidgets has no name: docs/accessibility.md."""
+"""JupyterLab drops the alt text of an output, and a slider of ipywidgets has no name for a screen reader:
+docs/accessibility.md."""
 
 
 @pytest.fixture(scope="module")
@@ -162,16 +163,15 @@ def await_error(page, name: str) -> None:
 
 
 def move(page, cell) -> None:
-    """Move the first control of a widget by the keyboard: a slider, or a list to its next choice."""
-    control = cell.locator(".noUi-handle, select").first
+    """Move the first control of a widget, a slider, by the keyboard, to a neighbour of its value."""
+    control = cell.locator(".noUi-handle").first
     for _ in range(30):
         page.keyboard.press("Tab")
         if control.evaluate("control => control === document.activeElement"):
             break
     expect(control).to_be_focused()
-    page.keyboard.press(
-        "ArrowDown" if control.evaluate("c => c.tagName") == "SELECT" else "ArrowRight"
-    )
+    value, most = (control.get_attribute(f"aria-value{name}") for name in ("now", "max"))
+    page.keyboard.press("ArrowLeft" if float(value) == float(most) else "ArrowRight")
 
 
 def cells_of(folder: str) -> list:

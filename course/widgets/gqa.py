@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from ipywidgets import Dropdown, SelectionSlider
-
 from course.minigpt.kv_cache import kv_cache_bytes
 from course.model.config import GPTConfig
 from course.plots.gqa import draw_memory
 from course.plots.style import Picture
 from course.published.models import PUBLISHED
-from course.widgets.playground import playground
+from course.widgets.playground import choice, playground
 
 SHARED = {"as published": None, "G = H": "all", "G = H / 2": "half", "G = 1": "one"}
 MEMORIES = {"16 GB": 16, "24 GB": 24, "40 GB": 40, "80 GB": 80, "141 GB": 141, "192 GB": 192}
@@ -39,10 +37,8 @@ def play_with_memory(max_batch_that_fits: Callable[..., int]) -> None:
 
     playground(
         draw,
-        model=Dropdown(options=list(PUBLISHED), value="Llama-3-8B", description="model"),
-        sharing=Dropdown(options=list(SHARED), value="as published", description="KV heads"),
-        memory=Dropdown(options=list(MEMORIES), value="80 GB", description="memory"),
-        context=SelectionSlider(
-            options=CONTEXTS, value=8192, description="context", continuous_update=False
-        ),
+        model=choice(PUBLISHED, "model", "Llama-3-8B"),
+        sharing=choice(SHARED, "KV heads", "as published"),
+        memory=choice(MEMORIES, "memory", "80 GB"),
+        context=choice(CONTEXTS, "context", 8192),
     )

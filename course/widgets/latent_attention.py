@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ipywidgets import IntSlider, SelectionSlider
+from ipywidgets import IntSlider
 
 from course import weights
 from course.plots.latent_attention import LATENTS, SHARED, draw_recall, trained_latents
 from course.plots.style import Picture
-from course.widgets.playground import playground
+from course.widgets.playground import choice, playground
 
 LAYERS, TOKENS = 4, 1000
 """Layers of the story model, and tokens whose bytes are told."""
@@ -41,7 +41,5 @@ def play_with_widths(latent_cache_bytes: Callable[..., int]) -> None:
         rank=IntSlider(
             value=16, min=4, max=96, step=4, description="rank", continuous_update=False
         ),
-        d_rope=SelectionSlider(
-            options=(2, 4, 8, 16, 32), value=16, description="R", continuous_update=False
-        ),
+        d_rope=choice((2, 4, 8, 16, 32), "R", 16),
     )

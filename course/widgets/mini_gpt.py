@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ipywidgets import Dropdown, FloatSlider, IntSlider
+from ipywidgets import FloatSlider, IntSlider
 from torch import Tensor
 
 from course.model import MiniGPT
 from course.plots.mini_gpt import draw_causality, draw_next_words, words_of
 from course.plots.style import Picture
-from course.widgets.playground import playground
+from course.widgets.playground import choice, playground
 from course.world.tokenizer import encode
 
 NEW_WORDS = ("dog", "bird", "moon", "house", "Mia", "red", "the", ".")
@@ -26,7 +26,7 @@ def play_with_causality(model: MiniGPT, text: str, j: int = 2) -> None:
     playground(
         draw,
         j=IntSlider(j, 0, last, description="token j"),
-        word=Dropdown(options=NEW_WORDS, description="becomes"),
+        word=choice(NEW_WORDS, "becomes"),
     )
 
 
@@ -41,7 +41,7 @@ def play_with_sampling(
 
     playground(
         draw,
-        prompt=Dropdown(options=list(prompts), description="after"),
+        prompt=choice(prompts, "after"),
         temperature=FloatSlider(
             1.0, min=0.1, max=4.0, step=0.1, description="temperature", continuous_update=False
         ),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from ipywidgets import Dropdown, SelectionSlider
-
 from course.measure.costs import Cost, Parts
 from course.measure.datasheets import DATASHEETS, MEMORY_BYTES
 from course.measure.limits import Machine
@@ -14,7 +12,7 @@ from course.plots.roofline import draw_operating_points
 from course.plots.style import Picture
 from course.plots.units import as_time, in_digits
 from course.published.models import PUBLISHED
-from course.widgets.playground import playground
+from course.widgets.playground import choice, playground
 
 PROMPT = 1024
 WIDTHS = {"32 bits": 4, "16 bits": 2, "8 bits": 1}
@@ -73,13 +71,9 @@ def play_with_the_roof(
 
     playground(
         draw,
-        gpu=Dropdown(options=list(DATASHEETS), value="H200", description="GPU"),
-        model=Dropdown(options=list(MODELS), value="Llama-2-7B", description="model"),
-        stored=Dropdown(options=list(WIDTHS), value="16 bits", description="stored in"),
-        batch=SelectionSlider(
-            options=BATCHES, value=16, description="batch", continuous_update=False
-        ),
-        context=SelectionSlider(
-            options=CONTEXTS, value=1024, description="context", continuous_update=False
-        ),
+        gpu=choice(DATASHEETS, "GPU", "H200"),
+        model=choice(MODELS, "model", "Llama-2-7B"),
+        stored=choice(WIDTHS, "stored in", "16 bits"),
+        batch=choice(BATCHES, "batch", 16),
+        context=choice(CONTEXTS, "context", 1024),
     )

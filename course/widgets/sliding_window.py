@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from ipywidgets import Checkbox, IntSlider, SelectionSlider
+from ipywidgets import Checkbox, IntSlider
 
 from course.given.windowed import EVERYTHING, WindowMask, windowed_model
 from course.model import MiniGPT
 from course.plots.sliding_window import draw_choice
 from course.plots.style import Picture
-from course.widgets.playground import playground
+from course.widgets.playground import choice, playground
 from course.world.evaluation import held_out, recall_by_distance
 
 EDGES = (0, 32, 64, 128, 256)
@@ -48,9 +48,7 @@ def choose_windows(
     }
     playground(
         draw,
-        window=SelectionSlider(
-            options=[8, 16, 32, 64, 128], value=32, description="window", continuous_update=False
-        ),
+        window=choice([8, 16, 32, 64, 128], "window", 32),
         n_sinks=IntSlider(0, 0, 8, description="sinks", continuous_update=False),
         **ticks,
     )

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from ipywidgets import Checkbox, Dropdown, IntRangeSlider, SelectionSlider
+from ipywidgets import Checkbox, IntRangeSlider
 from torch import Tensor
 
 from course.given.parts import Part
 from course.plots.split_read import draw_cuts
 from course.plots.style import Picture
-from course.widgets.playground import playground
+from course.widgets.playground import choice, playground
 
 S, D = 48, 16
 ORDERS = {
@@ -53,8 +53,8 @@ def cut_and_merge(
     playground(
         draw,
         cuts=IntRangeSlider(value=(12, 30), min=1, max=S - 1, description="cuts"),
-        order=Dropdown(options=list(ORDERS), description="merged"),
-        spread=SelectionSlider(options=[1, 5, 20, 100], value=1, description="scores ×"),
+        order=choice(ORDERS, "merged"),
+        spread=choice([1, 5, 20, 100], "scores ×", 1),
         maximum=Checkbox(value=True, description="with the maximum"),
     )
 
