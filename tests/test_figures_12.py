@@ -8,6 +8,7 @@ import torch
 
 from course.drafts.model import ModelDraft, acceptance, first_layers
 from course.drafts.race import Tally, race
+from course.drafts.sampled import draw_twice, odds_of
 from course.drafts.table import NextWords, NextWordsAndOwn
 from course.minigpt.kv_cache import KVCache, generate_cached
 from course.minigpt.sliding_window import WindowedKVCache
@@ -248,3 +249,29 @@ def test_a_ring_refuses_to_go_back(models):
 
     with pytest.raises(ValueError, match=r"rows that token \d+ needs are overwritten"):
         speculate(mini, propose, torch.arange(3, 20), 20, 4, ring)
+
+
+def test_drawn_texts_are_the_models_own_and_a_kept_guess_shines_through(models):
+    """With verify_sampled each pair is as frequent as the model's odds say, within five deviations."""
+    story, mini, n = models["story"], models["mini"], 2000
+    start = encode("He put the black lamp in the shed. The")[0]
+
+    def keep(draft, q, p, generator):
+        return 1, int(torch.multinomial(p[1], 1, generator=generator))
+
+    counts = {
+        "model alone": draw_twice(start, n, story),
+        "your rule": draw_twice(start, n, story, mini, verify_sampled, seed=1),
+        "every guess kept": draw_twice(start, n, story, mini, keep, seed=2),
+    }
+    p, text, far = odds_of(story), tuple(start.tolist()), []
+    for way, found in counts.items():
+        assert found.total() == n
+        for first, second in counts["model alone"]:
+            odds = float(p(text)[first] * p((*text, first))[second])
+            if abs(found[first, second] - n * odds) > 5 * math.sqrt(n * odds * (1 - odds)) + 1:
+                far.append(way)
+    assert set(far) == {"every guess kept"}
+    picture = plots.draw_pairs(counts)
+    assert len(picture.figure.axes[0].patches) == 18
+    assert picture.caption.startswith("The largest gap to model alone: your rule, ")

@@ -5,13 +5,16 @@ import pytest
 import torch
 
 from course.checks.drawing import build_model, draw_model
+from course.measure.wrong_caches import wrong_caches
 from course.minigpt.kv_cache import (
     KVCache,
     causal_mask,
     forward_cached,
     generate_cached,
 )
+from course.model import MiniGPT
 from course.model.cache import CacheFull, KVCacheLike
+from course.world.tokenizer import encode
 
 
 @pytest.fixture
@@ -164,3 +167,15 @@ def test_a_prompt_longer_than_the_cache_is_refused_before_any_work(model):
     with pytest.raises(CacheFull, match="6 tokens are to be fed, but 0 of 4 places are taken"):
         generate_cached(model, torch.ones(1, 5, dtype=torch.int64), 2, cache)
     assert len(cache) == 0
+
+
+def test_each_wrong_cache_keeps_every_shape_and_writes_another_text():
+    story = MiniGPT.from_weights("story")
+    prompt = encode(
+        "The cat sat on the mat. Kenji Snow came in from the rain with a black lamp. He"
+    )
+    right = generate_cached(story, prompt, 20)
+    for name, kind in wrong_caches(KVCache, story).items():
+        written = generate_cached(story, prompt, 20, kind(story.config, 1, max_len=64))
+        assert written.shape == right.shape
+        assert not torch.equal(written, right), name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
@@ -129,6 +130,39 @@ def draw_rejection() -> Picture:
         f"{(p - kept).sum():.2f} in all. The kept parts are the same on both sides.",
         f"What is rejected on the left, {(q - kept).sum():.2f} in all, is just what is missing on the "
         f"right: each rejection gives a token that was proposed too rarely.",
+    )
+
+
+def draw_pairs(counts: Mapping[str, Counter[tuple[int, ...]]]) -> Picture:
+    """Draw how often the same two tokens were drawn by several ways.
+
+    Args:
+        counts: by way, pairs of tokens with their numbers; the first way is what the others should equal.
+    """
+    (right, of_right), *others = counts.items()
+    pairs = [pair for pair, _ in of_right.most_common(6)]
+    names = [" ".join(WORDS[token] for token in pair) for pair in pairs]
+    with course_style():
+        figure, axis = plt.subplots(figsize=(7.0, 3.2))
+        for place, (way, colour) in enumerate(zip(counts, (BLUE, SKY, VERMILION), strict=False)):
+            at = np.arange(len(pairs)) + 0.27 * (place - 1)
+            axis.bar(at, [counts[way][pair] for pair in pairs], 0.25, color=colour, label=way)
+        axis.set_xticks(range(len(pairs)), names)
+        axis.set_ylabel(f"of {of_right.total():,} texts")
+        axis.legend()
+    gaps = []
+    for way, found in others:
+        pair = max(pairs, key=lambda pair, found=found: abs(found[pair] - of_right[pair]))
+        word = names[pairs.index(pair)]
+        gaps.append(f"{way}, \u201c{word}\u201d {found[pair]} times instead of {of_right[pair]}")
+    in_words = "; ".join(
+        f"{name}: " + ", ".join(f"{way} {found[pair]}" for way, found in counts.items())
+        for name, pair in zip(names, pairs, strict=True)
+    )
+    return Picture(
+        figure,
+        f"Groups of bars, one for each pair of words. {in_words}.",
+        f"The largest gap to {right}: {'; '.join(gaps)}.",
     )
 
 

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from IPython.display import display
-from ipywidgets import HBox, Label, SelectionSlider, ValueWidget, Widget
-from traitlets import dlink
+from ipywidgets import HBox, Label, SelectionSlider, ValueWidget, Widget, dlink
 
 from course.plots.style import Picture, show_in_place
 

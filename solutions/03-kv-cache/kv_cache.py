@@ -44,6 +44,7 @@ from course.checks import kv_cache as checks
 from course.measure.copies import count_copied
 from course.measure.counting import count_kv_rows
 from course.measure.machine import interleaved, one_thread
+from course.measure.wrong_caches import wrong_caches
 from course.minigpt.naive_decode import generate_naive
 from course.plots.kv_cache import draw_bytes, draw_copies, draw_masks, draw_race, draw_rows
 from course.plots.style import show
@@ -62,7 +63,7 @@ model, storyteller = MiniGPT.from_weights("mini"), MiniGPT.from_weights("story")
 show(draw_rows(prompt_len=3, n_new=4))
 
 # %% [markdown]
-# On the left every step starts again. On the right a row is computed once, kept, and later only *read*,
+# On the left every step starts again. On the right a row is computed once and later only *read*,
 # {{12 = kv_rows_naive(3, 4) - kv_rows_needed(3, 4)}} times in all.
 #
 # Why may a row be kept? Lesson 01's causality map said it: nothing to the left of a changed token
@@ -70,8 +71,8 @@ show(draw_rows(prompt_len=3, n_new=4))
 # token 2. One rotation serves every later query, since their product depends only on the *difference* of
 # the positions.
 #
-# A cached step is often called O(1). It is not: attention reads *every* row so far, six at step 4: five
-# from the cache and its own.
+# A cached step is often called O(1). It is not: attention reads *every* row so far, six at step 4, its
+# own included.
 #
 # ## 1 · A mask that is not square
 #
@@ -352,8 +353,8 @@ print(f"counted {sum(copied['torch.cat']):,}, your formula {numbers_copied(model
 show(draw_copies(copied))
 
 # %% [markdown]
-# Lesson 02's triangle again: the plain cache computes no row twice, but *moves* every old one at every
-# step. In place, the line lies at 0.
+# Lesson 02's triangle again: the plain cache *moves* every old row at every step. In place, the line lies
+# at 0.
 #
 # ## 4 · An attention layer that remembers
 #
@@ -424,8 +425,8 @@ checks.layer_equals_uncached(attention_layer_cached, KVCache)
 #
 # *Difficulty 3 of 5 · importance 5 of 5 · 10 minutes*
 #
-# This is `MiniGPT.forward` (`??MiniGPT.forward` shows it) with your layer in it. It takes a chunk of
-# any length. The past comes from the cache alone.
+# This is `MiniGPT.forward` (`??MiniGPT.forward` shows it) with your layer. It takes a chunk of any
+# length; the past comes from the cache alone.
 #
 # **The common wrong answer** lets positions start at 0 in every call. The first call is right; then every
 # new token believes that it is the first.
@@ -565,8 +566,8 @@ print(f"rows of keys computed: {count.rows}, in calls of {count.per_call}")
 watch_a_cache_fill(model, forward_cached, KVCache, "The cat sat", n_new=9)
 
 # %% [markdown]
-# Six, not seven: the last token is never fed. In the picture each row is a place of the cache with its
-# keys; only framed rows are new.
+# Six, not seven: the last token is never fed. In the picture each row is a place of the cache;
+# only framed rows are new.
 #
 # ## 7 · The race
 #
@@ -609,8 +610,7 @@ show(draw_race(runs, steps))
 # %% [markdown]
 # For texts of 256 tokens the rows fell {{129 = kv_rows_naive(3, 256) / kv_rows_needed(3, 256)}}-fold,
 # the time by far less: while a text is short, few rows cost nearly what one costs. But the gain of a
-# step climbs with every token. And a cached step hardly waits for arithmetic: lessons 04 and 05 ask
-# what it waits for.
+# step climbs with every token.
 #
 # Now the question at the top, after a prompt of 500 tokens:
 
@@ -634,12 +634,15 @@ with one_thread(), torch.inference_mode():
         print(f"token {number}: naive {naive:6.1f} ms, cached {cached:6.1f} ms")
 
 # %% [markdown]
-# The first token waits for all 500 rows of the prompt, with a cache as without. For the second, the
-# naive decoder computes 501 rows again, the cached one a single new row.
+# The first token waits for the prompt's 500 rows, with a cache as without. For the second, the naive
+# decoder computes 501 again, the cached one a single row.
 #
 # ## 8 · What is in the cache is what the model knows
 #
-# A story puts a lamp somewhere. What will the model say when that sentence is gone from the cache?
+# A story puts a lamp somewhere. What will the model say when that sentence is gone from the cache? And
+# what does a wrong cache write? Four slips (`??wrong_caches`) keep every shape.
+#
+# > **Predict.** Which can you tell from the text alone?
 
 # %%
 past = encode(
@@ -654,8 +657,15 @@ print("with the whole story:", decode(generate_cached(storyteller, question, 1, 
 cache.truncate(19)  # up to "... with a black lamp .": the lamp came, and nobody put it anywhere
 print("after truncate(19):  ", decode(generate_cached(storyteller, question, 1, cache)[0, -1:]))
 
+print("\nHow it goes on:")
+prompt = past[:, :20]  # up to "He"
+for name, kind in {"right": KVCache, **wrong_caches(KVCache, storyteller)}.items():
+    written = generate_cached(storyteller, prompt, 20, kind(storyteller.config, 1, max_len=64))
+    print(f"{name:<23}", decode(written[0, prompt.shape[1] :]))
+
 # %% [markdown]
-# It says *something*: no model notices what it has forgotten.
+# It says *something*: no model notices what it has forgotten, nor what is wrong. The last story reads
+# well to its end. Comparing logits, split by split, finds all four.
 #
 # ## 9 · The price
 #

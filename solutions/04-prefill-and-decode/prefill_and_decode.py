@@ -583,7 +583,8 @@ for text, row in zip(texts, torch.cat(written, dim=1), strict=True):
     print(f"{text:<24} together: {decode(row):<22} alone: {decode(alone)}")
 
 # %% [markdown]
-# Pads still cost compute, cache space and waiting time. Lessons 10 and 11 get rid of them.
+# Pads still cost compute, cache space and waiting time: here 5 of 18 places of the prompts. Lessons 10
+# and 11 get rid of them.
 #
 # ## Check yourself
 #

@@ -447,6 +447,12 @@ show(draw_published({name: PUBLISHED[name].config for name in per_token}, per_to
 # alone ({{141 = PUBLISHED["Llama-3-70B"].weight_bytes / 1e9}} GB of a 70B) outgrow such a memory;
 # servers use several. (Llama-2 was made for {{4,096 = PUBLISHED["Llama-2-7B"].config.max_seq_len}}
 # tokens; its rows are arithmetic.)
+#
+# Sharing buys speed, too. A step reads a full memory once, whoever fills it: at an H100's 3.35 TB/s,
+# lesson 05's bill allows 59 conversations with Llama-3-8B {{2,512 = 59 * 3.35e12 /
+# phase_cost(PUBLISHED["Llama-3-8B"].config, 1, 8191, 59).bytes}} tokens/s, and the 14 that fit without
+# sharing {{610 = 14 * 3.35e12 / phase_cost(GPTConfig(128_256, 32, 4096, 32, 32, 14_336), 1, 8191,
+# 14).bytes}}.
 
 # %%
 play_with_memory(max_batch_that_fits)

@@ -49,10 +49,17 @@ from tqdm.auto import tqdm
 from course.checks import speculative as checks
 from course.drafts.model import ModelDraft, acceptance, first_layers
 from course.drafts.race import race
+from course.drafts.sampled import draw_twice
 from course.drafts.table import NextWords, NextWordsAndOwn
 from course.measure.machine import interleaved, one_thread
 from course.minigpt.kv_cache import generate_cached
-from course.plots.speculative import draw_drafts, draw_marks, draw_pass_times, draw_rejection
+from course.plots.speculative import (
+    draw_drafts,
+    draw_marks,
+    draw_pairs,
+    draw_pass_times,
+    draw_rejection,
+)
 from course.plots.style import show
 from course.widgets.speculative import play_with_drafts
 from course.world.evaluation import held_out
@@ -404,6 +411,28 @@ for name, model in (
 # %% [markdown]
 # More when sampling, for good drafts: where the model wavers between two names, greedy calls
 # half of the guesses wrong; min(p, q) accepts nearly all.
+#
+# And the text? Two words more, 2,000 times each: from the model alone, with `mini`'s guesses judged by
+# your rule, and with every guess kept.
+
+# %%
+start = encode("Kenji Snow came in with a black lamp. He put the black lamp in the shed. The")[0]
+
+
+def keep(draft, q, p, generator):
+    return 1, int(torch.multinomial(p[1], 1, generator=generator))
+
+
+counts = {
+    "model alone": draw_twice(start, 2000, story),
+    "your rule": draw_twice(start, 2000, story, mini, verify_sampled, seed=1),
+    "every guess kept": draw_twice(start, 2000, story, mini, keep, seed=2),
+}
+show(draw_pairs(counts))
+
+# %% [markdown]
+# By your rule nobody can tell that there was a draft: the gaps are chance. Where every guess is kept, the
+# favourites of `mini` stand in the text.
 #
 # ## 5 · What to expect
 #
