@@ -1,7 +1,8 @@
 """The engine: what the lessons built, put together.
 
     python -m course.engine "Anna Stone found a red kite ."
-    python -m course.engine "Once upon a time" --model HuggingFaceTB/SmolLM2-135M
+    python -m course.engine "Once upon a time" --model HuggingFaceTB/SmolLM2-135M --temperature 0.8
+    python -m course.engine --chat --model HuggingFaceTB/SmolLM2-135M-Instruct
 
     engine = Engine(MiniGPT.from_weights("story"))
     texts = engine.serve(prompts, n_new=60)    # lists of token ids, as `generate_cached` writes them
@@ -12,10 +13,8 @@ pass of lesson 03. `write` decodes one conversation alone, with the guesses of l
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 
 import torch
@@ -27,17 +26,18 @@ from course.minigpt.serving import Scheduler
 from course.minigpt.speculative import lookup_draft, speculate
 from course.model import MiniGPT
 from course.model.bounds import check_between
-from course.published.texts import open_model, printer
+from course.serving.command import run
+from course.serving.conversation import GREEDY, Conversation, Sampling
 from course.serving.memory import Memory, Running
 from course.serving.pages import decode_together
-from course.serving.request import Piece, Request
+from course.serving.request import Piece
 
 Show = Callable[[list[int]], object]
 
 
 class Engine:
-    """Serves conversations, decoded greedily, from one pool of blocks. The model's weights must stay as
-    they are: some are copied (`FastWeights`).
+    """Serves conversations from one pool of blocks. The model's weights must stay as they are: some are
+    copied (`FastWeights`).
 
     Args:
         n_blocks, block_size: the sizes of the pool.
@@ -49,23 +49,30 @@ class Engine:
         self.model, self.weights = model, FastWeights(model)
         self.memory = Memory(model, n_blocks, block_size)
         self.scheduler, self.max_running = Scheduler(budget, max_running), max_running
-        self.queue: deque[Request] = deque()
+        self.queue: deque[Conversation] = deque()
         self.running: dict[int, Running] = {}
         self.ids = count()
 
-    def add(self, prompt: Sequence[int], n_new: int) -> Request:
-        """Queue a conversation and return its request, whose `out` is filled by `step`. A ValueError
-        names what the model cannot take, or the pool can never hold."""
-        self.queue.append(self._request(prompt, n_new))
+    def add(
+        self,
+        prompt: Sequence[int],
+        n_new: int,
+        ends: Iterable[int] = (),
+        sampling: Sampling = GREEDY,
+    ) -> Conversation:
+        """Queue a conversation and return it; `step` fills its `out`, up to n_new tokens or the first of
+        `ends`. A ValueError names what the model cannot take, or the pool can never hold."""
+        self.queue.append(self._conversation(prompt, n_new, ends, sampling))
         return self.queue[-1]
 
     def serve(self, prompts: Sequence[Sequence[int]], n_new: int) -> list[list[int]]:
-        """Return n_new tokens for each prompt; all prompts are checked before any is served."""
-        requests = [self._request(prompt, n_new) for prompt in prompts]
-        self.queue += requests
-        while not all(request.done for request in requests):
+        """Return n_new tokens for each prompt, decoded greedily; all prompts are checked before any is
+        served."""
+        conversations = [self._conversation(prompt, n_new) for prompt in prompts]
+        self.queue += conversations
+        while not all(conversation.done for conversation in conversations):
             self.step()
-        return [request.out for request in requests]
+        return [conversation.out for conversation in conversations]
 
     def step(self) -> list[tuple[int, int]]:
         """Run one pass; return (id, token) for each conversation that got a token."""
@@ -75,11 +82,12 @@ class Engine:
                 break
             request = self.queue.popleft()
             self.scheduler.add(request)
-            request.fed = len(cache)  # tokens in known blocks are not fed again
+            request.fed = request.reused = len(cache)  # tokens in known blocks are not fed again
             self.running[request.id] = request, cache
         written = self.scheduler.step(self._forward)
         for request, cache in list(self.running.values()):
             if request.done:
+                self.memory.remember(request, cache)
                 cache.reset()
                 del self.running[request.id]
         return written
@@ -88,7 +96,7 @@ class Engine:
         """Return n_new tokens for one prompt while no other is served, with guesses looked up in its own
         text. `show` is called with new tokens as soon as they are final."""
         check_between("running or waiting conversations", len(self.running) + len(self.queue), 0, 0)
-        request = self._request(prompt, n_new)
+        request = self._conversation(prompt, n_new)
         cache = self.memory.admit(request, ())
         whole = torch.tensor(request.prompt, device=self.memory.pool.device)
         known, shown = whole[: len(cache)], len(whole)
@@ -106,18 +114,27 @@ class Engine:
         cache.reset()
         return text[-n_new:].tolist()
 
-    def _request(self, prompt: Sequence[int], n_new: int) -> Request:
+    def _conversation(
+        self,
+        prompt: Sequence[int],
+        n_new: int,
+        ends: Iterable[int] = (),
+        sampling: Sampling = GREEDY,
+    ) -> Conversation:
         tokens = torch.tensor([list(prompt)], dtype=torch.int64)
         self.model.check_tokens(tokens)
         check_between("n_new", n_new, 1, self.model.config.max_seq_len - tokens.shape[1])
-        request = Request(next(self.ids), tokens[0].tolist(), n_new)
-        self.memory.check(request)
-        return request
+        conversation = Conversation(
+            next(self.ids), tokens[0].tolist(), n_new, ends=frozenset(ends), sampling=sampling
+        )
+        self.memory.check(conversation)
+        return conversation
 
     @torch.inference_mode()
     def _forward(self, pieces: list[Piece]) -> Tensor:
-        """Return the logits (n, V) after each piece. Each chunk of a prompt takes a pass of its own; all
-        requests that decode take one."""
+        """Return rows (n, V), of which the largest number stands at the token that follows each piece: so
+        the scheduler, which takes the likeliest, takes the token that was chosen. Each chunk of a prompt
+        takes a pass of its own; all requests that decode take one."""
         logits: dict[int, Tensor] = {}
         for request, n in pieces:
             if not request.decodes:
@@ -131,37 +148,20 @@ class Engine:
             caches = [self.running[request.id][1] for request in decoding]
             rows = decode_together(self.weights, caches, [request.out[-1] for request in decoding])
             logits |= zip((request.id for request in decoding), rows, strict=True)
-        return torch.stack([logits[request.id] for request, _ in pieces])
+        return torch.stack([_chosen(request, n, logits[request.id]) for request, n in pieces])
+
+
+def _chosen(conversation: Conversation, n: int, logits: Tensor) -> Tensor:
+    """Return logits (V,) as they are, or with all but a drawn token ruled out."""
+    if conversation.sampling.temperature == 0 or n < conversation.left:  # the prompt goes on
+        return logits
+    token = conversation.choose(logits)
+    return torch.full_like(logits, -torch.inf).index_fill(0, token, 0.0)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Stream the continuation of one prompt, or answer several together; each up to its end token."""
-    parser = argparse.ArgumentParser(prog="python -m course.engine", description=main.__doc__)
-    parser.add_argument("prompts", nargs="+", metavar="PROMPT")
-    parser.add_argument("--model", metavar="FOLDER-OR-HUB-ID", help="a Llama-family checkpoint")
-    parser.add_argument("--new", type=int, default=60, help="tokens to write (60)")
-    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
-    options = parser.parse_args(arguments)
-    if options.device == "cuda" and not torch.cuda.is_available():
-        sys.exit("--device cuda: PyTorch finds no CUDA here")
-    try:
-        model, words = open_model(options.model, options.device)
-        engine, prompts = Engine(model), [words.encode(prompt) for prompt in options.prompts]
-        if len(prompts) == 1:
-            request = engine.add(prompts.pop(), options.new)  # refuses before anything is printed
-            show = printer(words, request.prompt)
-            while not request.done and words.ends.isdisjoint(request.out):
-                show([token for _, token in engine.step()])
-            print()
-        answers = engine.serve(prompts, options.new)
-        for prompt, out in zip(prompts, answers, strict=True):
-            end = next((i for i, token in enumerate(out) if token in words.ends), len(out))
-            print(words.decode([*prompt, *out[:end]]))
-    except (ValueError, OSError, ImportError) as error:
-        sys.exit(str(error))
-    except KeyboardInterrupt:
-        print()
-        sys.exit(130)  # as a shell reports Ctrl-C
+    """Run the command: see `course/serving/command.py`."""
+    run(arguments, Engine)
 
 
 if __name__ == "__main__":

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tokenizers
 import torch
 import transformers
+from checkpoint_folder import write_checkpoint
 
-from course.engine import Engine, main
+from course.engine import Engine
 from course.minigpt.kv_cache import generate_cached, kv_cache_bytes
 from course.model import MiniGPT
 from course.model.config import GPTConfig
-from course.published.texts import StoryWords, open_model
+from course.published.texts import open_model
 from course.world.evaluation import held_out
-from course.world.tokenizer import decode, encode
+from course.world.tokenizer import encode
 
 
 @pytest.fixture(scope="module")
@@ -128,27 +128,7 @@ def test_known_blocks_make_room_for_new_conversations(story):
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small Llama of random weights with a tokenizer, written by `transformers`."""
-    folder = tmp_path_factory.mktemp("llama")
-    text = "once upon a time there was a small engine that wrote one token after the other"
-    words = text.split()
-    core = tokenizers.Tokenizer(
-        tokenizers.models.WordLevel(
-            {word: i for i, word in enumerate(["<unk>", "</s>", *sorted(set(words))])}, "<unk>"
-        )
-    )
-    core.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=core, unk_token="<unk>", eos_token="</s>"
-    ).save_pretrained(folder)
-    torch.manual_seed(1)
-    config = transformers.LlamaConfig(
-        vocab_size=core.get_vocab_size(), num_hidden_layers=3, hidden_size=64, num_attention_heads=4,
-        num_key_value_heads=2, intermediate_size=96, max_position_embeddings=128, eos_token_id=1,
-        bos_token_id=None, tie_word_embeddings=False,
-    )  # fmt: skip
-    transformers.LlamaForCausalLM(config).save_pretrained(folder)
-    return folder
+    return write_checkpoint(tmp_path_factory.mktemp("llama"))
 
 
 def test_a_checkpoint_gets_the_text_of_transformers(checkpoint):
@@ -168,49 +148,6 @@ def test_a_checkpoint_gets_the_text_of_transformers(checkpoint):
         assert [*tokens, *out] == wanted[0].tolist()
         assert Engine(model).write(tokens, 30) == out
         assert words.decode(out) == tokenizer.decode(out, skip_special_tokens=True)
-
-
-def test_the_command_streams_a_checkpoints_words(checkpoint, capsys):
-    main(["once upon a time", "--model", str(checkpoint), "--new", "8"])
-    model, words = open_model(checkpoint)
-    tokens = words.encode("once upon a time")
-    out = alone(model, tokens, 8)
-    if 1 in out:
-        out = out[: out.index(1)]
-    assert capsys.readouterr().out == words.decode([*tokens, *out]) + "\n"
-
-
-def test_the_command_streams_a_story(story, capsys):
-    main(["The cat sat", "--new", "12"])
-    prompt = encode("The cat sat")[0].tolist()
-    assert capsys.readouterr().out == decode([*prompt, *alone(story, prompt, 12)]) + "\n"
-    main(["The cat sat", "Anna Stone came in", "--new", "5"])
-    assert len(capsys.readouterr().out.splitlines()) == 2
-
-
-def test_the_command_ends_at_the_end_token(story, capsys, monkeypatch):
-    """Whether one prompt streams or several are answered together; no pass is made behind the end."""
-    prompt = encode("The cat sat")[0].tolist()
-    out = alone(story, prompt, 12)
-    monkeypatch.setattr(StoryWords, "ends", frozenset({out[5]}))
-    text = decode([*prompt, *out[: out.index(out[5])]])
-    steps, step = [], Engine.step
-    monkeypatch.setattr(Engine, "step", lambda engine: steps.append(step(engine)) or steps[-1])
-    main(["The cat sat", "--new", "12"])
-    assert capsys.readouterr().out == text + "\n"
-    assert len(steps) == out.index(out[5]) + 1
-    main(["The cat sat", "The cat sat", "--new", "12"])
-    assert capsys.readouterr().out == f"{text}\n{text}\n"
-
-
-def test_an_interrupt_ends_the_command_without_a_traceback(capsys, monkeypatch):
-    def interrupted(engine):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Engine, "step", interrupted)
-    with pytest.raises(SystemExit, match="130"):
-        main(["The cat sat"])
-    assert capsys.readouterr().out == "The cat sat\n"
 
 
 # --- at the door ---------------------------------------------------------------------------------
@@ -234,30 +171,6 @@ def test_what_cannot_be_served_is_refused_and_changes_nothing(story):
     assert len(engine.memory.pool.allocator) == 4
     with pytest.raises(ValueError, match="budget"):
         Engine(story, budget=0)
-
-
-def test_the_command_says_what_is_wrong(tmp_path, checkpoint, capsys, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    for arguments, said in (
-        (["xyzzy"], "unknown word 'xyzzy'"),
-        (["The cat", "--model", str(tmp_path / "nowhere")], "there is no folder"),
-        (["The cat", "--model", str(tmp_path)], "has no config.json"),
-        (["The cat sat", "--new", "0"], "n_new"),
-        (["The cat sat", "--device", "cuda"], "finds no CUDA"),
-    ):
-        with pytest.raises(SystemExit, match=said):
-            main(arguments)
-        assert capsys.readouterr().out == ""  # not even the prompt
-    (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(SystemExit, match=r"has no tokenizer\.json"):
-        main(["The cat", "--model", str(tmp_path)])
-    (tmp_path / "tokenizer.json").write_text("{}")
-    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
-    with pytest.raises(SystemExit, match="is no tokenizer"):
-        main(["The cat", "--model", str(tmp_path)])
-    (tmp_path / "tokenizer.json").write_text((checkpoint / "tokenizer.json").read_text())
-    with pytest.raises(SystemExit, match="only checkpoints of model_type 'llama'"):
-        main(["once", "--model", str(tmp_path)])
 
 
 def test_a_config_is_all_that_sizes_need():

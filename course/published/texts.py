@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from course.model import MiniGPT
+from course.published.chat import Message, read_chat_template
 from course.published.checkpoints import folder_of, load
 from course.world import tokenizer
 
@@ -21,6 +22,10 @@ class StoryWords:
     """The words of the stories that our own models were trained on; `ends` are tokens that end a text."""
 
     ends = frozenset({tokenizer.END})
+
+    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
+        """Raise a ValueError: these models tell stories."""
+        raise ValueError("the story models cannot chat; --model names one that can")
 
     def encode(self, text: str) -> list[int]:
         """Return token ids; a ValueError names a word that no story uses."""
@@ -43,6 +48,14 @@ class CheckpointWords:
         settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         end = settings.get("eos_token_id")
         self.ends = frozenset(end if isinstance(end, list) else [end])
+        self._chat = read_chat_template(folder)
+
+    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
+        """Return the tokens of a conversation, up to where the model answers, as its template writes it.
+        A ValueError says that the model has none, or why it refuses these messages."""
+        if self._chat is None:
+            raise ValueError("this model has no chat template; --model names one that has")
+        return self._tokenizer.encode(self._chat(messages), add_special_tokens=False).ids
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of a text; a ValueError if there are none."""

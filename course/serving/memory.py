@@ -72,8 +72,9 @@ class Memory:
         return len(allocator) >= n
 
     def remember(self, request: Request, cache: PagedKVCache) -> None:
-        """Add the full blocks of a prompt, as far as it was fed, to `known`."""
-        fed = list(request.prompt[: len(cache)])
+        """Add the full blocks of a request, as far as it was fed, to `known`: its prompt's, and its
+        answer's, which the next turn of a conversation repeats."""
+        fed = [*request.prompt, *request.out][: len(cache)]
         for key, block in zip(block_keys(fed, self.pool.block_size), cache.table, strict=False):
             if key not in self.known:
                 self.pool.allocator.share([block])

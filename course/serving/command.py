@@ -1,0 +1,163 @@
+"""The command `python -m course.engine`: continue prompts, or hold a conversation."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import torch
+
+from course.minigpt.kv_cache import kv_cache_bytes
+from course.model import MiniGPT
+from course.published.texts import Words, open_model, printer
+from course.serving.conversation import Conversation, Sampling
+from course.serving.screen import Lines
+
+
+class Engine(Protocol):
+    """What the command needs of `course.engine.Engine`, which imports this module."""
+
+    model: MiniGPT
+    memory: Any
+
+    def add(
+        self, prompt: Sequence[int], n_new: int, ends: frozenset[int], sampling: Sampling
+    ) -> Conversation:
+        """Queue a conversation."""
+        ...
+
+    def step(self) -> list[tuple[int, int]]:
+        """Run one pass; return (id, token) for each conversation that got a token."""
+        ...
+
+
+def run(arguments: list[str] | None, make_engine: Callable[[MiniGPT], Engine]) -> None:
+    """Stream the continuation of prompts, each up to its end token, or answer in a conversation."""
+    options = parse(arguments)
+    try:
+        sampling = Sampling(options.temperature, options.top_k, options.top_p, options.seed)
+        model, words = open_model(options.model, options.device)
+        engine = make_engine(model)
+        if options.chat:
+            chat(engine, words, options.new, sampling)
+        else:
+            prompts = [sys.stdin.read() if text == "-" else text for text in options.prompts]
+            continue_all(engine, words, prompts, options.new, sampling)
+    except (ValueError, OSError, ImportError) as error:
+        sys.exit(str(error))
+    except KeyboardInterrupt:
+        print()
+        sys.exit(130)  # as a shell reports Ctrl-C
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    """Read the command line; what cannot be right ends in one line."""
+    parser = argparse.ArgumentParser(prog="python -m course.engine", description=run.__doc__)
+    parser.add_argument("prompts", nargs="*", metavar="PROMPT", help="- reads standard input")
+    parser.add_argument("--chat", action="store_true", help="talk with a model, a line each turn")
+    parser.add_argument("--model", metavar="FOLDER-OR-HUB-ID", help="a Llama-family checkpoint")
+    parser.add_argument("--new", type=int, default=60, metavar="N", help="tokens to write (60)")
+    parser.add_argument("--temperature", type=float, default=0.0, help="0 takes the likeliest (0)")
+    parser.add_argument("--top-k", type=int, default=0, metavar="K", help="0 is all tokens (0)")
+    parser.add_argument("--top-p", type=float, default=1.0, metavar="P", help="probability (1)")
+    parser.add_argument("--seed", type=int, help="draws the same text again")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    options = parser.parse_args(arguments)
+    if options.chat == bool(options.prompts):
+        sys.exit("name prompts, or --chat, and not both: python -m course.engine --help")
+    if options.new < 1:
+        sys.exit(f"--new must be at least 1, got {options.new}")
+    if options.device == "cuda" and not torch.cuda.is_available():
+        sys.exit("--device cuda: PyTorch finds no CUDA here")
+    return options
+
+
+def continue_all(
+    engine: Engine, words: Words, prompts: Sequence[str], n_new: int, sampling: Sampling
+) -> None:
+    """Continue all prompts at once: one streams, of several each has a line on a terminal."""
+    asked = [add(engine, words, words.encode(prompt), n_new, sampling) for prompt in prompts]
+    statistics = Statistics(engine)
+    if len(asked) == 1:
+        show = printer(words, asked[0].prompt)
+        for new in statistics.steps(asked):
+            show([token for _, token in new])
+        print()
+    else:
+        lines = Lines(sys.stdout, len(asked))
+        for _ in statistics.steps(asked):
+            lines.draw([text_of(words, one) for one in asked])
+        lines.end([text_of(words, one) for one in asked])
+    statistics.print(asked)
+
+
+def chat(engine: Engine, words: Words, n_new: int, sampling: Sampling) -> None:
+    """Answer each line of standard input, until it ends. Earlier turns stay in the engine's pages."""
+    messages = []
+    words.encode_chat([{"role": "user", "content": "Hello"}])  # refuses before anybody types
+    while True:
+        try:
+            said = input("> " if sys.stdin.isatty() else "")
+        except EOFError:
+            return
+        messages.append({"role": "user", "content": said})
+        asked = add(engine, words, words.encode_chat(messages), n_new, sampling)
+        statistics, show = Statistics(engine), printer(words, [])
+        for new in statistics.steps([asked]):
+            show([token for _, token in new])
+        print()
+        statistics.print([asked])
+        answer = [token for token in asked.out if token not in words.ends]
+        messages.append({"role": "assistant", "content": words.decode(answer)})
+
+
+def add(
+    engine: Engine, words: Words, prompt: Sequence[int], n_new: int, sampling: Sampling
+) -> Conversation:
+    """Queue a prompt; a ValueError says that it is too long with what is to be written."""
+    most = engine.model.config.max_seq_len
+    if len(prompt) + n_new > most:
+        raise ValueError(
+            f"{len(prompt)} tokens and --new {n_new} are more than the {most} that the model reads"
+        )
+    return engine.add(prompt, n_new, words.ends, sampling)
+
+
+def text_of(words: Words, conversation: Conversation) -> str:
+    """Return a prompt and its answer so far, without the token that ended it."""
+    out = [token for token in conversation.out if token not in words.ends]
+    return words.decode([*conversation.prompt, *out])
+
+
+class Statistics:
+    """Count and time what an engine writes, and print it in one line to standard error."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.pages = engine, 0
+        self.begin, self.first, self.end = time.perf_counter(), 0.0, 0.0
+
+    def steps(self, asked: Sequence[Conversation]) -> Iterator[list[tuple[int, int]]]:
+        """Run passes until all are answered, and yield what each wrote."""
+        pool = self.engine.memory.pool
+        while not all(one.done for one in asked):
+            new = self.engine.step()
+            self.end = time.perf_counter()
+            self.first = self.first or (self.end if new else 0.0)
+            self.pages = max(self.pages, pool.n_blocks - len(pool.allocator))
+            yield new
+
+    def print(self, asked: Sequence[Conversation]) -> None:
+        """Print tokens a second, the time to the first token, and the memory of keys and values."""
+        n, weight = sum(len(one.out) for one in asked), self.engine.model.embed.weight
+        size = self.engine.memory.pool.block_size
+        page = kv_cache_bytes(self.engine.model.config, size, 1, weight.element_size())
+        prompt, reused = sum(len(one.prompt) for one in asked), sum(one.reused for one in asked)
+        print(
+            f"[{n} tokens, {n / (self.end - self.begin):.0f} a second, the first after "
+            f"{1e3 * (self.first - self.begin):.0f} ms; {reused} of {prompt} prompt tokens reused; "
+            f"{self.pages} pages, {self.pages * page / 1e6:.1f} MB]",
+            file=sys.stderr,
+        )
