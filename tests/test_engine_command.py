@@ -91,6 +91,9 @@ def test_an_interrupt_ends_the_command_without_a_traceback(capsys, monkeypatch):
     with pytest.raises(SystemExit, match="130"):
         main(["The cat sat"])
     assert capsys.readouterr().out == "The cat sat\n"
+    with pytest.raises(SystemExit, match="130"):
+        main(["The cat sat", "Anna Stone"])
+    assert capsys.readouterr().out == "The cat sat\n\nAnna Stone\n\n"
 
 
 def test_the_command_says_what_is_wrong(tmp_path, checkpoint, capsys, monkeypatch):

@@ -88,9 +88,11 @@ def continue_all(
         print()
     else:
         lines = Lines(sys.stdout, len(asked))
-        for _ in statistics.steps(asked):
-            lines.draw([text_of(words, one) for one in asked])
-        lines.end([text_of(words, one) for one in asked])
+        try:
+            for _ in statistics.steps(asked):
+                lines.draw([text_of(words, one) for one in asked])
+        finally:  # after Ctrl-C, what was written
+            lines.end([text_of(words, one) for one in asked])
     statistics.print(asked)
 
 
