@@ -443,8 +443,8 @@ show(draw_phases(attainable, here, bills, times, recordings()))
 del call, calls  # their decoders hold caches and, on a GPU, recorded steps
 
 # %% [markdown]
-# In each round the median counts (rule 3); of the three rounds the best, since the limits, too, were
-# measured as the best of several.
+# Of three rounds' medians the best counts, as for the limits. For decode, predicted by measured time is
+# the **MBU** (model bandwidth utilization) that others report.
 #
 # **Within a factor of 2**, on an idle machine: one row (decode, with little and with much
 # context) and 64 rows or more.

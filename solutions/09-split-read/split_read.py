@@ -312,8 +312,8 @@ show(draw_times(times, "one token to attend", beside="one read"))
 
 # %% [markdown]
 # Parts cost little. Two threads gain only where a second core is free and memory has speed to spare; on
-# a busy machine they lose. A GPU has over a hundred processors, and one query of one chat gives most of
-# them nothing to do: there the split pays.
+# a busy machine they lose. An H100 has 132 processors, and one chat with a model of 8 KV
+# heads gives work to 8 of them, unless its keys are split: there the split pays.
 #
 # ## 4 · Blocks where they lie
 #

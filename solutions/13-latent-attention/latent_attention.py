@@ -543,6 +543,10 @@ show(draw_times(times[8192], "one token on 8,192 in one layer", beside="absorbed
 # 2 · D = {{128 = 2 * 64}}. It saves *bytes*, which decode waits for (lesson 05), and not FLOPs. So
 # engines absorb in decode and expand, once, in a prefill.
 #
+# Wide models feel that. Each byte of DeepSeek-V3's rows of 512 + 64 numbers in 16 bits serves 128 heads,
+# {{242 = 128 * (2 * (512 + 64) + 2 * 512) / (2 * (512 + 64))}} operations: nearly an H100's balance of
+# {{295 = 989 / 3.35}}, where a step stops waiting for memory alone.
+#
 # ## Check yourself
 #
 # <details><summary>Is absorption an approximation?</summary>
