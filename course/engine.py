@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -62,7 +63,8 @@ class Engine:
     ) -> Conversation:
         """Queue a conversation and return it; `step` fills its `out`, up to n_new tokens or the first of
         `ends`. A ValueError names what the model cannot take, or the pool can never hold."""
-        self.queue.append(self._conversation(prompt, n_new, ends, sampling))
+        settings = {"ends": frozenset(ends), "sampling": sampling}
+        self.queue.append(self._conversation(prompt, n_new, **settings))
         return self.queue[-1]
 
     def serve(self, prompts: Sequence[Sequence[int]], n_new: int) -> list[list[int]]:
@@ -114,19 +116,11 @@ class Engine:
         cache.reset()
         return text[-n_new:].tolist()
 
-    def _conversation(
-        self,
-        prompt: Sequence[int],
-        n_new: int,
-        ends: Iterable[int] = (),
-        sampling: Sampling = GREEDY,
-    ) -> Conversation:
+    def _conversation(self, prompt: Sequence[int], n_new: int, **settings: Any) -> Conversation:
         tokens = torch.tensor([list(prompt)], dtype=torch.int64)
         self.model.check_tokens(tokens)
         check_between("n_new", n_new, 1, self.model.config.max_seq_len - tokens.shape[1])
-        conversation = Conversation(
-            next(self.ids), tokens[0].tolist(), n_new, ends=frozenset(ends), sampling=sampling
-        )
+        conversation = Conversation(next(self.ids), tokens[0].tolist(), n_new, **settings)
         self.memory.check(conversation)
         return conversation
 
