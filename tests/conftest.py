@@ -104,6 +104,8 @@ def pytest_sessionfinish(session, exitstatus):
     config = session.config
     if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and not is_worker(config):
         config.selection.remember(config.ran - config.failed, config.seconds)
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and config.selection.mode == "touched":
+        session.exitstatus = pytest.ExitCode.OK  # nothing changed since it was last proven
 
 
 def is_worker(config) -> bool:

@@ -13,6 +13,9 @@ from course.model import MiniGPT
 from course.model.config import GPTConfig
 from course.world.tokenizer import END, PAD
 
+CLEAR_LEAD = 0.1
+"""By how much a logit leads where a wrong choice is sure to show: a thousand times the tolerance."""
+
 
 def draw_model(rng: np.random.Generator, **sizes: int) -> dict[str, Any]:
     """Draw a model: `config` (sizes) and `state` (float32 arrays named as in state_dict()).
@@ -71,14 +74,18 @@ def draw_rows(rng: np.random.Generator, length: int, vocab_size: int) -> np.ndar
     return np.stack([first, second, late, first])
 
 
-def with_end_next(challenge: dict[str, Any], prompt: np.ndarray) -> dict[str, Any]:
+def with_end_next(challenge: dict[str, Any], likeliest: list[int]) -> dict[str, Any]:
     """Exchange rows of `lm_head`, so that `<end>` is the likeliest token after the first prompt, and
-    `<pad>` after a later one for which another token is."""
-    first, *later = _likeliest_next(challenge, prompt)
+    `<pad>` after a later one for which another token is.
+
+    Args:
+        likeliest: the likeliest token after each prompt.
+    """
+    first, *later = likeliest
     head = challenge["state"]["lm_head.weight"].copy()
     head[[END, first]] = head[[first, END]]
-    for likeliest in [token for token in later if token not in (first, END)][:1]:
-        head[[PAD, likeliest]] = head[[likeliest, PAD]]
+    for other in [token for token in later if token not in (first, END)][:1]:
+        head[[PAD, other]] = head[[other, PAD]]
     return {**challenge, "state": {**challenge["state"], "lm_head.weight": head}}
 
 
@@ -86,18 +93,20 @@ def draw_rows_with_end_next(
     rng: np.random.Generator, challenge: dict[str, Any], length: int
 ) -> dict[str, Any]:
     """Draw rows as `draw_rows` does, as `prompt` of the challenge, and exchange rows of its `lm_head` as
-    `with_end_next` does; drawn again while the same token is the likeliest after all of them."""
+    `with_end_next` does; drawn again while the same token is the likeliest after all of them, or one of
+    the likeliest leads by so little that a tolerance might hide who never chooses it."""
     while True:
         prompt = draw_rows(rng, length, challenge["config"]["vocab_size"])
-        after_first, *after_others = _likeliest_next(challenge, prompt)
-        if set(after_others) - {after_first, END}:
-            return {**with_end_next(challenge, prompt), "prompt": prompt}
+        likeliest, leads = likeliest_next(challenge, prompt)
+        if set(likeliest[1:]) - {likeliest[0], END} and min(leads) > CLEAR_LEAD:
+            return {**with_end_next(challenge, likeliest), "prompt": prompt}
 
 
-def _likeliest_next(challenge: dict[str, Any], prompt: np.ndarray) -> list[int]:
-    """Name the likeliest token after each row of a prompt (B, T)."""
+def likeliest_next(challenge: dict[str, Any], prompt: np.ndarray) -> tuple[list[int], list[float]]:
+    """Name the likeliest token after each row of a prompt (B, T), and by how much its logit leads."""
     logits = build_model(challenge)(torch.from_numpy(prompt.copy()))[:, -1]  # (B, V)
-    return logits.argmax(dim=-1).tolist()
+    best, second = logits.topk(2).values.unbind(-1)
+    return logits.argmax(dim=-1).tolist(), (best - second).tolist()
 
 
 def draw_split(rng: np.random.Generator, total: int) -> list[int]:

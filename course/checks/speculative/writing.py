@@ -14,7 +14,13 @@ from torch import Tensor
 
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, first_wrong_choice, outcome, uncached
-from course.checks.drawing import build_model, draw_model, draw_tokens, with_end_next
+from course.checks.drawing import (
+    build_model,
+    draw_model,
+    draw_tokens,
+    likeliest_next,
+    with_end_next,
+)
 from course.checks.passes import count_passes, new_cache
 from course.checks.recorder import given
 from course.checks.recording import TENSOR, as_array
@@ -204,7 +210,8 @@ def draw_cases(seed: int) -> Challenge:
     nothing = case_of(right, prompt, 0, K, "text", "passes", "own_memory")
     cases = [*(case_of(*case, "text") for case in cases), double, nothing]
     cases[0]["records"].append("passes")
-    return {**with_end_next(model, prompts), "cases": cases}
+    likeliest, _ = likeliest_next(model, prompts)
+    return {**with_end_next(model, likeliest), "cases": cases}
 
 
 @check_texts(draw=draw_cases, truth=uncached)
