@@ -11,6 +11,7 @@ prompts already in them; texts one by one are written plainly and with guesses. 
 from __future__ import annotations
 
 import argparse
+import copy
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -57,13 +58,12 @@ def ways_of(
         return [rows(generate, [prompt])[0] for prompt in prompts]
 
     warm = Engine(model)  # has every prompt in its pages from the first round on
-    ours = partial(generate_cached, model, n_new=n_new)
+    single = Engine(model)
+    ours = partial(generate_cached, copy.deepcopy(model), n_new=n_new)  # an engine changes layouts
     peer = partial(generate_theirs, theirs, "dynamic", n_new=n_new)
     return {
         "one by one": partial(one_by_one, ours),
-        "engine, one alone with guesses": lambda prompts: [
-            Engine(model).write(prompt, n_new) for prompt in prompts
-        ],
+        "engine, one by one": lambda prompts: [single.serve([one], n_new)[0] for one in prompts],
         "engine": lambda prompts: Engine(model).serve(prompts, n_new),
         "engine, prompts known": lambda prompts: warm.serve(prompts, n_new),
         "one batch, equal lengths": partial(rows, ours),

@@ -7,38 +7,37 @@
     engine = Engine(MiniGPT.from_weights("story"))
     texts = engine.serve(prompts, n_new=60)    # lists of token ids, as `generate_cached` writes them
 
-It uses the pages of lesson 10, read in the parts of lesson 09, the scheduler of lesson 11, and the cached
-pass of lesson 03. `write` decodes one conversation alone, with the guesses of lesson 12.
+Conversations share the pages of lesson 10, read in the parts of lesson 09, the scheduler of lesson 11,
+and the cached pass of lesson 03. One alone is decoded by `FastDecoder`, with the guesses of lesson 12
+where they pay.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import count
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from course.fast.layer import FastWeights
-from course.minigpt.kv_cache import forward_cached
+from course.minigpt.kv_cache import forward_cached, kv_cache_bytes
 from course.minigpt.serving import Scheduler
-from course.minigpt.speculative import lookup_draft, speculate
 from course.model import MiniGPT
 from course.model.bounds import check_between
+from course.serving.alone import Alone
 from course.serving.command import run
 from course.serving.conversation import GREEDY, Conversation, Sampling
 from course.serving.memory import Memory, Running
 from course.serving.pages import decode_together
 from course.serving.request import Piece
 
-Show = Callable[[list[int]], object]
-
 
 class Engine:
-    """Serves conversations from one pool of blocks. The model's weights must stay as they are: some are
-    copied (`FastWeights`).
+    """Serves conversations: several from one pool of blocks, one alone faster. The model's matrices
+    become views of the engine's (`FastWeights`), so memory holds them once; they must stay as they are.
 
     Args:
         n_blocks, block_size: the sizes of the pool.
@@ -47,34 +46,73 @@ class Engine:
     """
 
     def __init__(self, model: MiniGPT, n_blocks=256, block_size=16, max_running=8, budget=256):
-        self.model, self.weights = model, FastWeights(model)
-        self.memory = Memory(model, n_blocks, block_size)
+        self.model, self.weights = model, FastWeights(model, shared=True)
+        self.n_blocks, self.block_size = n_blocks, block_size
         self.scheduler, self.max_running = Scheduler(budget, max_running), max_running
         self.queue: deque[Conversation] = deque()
         self.running: dict[int, Running] = {}
         self.ids = count()
 
-    def add(
+    @cached_property
+    def memory(self) -> Memory:
+        """The pool of blocks, made when conversations first share one."""
+        return Memory(self.model, self.n_blocks, self.block_size)
+
+    @cached_property
+    def alone(self) -> Alone:
+        """What writes one conversation alone."""
+        return Alone(self.weights)
+
+    def conversation(
         self,
         prompt: Sequence[int],
         n_new: int,
         ends: Iterable[int] = (),
         sampling: Sampling = GREEDY,
     ) -> Conversation:
-        """Queue a conversation and return it; `step` fills its `out`, up to n_new tokens or the first of
-        `ends`. A ValueError names what the model cannot take, or the pool can never hold."""
+        """Make a conversation for `run`, of up to n_new tokens or the first of `ends`. A ValueError names
+        what the model cannot take."""
+        tokens = torch.tensor([list(prompt)], dtype=torch.int64)
+        self.model.check_tokens(tokens)
+        check_between("n_new", n_new, 1, self.model.config.max_seq_len - tokens.shape[1])
         settings = {"ends": frozenset(ends), "sampling": sampling}
-        self.queue.append(self._conversation(prompt, n_new, **settings))
-        return self.queue[-1]
+        return Conversation(next(self.ids), tokens[0].tolist(), n_new, **settings)
+
+    def run(self, conversations: Sequence[Conversation]) -> Iterator[list[tuple[int, int]]]:
+        """Answer conversations; yield (id, token) for each token that a pass wrote. A ValueError names
+        the first of several that the pool can never hold, before any is answered."""
+        if len(conversations) == 1 and not self.queue and not self.running:
+            (conversation,) = conversations
+            for new in self.alone.passes(conversation):
+                yield [(conversation.id, token) for token in new]
+            return
+        self.add(conversations)
+        while not all(conversation.done for conversation in conversations):
+            yield self.step()
+
+    def add(self, conversations: Sequence[Conversation]) -> None:
+        """Queue conversations for `step`; a ValueError names the first that the pool can never hold, and
+        none is queued."""
+        for conversation in conversations:
+            self.memory.check(conversation)
+        self.queue += conversations
 
     def serve(self, prompts: Sequence[Sequence[int]], n_new: int) -> list[list[int]]:
         """Return n_new tokens for each prompt, decoded greedily; all prompts are checked before any is
         served."""
-        conversations = [self._conversation(prompt, n_new) for prompt in prompts]
-        self.queue += conversations
-        while not all(conversation.done for conversation in conversations):
-            self.step()
+        conversations = [self.conversation(prompt, n_new) for prompt in prompts]
+        deque(self.run(conversations), maxlen=0)
         return [conversation.out for conversation in conversations]
+
+    @property
+    def cache_bytes(self) -> int:
+        """The bytes of keys and values that are held: of used blocks, and of the conversation alone."""
+        held = 0
+        if "memory" in vars(self):
+            pool, weight = self.memory.pool, self.model.embed.weight
+            used = (pool.n_blocks - len(pool.allocator)) * pool.block_size
+            held += kv_cache_bytes(self.model.config, used, 1, weight.element_size())
+        return held + (self.alone.decoder.nbytes() if "alone" in vars(self) else 0)
 
     def step(self) -> list[tuple[int, int]]:
         """Run one pass; return (id, token) for each conversation that got a token."""
@@ -93,36 +131,6 @@ class Engine:
                 cache.reset()
                 del self.running[request.id]
         return written
-
-    def write(self, prompt: Sequence[int], n_new: int, show: Show = lambda new: None) -> list[int]:
-        """Return n_new tokens for one prompt while no other is served, with guesses looked up in its own
-        text. `show` is called with new tokens as soon as they are final."""
-        check_between("running or waiting conversations", len(self.running) + len(self.queue), 0, 0)
-        request = self._conversation(prompt, n_new)
-        cache = self.memory.admit(request, ())
-        whole = torch.tensor(request.prompt, device=self.memory.pool.device)
-        known, shown = whole[: len(cache)], len(whole)
-
-        def propose(text: Tensor, k: int) -> Tensor:
-            nonlocal shown
-            text = torch.cat([known, text])
-            show(text[shown:].tolist())
-            shown = len(text)
-            return lookup_draft(text, k)
-
-        text = speculate(self.model, propose, whole[len(cache) :], n_new, 4, cache)
-        show(text[shown - len(known) :].tolist())
-        self.memory.remember(request, cache)
-        cache.reset()
-        return text[-n_new:].tolist()
-
-    def _conversation(self, prompt: Sequence[int], n_new: int, **settings: Any) -> Conversation:
-        tokens = torch.tensor([list(prompt)], dtype=torch.int64)
-        self.model.check_tokens(tokens)
-        check_between("n_new", n_new, 1, self.model.config.max_seq_len - tokens.shape[1])
-        conversation = Conversation(next(self.ids), tokens[0].tolist(), n_new, **settings)
-        self.memory.check(conversation)
-        return conversation
 
     @torch.inference_mode()
     def _forward(self, pieces: list[Piece]) -> Tensor:

@@ -92,11 +92,13 @@ def test_a_head_stored_twice_and_old_rotary_frequencies_do_no_harm(tmp_path):
         ({"attention_bias": True}, ["attention_bias", "True", "False"]),
         ({"mlp_bias": True}, ["mlp_bias", "True", "False"]),
         ({"hidden_act": "gelu"}, ["hidden_act", "'gelu'", "'silu'"]),
-        ({"head_dim": 16}, ["head_dim", "16", "8"]),
+        ({"head_dim": 16}, ["proj.weight has shape", "asks for"]),
+        ({"head_dim": 7}, ["must be even"]),
         (
-            {"rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5}},
-            ["rope_type", "'llama3'", "'default'"],
+            {"rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0}},
+            ["rope_type 'llama3' lacks", "low_freq_factor", "original_max_position_embeddings"],
         ),
+        ({"quantization_config": {"quant_method": "fp8"}}, ["quantization_config", "fp8"]),
         (
             {"rope_parameters": ..., "rope_scaling": {"type": "linear", "factor": 2.0}},
             ["rope_type", "'linear'"],

@@ -1,6 +1,7 @@
 """The engine: texts as written alone, memory by lesson 10's formula, checkpoints as `transformers` reads
 them, and errors at the door. Its speed is measured by benchmarks/engine.py."""
 
+from collections import deque
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from course.minigpt.kv_cache import generate_cached, kv_cache_bytes
 from course.model import MiniGPT
 from course.model.config import GPTConfig
 from course.published.texts import open_model
+from course.serving.alone import Pace
 from course.world.evaluation import held_out
 from course.world.tokenizer import encode
 
@@ -70,21 +72,65 @@ def test_texts_are_the_same_whatever_the_sizes(seed):
     assert len(free) + len(engine.memory.known) == engine.memory.pool.n_blocks
 
 
-def test_one_conversation_with_guesses_and_shown_as_it_is_written(story, prompts):
-    engine, shown = Engine(story), []
-    engine.serve(prompts[:1], 3)  # so that a prefix is known
-    text = engine.write(prompts[1], 40, shown.extend)
-    assert text == shown == alone(story, prompts[1], 40)
-    assert Engine(story).write(encode("The cat sat")[0].tolist(), 1) == alone(
-        story, encode("The cat sat")[0].tolist(), 1
-    )
+@pytest.mark.parametrize("pays", [True, False, None], ids=["guesses", "none", "as measured"])
+def test_one_conversation_alone_gets_the_same_text(story, prompts, pays, monkeypatch):
+    if pays is not None:
+        monkeypatch.setattr(Pace, "pays", pays)
+    engine = Engine(story)
+    for prompt in (*prompts[:2], encode("The cat sat")[0].tolist()):
+        for n_new in (1, 2, 60):
+            conversation = engine.conversation(prompt, n_new)
+            shown = [new for written in engine.run([conversation]) for new in written]
+            assert [token for _, token in shown] == conversation.out == alone(story, prompt, n_new)
+            assert {id for id, _ in shown} == {conversation.id}
+            assert len(engine.alone.decoder) == conversation.fed == len(prompt) + n_new - 1
+
+
+def test_what_a_conversation_alone_repeats_of_the_last_is_not_fed_again(story, prompts):
+    engine = Engine(story)
+    first = engine.conversation(prompts[0], 30)
+    deque(engine.run([first]))
+    turn = [*prompts[0], *first.out, *prompts[1][-5:]]
+    second = engine.conversation(turn, 20)
+    deque(engine.run([second]))
+    assert (first.reused, second.reused) == (0, len(prompts[0]) + 29)  # the last was never fed
+    assert second.out == alone(story, turn, 20)
+    third = engine.conversation(turn[:50], 20)  # all but its last token, which has to be fed
+    deque(engine.run([third]))
+    assert third.reused == 49
+    assert third.out == alone(story, turn[:50], 20)
+
+
+def test_a_conversation_alone_ends_at_its_end_also_within_a_guess(story, prompts, monkeypatch):
+    monkeypatch.setattr(Pace, "pays", True)
+    out = alone(story, prompts[2], 60)
+    for place in (0, 7, 20, 33):
+        conversation = Engine(story).conversation(prompts[2], 60, ends={out[place]})
+        engine = Engine(story)
+        deque(engine.run([conversation]))
+        assert conversation.out == out[: out.index(out[place]) + 1]
+
+
+def test_guesses_are_made_while_they_write_more_and_tried_again():
+    pace, made = Pace(), []
+    for number in range(120):
+        made.append(pace.pays)
+        kept = 4 if number >= 60 else 0  # guesses begin to be right
+        pace.note(made[-1], 1 + kept * made[-1], 0.002 if made[-1] else 0.001)
+    assert made[:4] == [False] * 4
+    assert made[4:8] == [True] * 4
+    assert sum(made[8:60]) == 1  # at half the speed they cost; after 32 passes one is tried again
+    first = made.index(True, 60)
+    assert first < 60 + Pace.again_after
+    assert all(made[first:])
 
 
 def test_conversations_that_come_later_join_those_that_run(story, prompts):
     engine = Engine(story, max_running=3)
     requests = []
     for prompt in prompts:
-        requests.append(engine.add(prompt, 6))
+        requests.append(engine.conversation(prompt, 6))
+        engine.add(requests[-1:])
         engine.step()
     while not all(request.done for request in requests):
         engine.step()
@@ -96,8 +142,10 @@ def test_conversations_that_come_later_join_those_that_run(story, prompts):
 
 def test_a_shared_prefix_takes_its_bytes_once(story, prompts):
     engine = Engine(story, n_blocks=200)
-    engine.serve(prompts[:1], 1)
-    requests = [engine.add(prompt, 20) for prompt in prompts]
+    engine.add([engine.conversation(prompts[0], 1)])
+    engine.step()
+    requests = [engine.conversation(prompt, 20) for prompt in prompts]
+    engine.add(requests)
     for _ in range(10):
         engine.step()
     pool, size = engine.memory.pool, engine.memory.pool.block_size
@@ -119,7 +167,11 @@ def test_known_blocks_make_room_for_new_conversations(story):
     rng = np.random.default_rng(0)
     for _ in range(6):
         prompt = rng.integers(3, 200, 150).tolist()
-        assert engine.serve([prompt], 20) == [alone(story, prompt, 20)]
+        one = engine.conversation(prompt, 20)
+        engine.add([one])
+        while not one.done:
+            engine.step()
+        assert one.out == alone(story, prompt, 20)
     assert len(engine.memory.pool.allocator) + len(engine.memory.known) == 12
 
 
@@ -146,7 +198,7 @@ def test_a_checkpoint_gets_the_text_of_transformers(checkpoint):
             ids, do_sample=False, max_new_tokens=30, eos_token_id=None, pad_token_id=0
         )
         assert [*tokens, *out] == wanted[0].tolist()
-        assert Engine(model).write(tokens, 30) == out
+        assert Engine(model).serve([tokens], 30) == [out]
         assert words.decode(out) == tokenizer.decode(out, skip_special_tokens=True)
 
 
@@ -162,11 +214,11 @@ def test_what_cannot_be_served_is_refused_and_changes_nothing(story):
         ([3], 0, "n_new"),
     ):
         with pytest.raises(ValueError, match=said):
-            engine.add(prompt, n_new)
+            engine.add([engine.conversation([3, 4], 1), engine.conversation(prompt, n_new)])
         with pytest.raises(ValueError, match=said):
             engine.serve([[3, 4], prompt], n_new)
     with pytest.raises(ValueError, match="n_new"):  # beyond the model's longest text
-        engine.add([3] * 20, story.config.max_seq_len)
+        engine.conversation([3] * 20, story.config.max_seq_len)
     assert not engine.queue
     assert len(engine.memory.pool.allocator) == 4
     with pytest.raises(ValueError, match="budget"):

@@ -10,9 +10,11 @@ import transformers
 from checkpoint_folder import write_checkpoint
 
 from course.engine import Engine, main
+from course.fast.decode import FastDecoder
 from course.minigpt.kv_cache import generate_cached
 from course.model import MiniGPT
 from course.published.texts import StoryWords, open_model
+from course.serving.alone import Pace
 from course.serving.screen import Lines
 from course.world.tokenizer import decode, encode
 
@@ -63,34 +65,36 @@ def test_the_command_streams_a_story(story, capsys):
     ]
     assert re.fullmatch(
         r"\[10 tokens, \d+ a second, the first after \d+ ms; 0 of 7 prompt tokens reused; "
-        r"2 pages, 0\.1 MB\]\n",
+        r"0\.1 MB of keys and values\]\n",
         both.err,
     )
 
 
 def test_the_command_ends_at_the_end_token(story, capsys, monkeypatch):
     """Whether one prompt streams or several are answered together; no pass is made behind the end."""
+    monkeypatch.setattr(Pace, "pays", False)
     prompt = encode("The cat sat")[0].tolist()
     out = alone(story, prompt, 12)
     monkeypatch.setattr(StoryWords, "ends", frozenset({out[5]}))
     text = decode([*prompt, *out[: out.index(out[5])]])
-    steps, step = [], Engine.step
-    monkeypatch.setattr(Engine, "step", lambda engine: steps.append(step(engine)) or steps[-1])
+    steps, step = [], FastDecoder.step
+    monkeypatch.setattr(FastDecoder, "step", lambda *given: steps.append(step(*given)) or steps[-1])
     main(["The cat sat", "--new", "12"])
     assert capsys.readouterr().out == text + "\n"
-    assert len(steps) == out.index(out[5]) + 1
+    assert len(steps) == out.index(out[5])  # the prompt's pass wrote the first
     main(["The cat sat", "The cat sat", "--new", "12"])
     assert capsys.readouterr().out == f"{text}\n\n{text}\n"
 
 
 def test_an_interrupt_ends_the_command_without_a_traceback(capsys, monkeypatch):
-    def interrupted(engine):
+    def interrupted(*given):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Engine, "step", interrupted)
+    monkeypatch.setattr(FastDecoder, "step", interrupted)
     with pytest.raises(SystemExit, match="130"):
         main(["The cat sat"])
-    assert capsys.readouterr().out == "The cat sat\n"
+    assert capsys.readouterr().out == "The cat sat on\n"
     with pytest.raises(SystemExit, match="130"):
         main(["The cat sat", "Anna Stone"])
     assert capsys.readouterr().out == "The cat sat\n\nAnna Stone\n\n"
@@ -123,7 +127,7 @@ def test_the_command_says_what_is_wrong(tmp_path, checkpoint, capsys, monkeypatc
     with pytest.raises(SystemExit, match="is no tokenizer"):
         main(["The cat", "--model", str(tmp_path)])
     (tmp_path / "tokenizer.json").write_text((checkpoint / "tokenizer.json").read_text())
-    with pytest.raises(SystemExit, match="only checkpoints of model_type 'llama'"):
+    with pytest.raises(SystemExit, match="architecture is that of llama"):
         main(["once", "--model", str(tmp_path)])
 
 
@@ -163,7 +167,7 @@ def test_the_same_seed_draws_the_same_text(capsys):
     assert texts[0] == texts[1] != texts[2]
 
 
-def test_a_conversation_is_written_as_the_models_template_says_and_reuses_its_pages(
+def test_a_conversation_is_written_as_the_models_template_says_and_keeps_its_cache(
     checkpoint, capsys, monkeypatch
 ):
     said = 2 * ["once upon a time there was a small engine that wrote one token after the other"]
@@ -183,8 +187,8 @@ def test_a_conversation_is_written_as_the_models_template_says_and_reuses_its_pa
         out = out[: out.index(1)] if 1 in out else out
         expected.append(words.decode(out))
         shared = [a == b for a, b in zip(known, prompt, strict=False)]
-        reused = min([*shared, False].index(False), len(prompt) - 1) // 16 * 16
-        known = [*prompt, *out]
+        reused = min([*shared, False].index(False), len(prompt) - 1)
+        known = [*prompt, *out[:-1]]  # its last token was never fed
         messages.append({"role": "assistant", "content": expected[-1]})
     monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(said)))
     main(["--chat", "--model", str(checkpoint), "--new", "20"])

@@ -3,8 +3,8 @@
     decoder = FastDecoder(model, batch=1, max_len=1024)
     text = decoder.generate(prompt, n_new=100)      # the tokens of `generate_cached`
 
-Use it for a prompt and then one token a row at a time. Several tokens after cached ones, a cache of
-another kind, or rows of different lengths need `forward_cached` or `course.serving`.
+Use it for one text, or for a batch of one length. A cache of another kind, or rows of different lengths
+need `forward_cached` or `course.serving`.
 
 `forward_cached` launches hundreds of small operations a token. A GPU could do them all while the
 weights arrive from its memory; it waits for Python instead, which needs a few millionths of a second
@@ -41,7 +41,8 @@ class FastDecoder:
     Use it for prompts of one length; the cache has a fixed size.
 
     Args:
-        model: its weights as they are now, partly copied; the model stays as it is.
+        model: its weights as they are now, partly copied; the model stays as it is. Or `FastWeights`,
+            which are not copied.
         batch: B, rows decoded together.
         max_len: tokens that the cache holds. Every step reads all these places, so choose no more
             than you need.
@@ -52,8 +53,11 @@ class FastDecoder:
         ValueError: sizes that cannot be used.
     """
 
-    def __init__(self, model: MiniGPT, batch: int, max_len: int, compile: bool = False) -> None:
-        self.config, self.weights = model.config, FastWeights(model)
+    def __init__(
+        self, model: MiniGPT | FastWeights, batch: int, max_len: int, compile: bool = False
+    ) -> None:
+        self.weights = model if isinstance(model, FastWeights) else FastWeights(model)
+        self.config = model.config
         self.embed = self.weights.embed
         self._layer = torch.compile(_layer, dynamic=False) if compile else _layer
         self._make_room(batch, max_len)
@@ -89,9 +93,25 @@ class FastDecoder:
         """Tokens held."""
         return self.length
 
+    def truncate(self, n: int) -> None:
+        """Keep the first n tokens and forget the rest."""
+        check_between("n", n, 0, self.length)
+        self.length = n
+
     def reset(self) -> None:
         """Forget every token."""
         self.length = 0
+
+    def adopt(self, other: FastDecoder, n: int) -> None:
+        """Take over the first n tokens that another decoder of this model holds."""
+        check_between("n", n, 0, min(len(other), self.max_len))
+        self.keys[:, :, :, :n] = other.keys[:, :, :, :n]
+        self.values[:, :, :, :n] = other.values[:, :, :, :n]
+        self.length = n
+
+    def nbytes(self) -> int:
+        """Count the bytes of the storage of keys and values, whether filled or not."""
+        return self.keys.nbytes + self.values.nbytes
 
     def prefill(self, prompt: Tensor) -> Tensor:
         """Empty the cache and read a prompt (B, P) int64: logits of what follows, (B, V).
@@ -110,6 +130,22 @@ class FastDecoder:
         logits = self._forward(prompt, self.places[: prompt.shape[1]], hidden=None)
         self.length = prompt.shape[1]
         return logits
+
+    def extend(self, tokens: Tensor) -> Tensor:
+        """Read tokens (B, T) that follow those held: logits of what follows each, (B, T, V).
+
+        Raises:
+            CacheFull: there are not so many places left; nothing was changed.
+        """
+        T = tokens.shape[1]
+        if self.length + T > self.max_len:
+            raise CacheFull(f"{self.length} of {self.max_len} places are taken, {T} do not fit")
+        positions = self.places[self.length : self.length + T]
+        hidden = torch.zeros(T, self.max_len, dtype=self.embed.dtype, device=self.embed.device)
+        hidden = hidden.masked_fill(self.places > positions[:, None], float("-inf"))
+        x = self._last_layer(tokens, positions, hidden)
+        self.length += T
+        return self.weights.logits(x)
 
     def step(self, tokens: Tensor) -> Tensor:
         """Read the next token of each row, (B,) int64: logits of what follows, (B, V).
@@ -147,11 +183,17 @@ class FastDecoder:
     @torch.no_grad()
     def _forward(self, tokens: Tensor, positions: Tensor, hidden: Tensor | None) -> Tensor:
         """Logits after the last of tokens (B, T) at positions (T,): (B, V)."""
+        return self.weights.logits(self._last_layer(tokens, positions, hidden)[:, -1])
+
+    @torch.no_grad()
+    def _last_layer(self, tokens: Tensor, positions: Tensor, hidden: Tensor | None) -> Tensor:
+        """What the last layer gives for tokens (B, T) at positions (T,): (B, T, C)."""
         x, cos_sin = self.weights.embedded(tokens, positions)  # (B, T, C), (2, T, D)
-        layer = _layer if hidden is None else self._layer  # prompts differ in length: not compiled
+        one = hidden is not None and tokens.shape[1] == 1
+        layer = self._layer if one else _layer  # chunks differ in length: not compiled
         for weights, keys, values in zip(self.weights.layers, self.keys, self.values, strict=True):
             x = layer(x, weights, keys, values, positions, cos_sin, hidden)
-        return self.weights.logits(x[:, -1])
+        return x
 
 
 def _layer(
@@ -171,6 +213,8 @@ def _layer(
     values.index_copy_(2, positions, v)
     if hidden is None:  # a prompt, which starts at position 0: the new tokens see one another
         heads = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=G < H)
+    elif x.shape[1] > 1:  # new tokens after others
+        heads = F.scaled_dot_product_attention(q, keys, values, hidden, enable_gqa=G < H)
     else:  # one new token, which sees all that is not hidden
         q = q.reshape(B, G, H // G, D)  # T = 1, so the R query heads of a KV head become its rows
         scores = torch.add(hidden, q @ keys.mT, alpha=D**-0.5)  # (B, G, R, max_len)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from course.model import MiniGPT
 from course.model.layers import Block, RMSNorm
@@ -42,6 +42,8 @@ class Layer(NamedTuple):
     n_kv_heads: int
     attn_norm: Norm
     qkv: Tensor  # ((H + 2 G) * D, C)
+    qkv_bias: Tensor | None  # ((H + 2 G) * D,)
+    head_norms: tuple[Norm, Norm] | None  # of queries and of keys, (D,) each
     out: Tensor  # (C, H * D)
     mlp_norm: Norm
     gate_up: Tensor  # (2 * d_ff, C)
@@ -49,19 +51,27 @@ class Layer(NamedTuple):
 
 
 class FastWeights:
-    """The weights of a model as they are now, partly copied; the model stays as it is.
+    """The weights of a model as they are now, partly copied.
+
+    Args:
+        shared: let the matrices of the model be views of these, so that memory holds them once. Left
+            out, the model stays as it is.
 
     Attributes:
+        config: the sizes of the model.
         embed: (V, C).
         cos_sin: cosines and sines of every position, (2, max_seq_len, D).
         layers: one `Layer` each.
     """
 
     @torch.no_grad()
-    def __init__(self, model: MiniGPT) -> None:
+    def __init__(self, model: MiniGPT, shared: bool = False) -> None:
+        self.config = model.config
         self.embed, self.norm = model.embed.weight, norm_of(model.norm)
         self.head = _laid_out(model.lm_head.weight)
-        self.layers = [_layer_of(block) for block in model.blocks]
+        if shared and model.lm_head.weight is not model.embed.weight:
+            _replace(self.head, model.lm_head)
+        self.layers = [_layer_of(block, shared) for block in model.blocks]
         table = model.blocks[0].attn.rotary_table
         self.cos_sin = table.to(self.embed.dtype)
 
@@ -77,16 +87,19 @@ class FastWeights:
         return F.embedding(tokens, self.embed), cos_sin
 
     def logits(self, x: Tensor) -> Tensor:
-        """Compute logits (B, V) of what the last layer gave, (B, C)."""
+        """Compute logits (B, V) or (B, T, V) of what the last layer gave, (B, C) or (B, T, C)."""
         return F.linear(normed(x, self.norm), self.head)
 
 
 def heads_of(x: Tensor, layer: Layer, cos_sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Compute rotated queries (B, H, T, D), rotated keys and values (B, G, T, D) each, of x (B, T, C)."""
     (B, T, _), H, G = x.shape, layer.n_heads, layer.n_kv_heads
-    heads = F.linear(normed(x, layer.attn_norm), layer.qkv)  # (B, T, (H + 2 G) * D)
+    heads = F.linear(normed(x, layer.attn_norm), layer.qkv, layer.qkv_bias)  # (B, T, (H + 2 G) * D)
     heads = heads.view(B, T, H + 2 * G, -1).transpose(1, 2)  # (B, H + 2 G, T, D)
     qk, v = heads[:, : H + G], heads[:, H + G :]
+    if layer.head_norms:
+        q_norm, k_norm = layer.head_norms
+        qk = torch.cat([normed(qk[:, :H], q_norm), normed(qk[:, H:], k_norm)], dim=1)
     qk = qk * cos_sin[0] + qk.roll(qk.shape[-1] // 2, dims=-1) * cos_sin[1]  # as `rotate` does
     return qk[:, :H], qk[:, H:], v
 
@@ -116,21 +129,42 @@ def norm_of(norm: RMSNorm) -> Norm:
     return Norm(weight, norm.eps, math.sqrt(C) * weight, minimum)
 
 
-def _layer_of(block: Block) -> Layer:
+def _layer_of(block: Block, shared: bool) -> Layer:
     attn, mlp = block.attn, block.mlp
+    three = (attn.wq, attn.wk, attn.wv)
+    qkv = _laid_out(torch.cat([part.weight for part in three]))
+    gate_up = _laid_out(torch.cat([mlp.gate.weight, mlp.up.weight]))
+    out, down = _laid_out(attn.wo.weight), _laid_out(mlp.down.weight)
+    if shared:
+        for matrix, parts in ((qkv, three), (gate_up, (mlp.gate, mlp.up))):
+            _replace(matrix, *parts)
+        _replace(out, attn.wo)
+        _replace(down, mlp.down)
+    norms = getattr(attn.wq, "norm", None), getattr(attn.wk, "norm", None)  # of published models
     return Layer(
         n_heads=attn.n_heads,
         n_kv_heads=attn.n_kv_heads,
         attn_norm=norm_of(block.attn_norm),
-        qkv=_laid_out(torch.cat([attn.wq.weight, attn.wk.weight, attn.wv.weight])),
-        out=_laid_out(attn.wo.weight),
+        qkv=qkv,
+        qkv_bias=None if attn.wq.bias is None else torch.cat([part.bias for part in three]),
+        head_norms=(norm_of(norms[0]), norm_of(norms[1])) if all(norms) else None,
+        out=out,
         mlp_norm=norm_of(block.mlp_norm),
-        gate_up=_laid_out(torch.cat([mlp.gate.weight, mlp.up.weight])),
-        down=_laid_out(mlp.down.weight),
+        gate_up=gate_up,
+        down=down,
     )
 
 
+def _replace(matrix: Tensor, *parts: nn.Linear) -> None:
+    """Let the weights of parts be views of one matrix that holds them one below the other."""
+    rows = matrix.split([part.out_features for part in parts])
+    for part, weight in zip(parts, rows, strict=True):
+        part.weight = nn.Parameter(weight, requires_grad=False)
+
+
 def _laid_out(weight: Tensor) -> Tensor:
-    """Lay out a matrix (out, in) for a CPU with its columns one after the other in memory: one row
-    times it then adds up whole columns, a quarter faster than many short dot products."""
-    return weight.t().contiguous().t() if weight.device.type == "cpu" else weight
+    """Lay out a float32 matrix (out, in) for a CPU with its columns one after the other in memory: one
+    row times it then adds up whole columns, a quarter faster than many short dot products. (Products of
+    16-bit numbers have kernels of their own, which lose by it.)"""
+    plain = weight.device.type != "cpu" or weight.dtype != torch.float32
+    return weight if plain else weight.t().contiguous().t()

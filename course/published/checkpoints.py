@@ -1,17 +1,17 @@
-"""Real checkpoints of the Llama family, in the mini-GPT.
+"""Real checkpoints of the families of Llama, Mistral and Qwen, in the mini-GPT.
 
     model = load("HuggingFaceTB/SmolLM2-135M", device="cuda", dtype=torch.bfloat16)
     model = load("path/to/a/folder")           # config.json and *.safetensors
 
-All settings, names and shapes are checked before any number is read, so no model is ever loaded
-partially.
+All settings, names, shapes and types are checked before any number is read, so no model is ever loaded
+partially. Weights keep the type in which they lie in the file, and lie in memory once.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,10 @@ from torch import Tensor
 
 from course.model import AttentionLayer, MiniGPT
 from course.model.config import GPTConfig
+from course.published.families import PublishedConfig, Stretch, empty_model
 
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+DTYPES = ("F32", "BF16", "F16")
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
 # Our names of the parts of one layer, and those of `transformers`.
@@ -36,21 +39,27 @@ LAYER_PARTS = {
     "mlp.up": "mlp.up_proj",
     "mlp.down": "mlp.down_proj",
 }
+HEADS = {
+    "attn.wq": "self_attn.q_proj",
+    "attn.wk": "self_attn.k_proj",
+    "attn.wv": "self_attn.v_proj",
+}
+HEAD_NORMS = {"attn.wq.norm": "self_attn.q_norm", "attn.wk.norm": "self_attn.k_norm"}
 
 
 def load(
     path_or_hub_id: str | Path,
     attention_layer: AttentionLayer | None = None,
     device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
+    dtype: torch.dtype | None = None,
 ) -> MiniGPT:
-    """Load a Llama-family model from a folder, or from the hub.
+    """Load a model from a folder, or from the hub.
 
     Args:
         path_or_hub_id: a folder with `config.json` and `model.safetensors` (or its shards and
             `model.safetensors.index.json`), or the name of such a model on the Hugging Face hub.
         attention_layer: see `MiniGPT`.
-        device, dtype: where the weights go, and as what.
+        device, dtype: where the weights go, and as what; None keeps the type of the file.
 
     Raises:
         FileNotFoundError: no such folder, or a file is missing in it.
@@ -63,21 +72,31 @@ def load(
     files = _files_of_tensors(folder)
     expected = expected_tensors(config)
     _compare(folder, files, expected)
-    state = {expected[name][0]: tensor.to(dtype) for name, tensor in _read(files, set(expected))}
-    return MiniGPT.from_state(config, state, attention_layer).to(device=device, dtype=dtype)
+    model = empty_model(config, attention_layer)
+    state = {
+        expected[name][0]: tensor.to(device=device, dtype=dtype)
+        for name, tensor in _read(files, expected)
+    }
+    if config.tie_embeddings:
+        state["lm_head.weight"] = state["embed.weight"]
+    model.load_state_dict(state, assign=True)
+    if config.tie_embeddings:
+        model.lm_head.weight = model.embed.weight
+    return model.to(device)
 
 
-def read_config(folder: Path) -> GPTConfig:
+def read_config(folder: Path) -> PublishedConfig:
     """Read the sizes in a folder's `config.json`.
 
     Raises:
         FileNotFoundError, ValueError: as `load`.
     """
     settings = _read_json(folder / "config.json")
-    if settings.get("model_type") != "llama":
+    family = settings.get("model_type")
+    if family not in FAMILIES:
         raise ValueError(
-            f"{folder}: model_type is {settings.get('model_type')!r}; "
-            "only checkpoints of model_type 'llama' have the mini-GPT's architecture"
+            f"{folder}: model_type is {family!r}; the mini-GPT's architecture is that of "
+            f"{', '.join(FAMILIES)}"
         )
     missing = [name for name in ("vocab_size", "num_hidden_layers", "hidden_size",
                                  "num_attention_heads", "intermediate_size")
@@ -86,34 +105,59 @@ def read_config(folder: Path) -> GPTConfig:
         raise ValueError(f"{folder}: config.json does not say {', '.join(missing)}")
     rope = settings.get("rope_parameters") or {}  # transformers 5; before: rope_theta at the top
     try:
-        config = GPTConfig(
+        config = PublishedConfig(
             vocab_size=settings["vocab_size"],
             n_layers=settings["num_hidden_layers"],
             d_model=settings["hidden_size"],
             n_heads=settings["num_attention_heads"],
             n_kv_heads=settings.get("num_key_value_heads") or settings["num_attention_heads"],
             d_ff=settings["intermediate_size"],
-            max_seq_len=settings.get("max_position_embeddings", 2048),
+            max_seq_len=_longest_text(settings),
             rope_theta=float(rope.get("rope_theta") or settings.get("rope_theta") or 10_000.0),
             norm_eps=settings.get("rms_norm_eps", 1e-6),
             tie_embeddings=bool(settings.get("tie_word_embeddings", False)),
+            head_width=settings.get("head_dim"),
+            qkv_bias=family == "qwen2",
+            head_norms=family == "qwen3",
+            stretch=_stretch(rope or settings.get("rope_scaling") or {}),
         )
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise ValueError(f"{folder}: sizes that no mini-GPT can have: {error}") from error
-    _refuse_other_settings(folder, settings, config)
+    _refuse_other_settings(folder, settings)
     return config
 
 
-def _refuse_other_settings(folder: Path, settings: dict[str, Any], config: GPTConfig) -> None:
+def _longest_text(settings: dict[str, Any]) -> int:
+    """Return how many tokens the model reads as if it had no window: until a window is full, every token
+    sees all before it."""
+    longest, window = settings.get("max_position_embeddings", 2048), settings.get("sliding_window")
+    if window and settings.get("use_sliding_window", settings["model_type"] == "mistral"):
+        return min(longest, window)
+    return longest
+
+
+def _stretch(rope: dict[str, Any]) -> Stretch | None:
+    """Read how rotary positions are stretched; a ValueError names a way that the mini-GPT has not."""
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind == "default":
+        return None
+    if kind != "llama3":
+        raise ValueError(f"rope_type is {kind!r}; the mini-GPT supports 'default' and 'llama3'")
+    names = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+    if missing := [name for name in names if not isinstance(rope.get(name), (int, float))]:
+        raise ValueError(f"rope_type 'llama3' lacks {', '.join(missing)}")
+    return Stretch(*(rope[name] for name in names))
+
+
+def _refuse_other_settings(folder: Path, settings: dict[str, Any]) -> None:
     """Refuse settings that change what a forward pass computes in a way the mini-GPT does not."""
-    rope = settings.get("rope_parameters") or settings.get("rope_scaling") or {}
+    rope = settings.get("rope_parameters") or {}
     supported = {
-        "rope_type": (rope.get("rope_type", rope.get("type", "default")), "default"),
         "partial_rotary_factor": (rope.get("partial_rotary_factor", 1.0), 1.0),
         "attention_bias": (settings.get("attention_bias", False), False),
         "mlp_bias": (settings.get("mlp_bias", False), False),
         "hidden_act": (settings.get("hidden_act", "silu"), "silu"),
-        "head_dim": (settings.get("head_dim") or config.head_dim, config.head_dim),
+        "quantization_config": (settings.get("quantization_config"), None),
     }
     for name, (actual, right) in supported.items():
         if actual != right:
@@ -125,25 +169,34 @@ def _refuse_other_settings(folder: Path, settings: dict[str, Any], config: GPTCo
 def expected_tensors(config: GPTConfig) -> dict[str, tuple[str, tuple[int, ...]]]:
     """List the tensors of a checkpoint of these sizes: name in the file, our name, and shape."""
     C, V, F, D = config.d_model, config.vocab_size, config.d_ff, config.head_dim
-    kv_width = config.n_kv_heads * D
+    q_width, kv_width = config.n_heads * D, config.n_kv_heads * D
     shapes = {
         "attn_norm": (C,),
-        "attn.wq": (C, C),
+        "attn.wq": (q_width, C),
         "attn.wk": (kv_width, C),
         "attn.wv": (kv_width, C),
-        "attn.wo": (C, C),
+        "attn.wo": (C, q_width),
         "mlp_norm": (C,),
         "mlp.gate": (F, C),
         "mlp.up": (F, C),
         "mlp.down": (C, F),
     }
+    layer = {
+        f"{theirs}.weight": (f"{ours}.weight", shapes[ours]) for ours, theirs in LAYER_PARTS.items()
+    }
+    published = isinstance(config, PublishedConfig)
+    if published and config.qkv_bias:
+        layer |= {
+            f"{theirs}.bias": (f"{ours}.bias", shapes[ours][:1]) for ours, theirs in HEADS.items()
+        }
+    if published and config.head_norms:
+        layer |= {
+            f"{theirs}.weight": (f"{ours}.weight", (D,)) for ours, theirs in HEAD_NORMS.items()
+        }
     expected = {"model.embed_tokens.weight": ("embed.weight", (V, C))}
     for i in range(config.n_layers):
-        for ours, theirs in LAYER_PARTS.items():
-            expected[f"model.layers.{i}.{theirs}.weight"] = (
-                f"blocks.{i}.{ours}.weight",
-                shapes[ours],
-            )
+        for theirs, (ours, shape) in layer.items():
+            expected[f"model.layers.{i}.{theirs}"] = (f"blocks.{i}.{ours}", shape)
     expected["model.norm.weight"] = ("norm.weight", (C,))
     if not config.tie_embeddings:
         expected["lm_head.weight"] = ("lm_head.weight", (V, C))
@@ -235,7 +288,13 @@ def _compare(
             for name in (name for name, place in files.items() if place == path):
                 if name not in held:
                     raise ValueError(f"{path} does not hold {name}, which {INDEX} places there")
-                shape = tuple(file.get_slice(name).get_shape())
+                stored = file.get_slice(name)
+                shape = tuple(stored.get_shape())
+                if name in expected and stored.get_dtype() not in DTYPES:
+                    raise ValueError(
+                        f"{path}: {name} is of type {stored.get_dtype()}; the mini-GPT takes "
+                        f"{', '.join(DTYPES)}"
+                    )
                 if name in expected and shape != expected[name][1]:
                     raise ValueError(
                         f"{path}: {name} has shape {shape}, but config.json asks for "
@@ -255,12 +314,12 @@ def _some(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} (and {len(names) - 1} more)"
 
 
-def _read(files: dict[str, Path], names: set[str]) -> Iterator[tuple[str, Tensor]]:
-    for path in sorted(set(files.values())):
-        with _opened(path) as file:
-            for name in sorted(names):
-                if files[name] == path:
-                    yield name, file.get_tensor(name)
+def _read(files: dict[str, Path], names: Iterable[str]) -> Iterator[tuple[str, Tensor]]:
+    """Yield tensors of a checkpoint. Each time a file is mapped into memory, and as soon as a copy of one
+    tensor is made the map is given back, so that the whole file is never in memory beside its copy."""
+    for name in names:
+        with _opened(files[name]) as file:
+            yield name, file.get_tensor(name).clone()
 
 
 def _opened(path: Path) -> Any:

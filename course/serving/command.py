@@ -6,11 +6,10 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 
-from course.minigpt.kv_cache import kv_cache_bytes
 from course.model import MiniGPT
 from course.published.texts import Words, open_model, printer
 from course.serving.conversation import Conversation, Sampling
@@ -21,16 +20,16 @@ class Engine(Protocol):
     """What the command needs of `course.engine.Engine`, which imports this module."""
 
     model: MiniGPT
-    memory: Any
+    cache_bytes: int
 
-    def add(
+    def conversation(
         self, prompt: Sequence[int], n_new: int, ends: frozenset[int], sampling: Sampling
     ) -> Conversation:
-        """Queue a conversation."""
+        """Make a conversation."""
         ...
 
-    def step(self) -> list[tuple[int, int]]:
-        """Run one pass; return (id, token) for each conversation that got a token."""
+    def run(self, conversations: Sequence[Conversation]) -> Iterator[list[tuple[int, int]]]:
+        """Answer conversations; yield (id, token) for each token that a pass wrote."""
         ...
 
 
@@ -79,7 +78,7 @@ def continue_all(
     engine: Engine, words: Words, prompts: Sequence[str], n_new: int, sampling: Sampling
 ) -> None:
     """Continue all prompts at once: one streams, of several each has a line on a terminal."""
-    asked = [add(engine, words, words.encode(prompt), n_new, sampling) for prompt in prompts]
+    asked = [begin(engine, words, words.encode(prompt), n_new, sampling) for prompt in prompts]
     statistics = Statistics(engine)
     if len(asked) == 1:
         show = printer(words, asked[0].prompt)
@@ -97,7 +96,7 @@ def continue_all(
 
 
 def chat(engine: Engine, words: Words, n_new: int, sampling: Sampling) -> None:
-    """Answer each line of standard input, until it ends. Earlier turns stay in the engine's pages."""
+    """Answer each line of standard input, until it ends. Keys and values of earlier turns are kept."""
     messages = []
     words.encode_chat([{"role": "user", "content": "Hello"}])  # refuses before anybody types
     while True:
@@ -106,7 +105,7 @@ def chat(engine: Engine, words: Words, n_new: int, sampling: Sampling) -> None:
         except EOFError:
             return
         messages.append({"role": "user", "content": said})
-        asked = add(engine, words, words.encode_chat(messages), n_new, sampling)
+        asked = begin(engine, words, words.encode_chat(messages), n_new, sampling)
         statistics, show = Statistics(engine), printer(words, [])
         for new in statistics.steps([asked]):
             show([token for _, token in new])
@@ -116,16 +115,16 @@ def chat(engine: Engine, words: Words, n_new: int, sampling: Sampling) -> None:
         messages.append({"role": "assistant", "content": words.decode(answer)})
 
 
-def add(
+def begin(
     engine: Engine, words: Words, prompt: Sequence[int], n_new: int, sampling: Sampling
 ) -> Conversation:
-    """Queue a prompt; a ValueError says that it is too long with what is to be written."""
+    """Begin a conversation; a ValueError says that the prompt is too long with what is to be written."""
     most = engine.model.config.max_seq_len
     if len(prompt) + n_new > most:
         raise ValueError(
             f"{len(prompt)} tokens and --new {n_new} are more than the {most} that the model reads"
         )
-    return engine.add(prompt, n_new, words.ends, sampling)
+    return engine.conversation(prompt, n_new, words.ends, sampling)
 
 
 def text_of(words: Words, conversation: Conversation) -> str:
@@ -138,28 +137,24 @@ class Statistics:
     """Count and time what an engine writes, and print it in one line to standard error."""
 
     def __init__(self, engine: Engine) -> None:
-        self.engine, self.pages = engine, 0
+        self.engine, self.bytes = engine, 0
         self.begin, self.first, self.end = time.perf_counter(), 0.0, 0.0
 
     def steps(self, asked: Sequence[Conversation]) -> Iterator[list[tuple[int, int]]]:
         """Run passes until all are answered, and yield what each wrote."""
-        pool = self.engine.memory.pool
-        while not all(one.done for one in asked):
-            new = self.engine.step()
+        for new in self.engine.run(asked):
             self.end = time.perf_counter()
             self.first = self.first or (self.end if new else 0.0)
-            self.pages = max(self.pages, pool.n_blocks - len(pool.allocator))
+            self.bytes = max(self.bytes, self.engine.cache_bytes)
             yield new
 
     def print(self, asked: Sequence[Conversation]) -> None:
         """Print tokens a second, the time to the first token, and the memory of keys and values."""
-        n, weight = sum(len(one.out) for one in asked), self.engine.model.embed.weight
-        size = self.engine.memory.pool.block_size
-        page = kv_cache_bytes(self.engine.model.config, size, 1, weight.element_size())
+        n = sum(len(one.out) for one in asked)
         prompt, reused = sum(len(one.prompt) for one in asked), sum(one.reused for one in asked)
         print(
             f"[{n} tokens, {n / (self.end - self.begin):.0f} a second, the first after "
             f"{1e3 * (self.first - self.begin):.0f} ms; {reused} of {prompt} prompt tokens reused; "
-            f"{self.pages} pages, {self.pages * page / 1e6:.1f} MB]",
+            f"{self.bytes / 1e6:.1f} MB of keys and values]",
             file=sys.stderr,
         )

@@ -566,8 +566,8 @@ show(draw_times(times[8192], "one token on 8,192 in one layer", beside="absorbed
 #
 # This is the last lesson. `course/engine.py` puts your functions together: prompts go in
 # by chunks, whoever decodes shares a pass, keys and values lie in pages, pages of a common beginning
-# are read once, and one conversation may guess ahead (on a model as small as ours, that costs more than
-# it saves). Eight that begin with the same 100 tokens:
+# are read once. One alone is decoded with fixed shapes, and with lesson 12's guesses where they pay.
+# Eight that begin with the same 100 tokens:
 
 # %%
 gpt = MiniGPT.from_weights("story")
@@ -590,7 +590,8 @@ print("the same texts:", together() == one_by_one())
 with one_thread():
     timed = interleaved({"one by one": one_by_one, "together": together}, rounds=3)
 show(draw_times(timed, "eight texts of 60 tokens", "one by one"))
-_ = engine.write(prompts[0].tolist(), 20, lambda new: print(decode(new), end=" ", flush=True))
+for written in engine.run([engine.conversation(prompts[0].tolist(), 20)]):
+    print(decode([token for _, token in written]), end=" ", flush=True)
 
 # %% [markdown]
 # A real model runs through the same functions, yours where they pass our checks:
