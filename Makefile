@@ -78,7 +78,7 @@ $(VENV)/installed-lab: EXTRAS := lab
 $(VENV)/installed-grading: EXTRAS := grading
 $(VENV)/installed-book: EXTRAS := grading,authoring,book
 $(VENV)/installed-teaching: EXTRAS := lab,grading,authoring,book
-$(VENV)/installed-all: EXTRAS := lab,grading,authoring,book,test
+$(VENV)/installed-all: EXTRAS := lab,grading,authoring,book,serve,test
 INSTALLED := $(addprefix $(VENV)/installed-,lab grading book teaching all)
 $(INSTALLED): $(VENV)/bin/python pyproject.toml constraints.txt
 	python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'

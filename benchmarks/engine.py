@@ -1,11 +1,12 @@
-"""How fast the engine serves conversations, beside one by one and beside `transformers`.
+"""How fast the engine serves one conversation and eight, beside lesson 03's code and `transformers`.
 
-    python benchmarks/engine.py                    the story model, 8 conversations, one thread
-    python benchmarks/engine.py --quick            shorter answers, two rounds
+    python benchmarks/engine.py                    one thread
+    python benchmarks/engine.py --quick            the story model, shorter answers, two rounds
 
-Eight conversations begin with the same 100 tokens. Every way gives the same texts with the same weights
-in float32, which is checked before anything is timed. The engine begins with empty pages, and with the
-prompts already in them; texts one by one are written plainly and with guesses. The last line is JSON.
+Eight conversations of the story model begin with the same 100 tokens; the engine begins with empty pages,
+and with the prompts already in them. One conversation is written by the story model, and by one with 124M
+random weights. Every way gives the same texts with the same weights in float32, which is checked before
+anything is timed. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -28,15 +29,21 @@ from course.measure.machine import one_thread
 from course.minigpt.kv_cache import generate_cached
 from course.minigpt.serving import continuous_steps
 from course.model import MiniGPT
-from course.published.sizes import Size
+from course.model.config import GPTConfig
+from course.published.sizes import Size, build_random
 from course.world.evaluation import held_out
 from course.world.tokenizer import encode
 
 CONVERSATIONS, SHARED, OWN = 8, 100, 20
 """Conversations, tokens that they have in common, and tokens that each adds."""
-BARS = {"one by one": 3.0, "transformers, one by one": 3.0}
-"""How many times as fast the engine has to serve."""
+BARS = {"one by one": 3.0, "transformers, one by one": 3.0, "transformers, one batch": 1.2}
+"""How many times as fast the engine has to serve eight."""
+BAR_ALONE = 1.5
+"""How many times as fast as `transformers`' generate it has to write one text."""
+LARGE = GPTConfig(50_257, 12, 768, 12, 12, 2048, tie_embeddings=True)
+"""As many weights as GPT-2: 124M."""
 
+CPU = torch.device("cpu")
 Texts = list[list[int]]
 
 
@@ -72,13 +79,60 @@ def ways_of(
     }
 
 
-def bars_of(table: dict[str, dict[str, float]]) -> list[dict]:
-    """Hold the engine against ways to serve one by one."""
-    engine = table["engine"]["seconds"]
-    return [
-        bar(f"engine over {name}", table[name]["seconds"] / engine, minimum)
+def bars_of(eight: dict[str, dict], alone: dict[str, dict]) -> list[dict]:
+    """Hold the engine against other ways to serve eight, and one text against `transformers`."""
+    engine = eight["engine"]["seconds"]
+    bars = [
+        bar(f"engine over {name}", eight[name]["seconds"] / engine, minimum)
         for name, minimum in BARS.items()
     ]
+    for name, table in alone.items():
+        value = table["transformers"]["seconds"] / table["engine"]["seconds"]
+        bars.append(bar(f"engine over transformers, one text of {name}", value, BAR_ALONE))
+    return bars
+
+
+def measure_eight(model: MiniGPT, n_new: int, rounds: int) -> dict[str, dict]:
+    """Measure eight conversations of the story model."""
+    theirs = harness.as_transformers(Size("story", model.config, torch.float32), model, CPU)
+    prompts, ways = draw_prompts(), ways_of(model, theirs, n_new)
+    harness.check_equal(ways, prompts)
+    passes = {rows: continuous_steps([n_new] * CONVERSATIONS, rows) for rows in (1, 8)}
+    print(f"\nThe ceiling: {passes[1]} passes one by one, {passes[8]} together")
+    title = f"{CONVERSATIONS} conversations, {SHARED} + {OWN} + {n_new} tokens"
+    return measured(title, ways, prompts, rounds, CONVERSATIONS * n_new)
+
+
+def measure_alone(
+    name: str, model: MiniGPT, prompt: list[int], n_new: int, rounds: int
+) -> dict[str, dict]:
+    """Measure one text."""
+    theirs = harness.as_transformers(Size(name, model.config, torch.float32), model, CPU)
+    ours, engine = copy.deepcopy(model), Engine(model)
+
+    def new_tokens(generate: Callable, model: Any, *how: str) -> Callable[[list[int]], list[int]]:
+        return lambda prompt: generate(model, *how, torch.tensor([prompt]), n_new)[
+            0, len(prompt) :
+        ].tolist()
+
+    ways = {
+        "lesson 03": new_tokens(generate_cached, ours),
+        "engine": lambda prompt: engine.serve([prompt], n_new)[0],
+        "transformers": new_tokens(generate_theirs, theirs, "dynamic"),
+    }
+    harness.check_equal(ways, prompt)
+    return measured(
+        f"{name}, one text of {len(prompt)} + {n_new} tokens", ways, prompt, rounds, n_new
+    )
+
+
+def measured(title: str, ways: dict, asked: Any, rounds: int, n_tokens: int) -> dict[str, dict]:
+    """Let ways take turns, and print tokens a second of each."""
+    calls = {name: partial(way, asked) for name, way in ways.items()}
+    samples = harness.measure(calls, device_of("cpu"), rounds)
+    table = {name: harness.row_of(each) for name, each in samples.items()}
+    harness.print_rows(title, table, "  tokens/s", lambda row: f"{n_tokens / row['seconds']:9,.0f}")
+    return table
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -92,22 +146,18 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 @torch.no_grad()
 def main(arguments: list[str] | None = None) -> int:
-    parsed, cpu = parse(arguments), torch.device("cpu")
-    result = harness.begin("engine", arguments, cpu, conversations=CONVERSATIONS, n_new=parsed.new)
-    model = MiniGPT.from_weights("story")
-    theirs = harness.as_transformers(Size("story", model.config, torch.float32), model, cpu)
-    prompts, ways = draw_prompts(), ways_of(model, theirs, parsed.new)
+    parsed = parse(arguments)
+    result = harness.begin("engine", arguments, CPU, conversations=CONVERSATIONS, n_new=parsed.new)
+    story = MiniGPT.from_weights("story")
     with one_thread():
-        harness.check_equal(ways, prompts)
-        passes = {rows: continuous_steps([parsed.new] * CONVERSATIONS, rows) for rows in (1, 8)}
-        print(f"\nThe ceiling: {passes[1]} passes one by one, {passes[8]} together")
-        calls = {name: partial(way, prompts) for name, way in ways.items()}
-        samples = harness.measure(calls, device_of("cpu"), parsed.rounds)
-    table = {name: harness.row_of(each) for name, each in samples.items()}
-    title = f"{CONVERSATIONS} conversations, {SHARED} + {OWN} + {parsed.new} tokens"
-    rate = CONVERSATIONS * parsed.new
-    harness.print_rows(title, table, "  tokens/s", lambda row: f"{rate / row['seconds']:9,.0f}")
-    harness.tell(result | {"table": table, "bars": bars_of(table)}, parsed.out)
+        eight = measure_eight(copy.deepcopy(story), parsed.new, parsed.rounds)
+        prompt = draw_prompts()[0]
+        alone = {"story": measure_alone("story", story, prompt, parsed.new, parsed.rounds)}
+        if not parsed.quick:
+            large = build_random(Size("124M", LARGE, torch.float32), CPU)
+            alone["124M"] = measure_alone("124M", large, prompt, parsed.new // 2, 3)
+    result |= {"table": eight, "alone": alone, "bars": bars_of(eight, alone)}
+    harness.tell(result, parsed.out)
     return 0
 
 

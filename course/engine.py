@@ -3,6 +3,8 @@
     python -m course.engine "Anna Stone found a red kite ."
     python -m course.engine "Once upon a time" --model HuggingFaceTB/SmolLM2-135M --temperature 0.8
     python -m course.engine --chat --model HuggingFaceTB/SmolLM2-135M-Instruct
+    python -m course.engine --serve            chat completions on http://127.0.0.1:8000/v1
+    python -m course.engine --mine "The cat"   on the functions of your lessons, where they pass
 
     engine = Engine(MiniGPT.from_weights("story"))
     texts = engine.serve(prompts, n_new=60)    # lists of token ids, as `generate_cached` writes them
@@ -13,6 +15,13 @@ where they pay.
 """
 
 from __future__ import annotations
+
+import sys
+
+if __name__ == "__main__" and "--mine" in sys.argv:  # before anything below takes ours
+    from course.mine.everything import take_mine
+
+    take_mine()
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,6 +42,7 @@ from course.serving.conversation import GREEDY, Conversation, Sampling
 from course.serving.memory import Memory, Running
 from course.serving.pages import decode_together
 from course.serving.request import Piece
+from course.serving.windowed import Windowed
 
 
 class Engine:
@@ -48,7 +58,9 @@ class Engine:
     def __init__(self, model: MiniGPT, n_blocks=256, block_size=16, max_running=8, budget=256):
         self.model, self.weights = model, FastWeights(model, shared=True)
         self.n_blocks, self.block_size = n_blocks, block_size
-        self.scheduler, self.max_running = Scheduler(budget, max_running), max_running
+        self.window = getattr(model.config, "window", None)  # of a published model
+        self.budget, self.max_running = budget, max_running
+        self.scheduler = Scheduler(budget, max_running)
         self.queue: deque[Conversation] = deque()
         self.running: dict[int, Running] = {}
         self.ids = count()
@@ -62,6 +74,15 @@ class Engine:
     def alone(self) -> Alone:
         """What writes one conversation alone."""
         return Alone(self.weights)
+
+    @cached_property
+    def windowed(self) -> Windowed:
+        """What writes one conversation that is longer than the window of the model."""
+        return Windowed(self.model, self.window)
+
+    def _exceeds_window(self, conversation: Conversation) -> bool:
+        fed = len(conversation.prompt) + conversation.n_new - 1
+        return self.window is not None and fed > self.window
 
     def conversation(
         self,
@@ -83,7 +104,8 @@ class Engine:
         the first of several that the pool can never hold, before any is answered."""
         if len(conversations) == 1 and not self.queue and not self.running:
             (conversation,) = conversations
-            for new in self.alone.passes(conversation):
+            writer = self.windowed if self._exceeds_window(conversation) else self.alone
+            for new in writer.passes(conversation):
                 yield [(conversation.id, token) for token in new]
             return
         self.add(conversations)
@@ -94,8 +116,28 @@ class Engine:
         """Queue conversations for `step`; a ValueError names the first that the pool can never hold, and
         none is queued."""
         for conversation in conversations:
+            if self._exceeds_window(conversation):
+                raise ValueError(
+                    f"{len(conversation.prompt)} tokens and {conversation.n_new} new ones are more than "
+                    f"the window of {self.window}; such a text is written alone"
+                )
             self.memory.check(conversation)
         self.queue += conversations
+
+    def leave(self, conversation: Conversation) -> None:
+        """Stop answering a conversation: if it runs, it is in one more pass, which frees its blocks."""
+        if conversation in self.queue:
+            self.queue.remove(conversation)
+        elif not conversation.done:
+            conversation.cut()
+
+    def clear(self) -> None:
+        """Forget all conversations; known prompts stay."""
+        for _, cache in self.running.values():
+            cache.reset()
+        self.queue.clear()
+        self.running.clear()
+        self.scheduler = Scheduler(self.budget, self.max_running)
 
     def serve(self, prompts: Sequence[Sequence[int]], n_new: int) -> list[list[int]]:
         """Return n_new tokens for each prompt, decoded greedily; all prompts are checked before any is
@@ -112,7 +154,8 @@ class Engine:
             pool, weight = self.memory.pool, self.model.embed.weight
             used = (pool.n_blocks - len(pool.allocator)) * pool.block_size
             held += kv_cache_bytes(self.model.config, used, 1, weight.element_size())
-        return held + (self.alone.decoder.nbytes() if "alone" in vars(self) else 0)
+        alone = [vars(self)[name] for name in ("alone", "windowed") if name in vars(self)]
+        return held + sum(writer.nbytes for writer in alone)
 
     def step(self) -> list[tuple[int, int]]:
         """Run one pass; return (id, token) for each conversation that got a token."""

@@ -161,6 +161,8 @@ def test_every_way_to_serve_is_measured(tmp_path):
     table = done.result["table"]
     assert {"one by one", "engine", "transformers, one by one"} < set(table)
     assert_measured(table.values())
+    assert set(done.result["alone"]) == {"story"}
+    assert set(done.result["alone"]["story"]) == {"lesson 03", "engine", "transformers"}
 
 
 def test_all_ways_write_one_text_and_another_text_gets_no_clock():
@@ -184,7 +186,7 @@ def test_all_ways_write_one_text_and_another_text_gets_no_clock():
     [
         ("cache", lambda run: cache.bars_of(run["steps"], run["shape"]["H"])),
         ("decode", lambda run: decode.bars_of(run["texts"], run["lengths"])),
-        ("engine", lambda run: engine.bars_of(run["table"])),
+        ("engine", lambda run: engine.bars_of(run["table"], run["alone"])),
         ("roofline", lambda run: roofline.bars_of(SIZES["cpu"], run["points"], on_cpu=True)),
     ],
 )

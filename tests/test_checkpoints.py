@@ -183,10 +183,23 @@ def hub(monkeypatch, download) -> None:
 
 def test_a_hub_id_is_downloaded_and_loaded(tmp_path, monkeypatch):
     logits = saved(tmp_path)
-    asked = []
-    hub(monkeypatch, lambda name, allow_patterns: asked.append(name) or str(tmp_path))
+    asked, files = [], set()
+
+    def download(name: str, allow_patterns: list[str]) -> str:
+        asked.append(name)
+        files.update(allow_patterns)
+        return str(tmp_path)
+
+    hub(monkeypatch, download)
     assert (checkpoints.load("someone/some-llama")(TOKENS) - logits).abs().max() < 1e-4
     assert asked == ["someone/some-llama"]
+    words = {
+        "generation_config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "chat_template.jinja",
+    }
+    assert words <= files  # with which a model can chat
 
 
 def test_without_a_way_to_the_hub_the_error_says_what_to_do(monkeypatch):

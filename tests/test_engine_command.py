@@ -2,6 +2,7 @@
 
 import io
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,8 @@ def test_the_command_streams_a_story(story, capsys):
     ]
     assert re.fullmatch(
         r"\[10 tokens, \d+ a second, the first after \d+ ms; 0 of 7 prompt tokens reused; "
-        r"0\.1 MB of keys and values\]\n",
+        r"0\.1 MB of keys and values\]\n"
+        r"\[of the lessons: 01 greedy_next, .* · 03 .*forward_cached.* · 09 attend_part, .* · 11 .*\]\n",
         both.err,
     )
 
@@ -112,7 +114,8 @@ def test_the_command_says_what_is_wrong(tmp_path, checkpoint, capsys, monkeypatc
         (["The cat sat", "--top-k", "-1"], "top_k must be 0"),
         (["The cat sat", "--top-p", "0"], "top_p must lie above 0"),
         ([], "name prompts, or --chat"),
-        (["The cat sat", "--chat"], "not both"),
+        (["The cat sat", "--chat"], "one of them"),
+        (["--serve", "--chat"], "one of them"),
         (["--chat"], "the story models cannot chat"),
         (["The cat sat", "--device", "cuda"], "finds no CUDA"),
     ):
@@ -129,6 +132,15 @@ def test_the_command_says_what_is_wrong(tmp_path, checkpoint, capsys, monkeypatc
     (tmp_path / "tokenizer.json").write_text((checkpoint / "tokenizer.json").read_text())
     with pytest.raises(SystemExit, match="architecture is that of llama"):
         main(["once", "--model", str(tmp_path)])
+
+
+def test_a_model_that_chats_has_ends_in_two_files(checkpoint, tmp_path):
+    """Llama 3 ends a turn with a token that config.json does not name."""
+    folder = shutil.copytree(checkpoint, tmp_path / "copy")
+    (folder / "generation_config.json").write_text('{"eos_token_id": [1, 7]}')
+    assert open_model(folder)[1].ends == {1, 7}
+    (folder / "generation_config.json").unlink()
+    assert open_model(folder)[1].ends == {1}
 
 
 # --- a terminal, standard input, a conversation --------------------------------------------------
@@ -194,7 +206,7 @@ def test_a_conversation_is_written_as_the_models_template_says_and_keeps_its_cac
     main(["--chat", "--model", str(checkpoint), "--new", "20"])
     shown = capsys.readouterr()
     assert shown.out.splitlines() == expected
-    assert f"{reused} of {len(prompt)} prompt tokens reused" in shown.err.splitlines()[1]
+    assert f"{reused} of {len(prompt)} prompt tokens reused" in shown.err.splitlines()[2]
     assert reused > 0
     with pytest.raises(ValueError, match="the model's chat template: no system"):
         words.encode_chat([{"role": "system", "content": "Be brief."}])

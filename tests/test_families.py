@@ -98,15 +98,25 @@ def test_what_makes_a_family_matters(tmp_path):
         assert (plain(text) - theirs(text).logits).abs().max() > 0.05, name
 
 
-def test_a_window_bounds_the_text(tmp_path):
-    """Until a window is full every token sees all before it; longer texts are refused."""
-    theirs = save(tmp_path, "mistral", sliding_window=64)
-    model = checkpoints.load(tmp_path)
-    assert model.config.max_seq_len == 64
-    text = torch.tensor([PROMPTS[1]])
-    assert (model(text) - theirs(text).logits).abs().max() < 1e-3
-    with pytest.raises(ValueError, match="n_new must be a whole number from 1 to 5"):
-        Engine(model).serve([PROMPTS[1]], 6)
+def test_texts_are_longer_than_the_window(tmp_path):
+    """Alone, with lesson 08's cache; several together as long as all see all before them."""
+    theirs = save(tmp_path, "mistral", sliding_window=24)
+    engine = Engine(checkpoints.load(tmp_path))
+    long = torch.randint(61, (400,), generator=torch.Generator().manual_seed(2)).tolist()
+    for prompt in (*PROMPTS, long):
+        asked = torch.tensor([prompt])
+        expected = theirs.generate(
+            asked, attention_mask=torch.ones_like(asked), do_sample=False, max_new_tokens=40,
+            eos_token_id=None, pad_token_id=0,
+        )  # fmt: skip
+        assert engine.serve([prompt], 40) == [expected[0, len(prompt) :].tolist()]
+    assert engine.windowed.nbytes == 3 * 2 * 2 * 24 * 8 * 4  # one window, however long the text
+    short = [[5, 6, 7], [8, 9]]
+    assert engine.serve(short, 20) == [engine.serve([one], 20)[0] for one in short]
+    with pytest.raises(
+        ValueError, match="more than the window of 24; such a text is written alone"
+    ):
+        engine.serve([[5, 6, 7], [8] * 10], 20)
 
 
 @pytest.mark.parametrize("family", ["gemma2", "gemma3_text", "gpt2", "qwen3_moe", "phi3"])

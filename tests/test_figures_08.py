@@ -173,3 +173,11 @@ def test_the_pictures_say_what_they_show():
     assert "layer 2: 91 %" in plots.draw_full_layers(recalls, 45, rows=250, window=32).alt
     mask = np.tri(10, dtype=bool)
     assert "50% at 0–31" in plots.draw_choice(mask, 2, [(0.5, 3)], [0, 32], (10, 20)).caption
+
+
+def test_six_of_sixteen_rows_would_be_lost_if_append_wrote_at_once():
+    held, new = torch.arange(4, 8), torch.arange(8, 12)
+    mask = window_mask(new, torch.cat([held, new]), window=4)
+    picture = plots.draw_lost(mask, held.tolist(), new.tolist())
+    assert "That is 6 of 16." in picture.caption
+    assert len(picture.figure.axes[0].texts) == 6

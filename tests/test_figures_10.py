@@ -1,9 +1,12 @@
 """What lesson 10 shows in pictures and says in its text, computed by its own functions."""
 
+import zlib
+
 import numpy as np
 import pytest
 import torch
 
+from course.given.collisions import two_that_collide
 from course.minigpt.kv_cache import KVCache, forward_cached, generate_cached
 from course.minigpt.paged_cache import (
     BlockPool,
@@ -17,7 +20,7 @@ from course.model import MiniGPT
 from course.plots import paged_cache as plots
 from course.published.models import PUBLISHED
 from course.world.requests import LIMIT, MEMORY, Blocks, Request, Whole, draw_requests, simulate
-from course.world.tokenizer import encode
+from course.world.tokenizer import decode, encode
 
 
 @pytest.fixture(scope="module")
@@ -149,3 +152,25 @@ def test_pictures_say_what_they_show(requests):
     assert "places" in picture.alt
     tables = {"after the fork": ([[3, 1], [3, 1]], [6, 6])}
     assert "chat A has [3, 1]" in plots.draw_forks(tables, 6, 4).alt
+
+
+def test_two_beginnings_with_one_crc32_are_soon_found_and_the_second_reads_the_firsts_words(story):
+    def crc32(tokens: list[int]) -> int:
+        return zlib.crc32(repr(tokens).encode())
+
+    first, second, tries = two_that_collide(crc32)
+    texts = [encode(first)[0].tolist(), encode(second)[0].tolist()]
+    assert crc32(texts[0]) == crc32(texts[1])
+    assert first != second
+    assert list(map(len, texts)) == [20, 20]
+    assert 20_000 < tries < 300_000
+    ask = encode("Where is the")
+    pool = BlockPool(story.config, 8, 20)
+    for text, of in zip(texts, (first, second), strict=True):
+        cache = PagedKVCache(pool)
+        _ = forward_cached(story, torch.tensor([text]), cache)
+        out = decode(generate_cached(story, ask, 6, cache)[0, 3:])
+        colour, thing = of.split()[8:10]
+        assert out.startswith(f"{colour} {thing} ? In the {of.split()[-2]}")
+    with pytest.raises(ValueError, match="no two of 100 beginnings"):
+        two_that_collide(crc32, most=100)

@@ -191,3 +191,23 @@ def test_a_prompt_larger_than_a_slot_is_refused_and_a_slot_too_many_too(mini):
         forward_mixed(mini, [(Request(3, [2], 1), 1)], slots)
     with pytest.raises(ValueError, match="nothing to feed"):
         forward_mixed(mini, [], slots)
+
+
+def test_a_server_keeps_up_and_then_from_one_load_on_it_does_not():
+    rows = {}
+    for name, budget in {"whole prompts": 2048, "budget 64": 64}.items():
+        rows[name] = {}
+        for load in range(10, 90, 10):
+            served = serve_virtually(Scheduler(budget, 16), draw_trace(load, seconds=4), STORY)
+            latencies = served.latencies(latency_metrics)
+            late = [one.ttft for one in latencies], [one.itl_p99 for one in latencies]
+            p99s = [float(np.percentile(times, 99)) for times in late]
+            rows[name][load] = *p99s, goodput(latencies, served.seconds, 0.1, 0.008)
+    for by_load in rows.values():
+        first = [row[0] for row in by_load.values()]
+        assert first[-1] > 10 * first[0]
+    assert max(row[2] for row in rows["budget 64"].values()) > max(
+        row[2] for row in rows["whole prompts"].values()
+    )
+    picture = plots.draw_loads(rows, limits=(0.1, 0.008))
+    assert "goodput is highest at" in picture.caption

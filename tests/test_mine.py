@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,38 @@ def two_lessons(tmp_path_factory) -> Path:
     lay_out(place, "01-mini-gpt")
     lay_out(place, "02-naive-decode")
     return place
+
+
+@pytest.mark.slow
+def test_the_engine_runs_on_what_the_student_wrote(tmp_path):
+    lay_out(
+        tmp_path / "lessons",
+        "01-mini-gpt",
+        split_heads="def split_heads(x, n_heads):\n    return x\n",
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "course.engine",
+        "--mine",
+        "The cat sat",
+        "It was a",
+        "--new",
+        "3",
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("The cat sat on")
+    lines = done.stderr.splitlines()
+    (named,) = [line for line in lines if line.startswith("01 ")]
+    assert "greedy_next (yours), " in named
+    assert "split_heads, " in named
+    assert any(line.startswith("01-mini-gpt, split_heads: ours, yours fails ") for line in lines)
+    assert "[of the lessons: 01 greedy_next (yours), " in lines[-1]
+    assert "forward_cached (yours)" not in done.stderr
+    no_lessons = [*command[:3], "--mine"]
+    elsewhere = subprocess.run(no_lessons, cwd=ROOT / "docs", capture_output=True, text=True)
+    assert "no lessons in" in elsewhere.stderr
+    assert elsewhere.returncode == 1
 
 
 def result_of(place: Path) -> TrialResult:

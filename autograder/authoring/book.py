@@ -31,6 +31,7 @@ TEACHING = (
     "museum",
     "authors",
     "map",
+    "engine",
     "LOG",
     "accessibility",
 )

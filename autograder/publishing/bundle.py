@@ -74,6 +74,7 @@ def _words(release: Release, address: str) -> dict[str, str]:
         "DEPENDENCIES": course.project["dependencies"],
         "GET": GET.format(address=address) if address else "",
         "LAB": course.project["optional-dependencies"]["lab"],
+        "SERVE": course.project["optional-dependencies"]["serve"],
         "LESSONS": lesson_table(course, release.lessons, address),
         "OPEN": str(list(release.order[release.closed : len(release.lessons)])),
         "PULL": PULL[bool(address)],

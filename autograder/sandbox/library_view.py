@@ -33,6 +33,8 @@ SEEN_FROM = {
     "serving/mixed": "serving",  # the same, over the tokens of many texts
     "serving/pages": "latent_attention",  # the same, over pages of lesson 10
     "serving/memory": "latent_attention",  # pages of lesson 10
+    "serving/alone": "latent_attention",  # the loop of lesson 12
+    "serving/windowed": "latent_attention",  # the loop of lesson 03, with lesson 08's cache
     "engine": "latent_attention",  # lessons 03 to 12
     "drafts/model": "speculative",  # a loop as lesson 03 asks for
     "given/latent": "latent_attention",  # lesson 03's cached pass

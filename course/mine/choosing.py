@@ -35,7 +35,7 @@ def choose(module: str, notebook: Path | None, mode: str) -> str:
     if notebook is None:
         _say_which_are_missing(earlier, "none of your notebooks lies beside this one")
         return "Earlier lessons: ours, since none of your notebooks lies beside this one."
-    chosen = _choose_all(earlier, notebook, mode)
+    chosen = choose_all(earlier, lessons_folder(notebook), mode)
     if mode == "0":
         return "Earlier lessons: ours, since SECOND_TOKEN_MINE or use_mine turned yours off."
     if all(
@@ -59,17 +59,19 @@ def _whose(name: str, module: str, passed: tuple[str, ...], reasons: dict[str, s
     return f"{ours}, {why}" if why else ours  # without a reason: given in the lesson
 
 
-def _choose_all(
-    earlier: list[Released], notebook: Path, mode: str
+def choose_all(
+    earlier: list[Released], lessons: Path, mode: str
 ) -> dict[str, tuple[tuple[str, ...], dict[str, str]]]:
     """Try the code of each lesson and put it in place, in order: later answers run on earlier ones.
+
+    Args:
+        lessons: the folder that holds the lessons' folders.
 
     Returns:
         By module, the names that are taken from the student, and why the others are not.
     """
     chain: list[Earlier] = []
     chosen = {}
-    lessons = lessons_folder(notebook)
     for lesson in earlier:
         given = ours_are_given(lesson.module)
         if mode == "0" or (mode == "missing" and given):

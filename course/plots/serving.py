@@ -150,6 +150,45 @@ def draw_budgets(rows: Mapping[int, tuple[float, float, float, float]]) -> Pictu
     )
 
 
+def draw_loads(
+    rows: Mapping[str, Mapping[int, tuple[float, float, float]]], limits: tuple[float, float]
+) -> Picture:
+    """Draw what happens to users as more of them come.
+
+    Args:
+        rows: by the name of a setting and requests a second: p99 of TTFT and of gaps in seconds, and
+            goodput.
+        limits: of TTFT and of gaps, in seconds.
+    """
+    titles = ("p99 of TTFT, ms", "p99 of gaps, ms", "goodput, requests/s")
+    with course_style():
+        figure, axes = plt.subplots(1, 3, figsize=(10.2, 3.0))
+        for place, (axis, title) in enumerate(zip(axes, titles, strict=True)):
+            scale = 1 if place == 2 else 1e3
+            for (name, by_load), style in zip(rows.items(), ("o-", "s--"), strict=True):
+                values = [scale * row[place] for row in by_load.values()]
+                axis.plot(list(by_load), values, style, label=name, markersize=4)
+            axis.set(title=title, xlabel="requests a second", ylim=(0, None))
+            if place < 2:
+                axis.axhline(1e3 * limits[place], color=VERMILION, linestyle=":")
+                axis.set_ylim(0, 5e3 * limits[place])
+        loads = list(next(iter(rows.values())))
+        axes[2].plot(loads, loads, color=GREY, linewidth=1)
+        axes[0].legend()
+    best = {name: max(by_load, key=lambda n: by_load[n][2]) for name, by_load in rows.items()}
+    in_words = "; ".join(
+        f"{name}: goodput is highest at {load} a second, {rows[name][load][2]:.1f}, and "
+        f"{rows[name][loads[-1]][2]:.1f} at {loads[-1]}"
+        for name, load in best.items()
+    )
+    return Picture(
+        figure,
+        f"Three charts over requests a second, a line for each setting. Waits for the first token and "
+        f"gaps stay low and then rise steeply. {in_words}.",
+        f"On the virtual clock. Dotted: the limits. Grey: every request is a good one. {in_words}.",
+    )
+
+
 def draw_server(
     served: tuple[float, float, float],
     usual: tuple[float, float, float],

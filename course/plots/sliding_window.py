@@ -94,6 +94,41 @@ def draw_mask(axes: Axes, mask: np.ndarray, n_sinks: int) -> None:
     )
 
 
+def draw_lost(mask: Tensor, held: Sequence[int], new: Sequence[int]) -> Picture:
+    """Draw which rows new tokens need, and which of these an `append` that writes at once would destroy.
+
+    Args:
+        mask: (T, held + T) bool, which row each new token sees.
+        held, new: numbers of the tokens whose rows are held, as many as the window is wide, and of the
+            new ones.
+    """
+    needed = mask.numpy()
+    lost = needed & np.isin([*held, *new], held)[None, :]
+    with course_style():
+        figure, axis = plt.subplots(figsize=(5.2, 2.9))
+        axis.imshow(
+            needed.astype(int) + lost,
+            cmap=ListedColormap(["#F4F4F4", BLUE, VERMILION]),
+            vmin=0,
+            vmax=2,
+            interpolation="nearest",
+        )
+        for row, column in np.argwhere(lost):
+            axis.text(column, row, "×", ha="center", va="center", color="white", weight="bold")
+        axis.axvline(len(held) - 0.5, color=GREY)
+        _square(axis, len(held) + len(new), len(new))
+        axis.set_xticklabels([*held, *new])
+        axis.set_yticklabels(new)
+        axis.set(xlabel="held rows | new rows", ylabel="token that looks")
+    return Picture(
+        figure,
+        f"A table of which of tokens {held[0]} to {new[-1]} the new tokens {new[0]} to {new[-1]} see, "
+        f"each {len(held)}. Of these {needed.sum()} rows, {lost.sum()} are held ones, with a cross.",
+        f"Blue: a new row that is seen. Red with a cross: a row that is held, still needed, and gone if "
+        f"the new ones were written at once. That is {lost.sum()} of {needed.sum()}.",
+    )
+
+
 # --- where memory ends ---------------------------------------------------------------------------
 
 

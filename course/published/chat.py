@@ -22,7 +22,7 @@ def read_chat_template(folder: Path) -> Callable[[Sequence[Message]], str] | Non
     from jinja2 import TemplateError
     from jinja2.sandbox import ImmutableSandboxedEnvironment  # PyTorch brings it along
 
-    settings = _read_json(folder / "tokenizer_config.json")
+    settings = read_settings(folder / "tokenizer_config.json")
     source = settings.get("chat_template")
     if isinstance(source, list):  # several, by name
         source = {one["name"]: one["template"] for one in source}.get("default")
@@ -57,5 +57,6 @@ def _refuse(words: str) -> None:
     raise ValueError(f"the model's chat template: {words}")
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_settings(path: Path) -> dict[str, Any]:
+    """Read a JSON file beside a checkpoint; no settings where there is none."""
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

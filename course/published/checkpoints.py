@@ -25,6 +25,8 @@ from course.published.families import PublishedConfig, Stretch, empty_model
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 DTYPES = ("F32", "BF16", "F16")
+SMALL_FILES = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
+               "chat_template.jinja")  # fmt: skip
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
 # Our names of the parts of one layer, and those of `transformers`.
@@ -112,7 +114,7 @@ def read_config(folder: Path) -> PublishedConfig:
             n_heads=settings["num_attention_heads"],
             n_kv_heads=settings.get("num_key_value_heads") or settings["num_attention_heads"],
             d_ff=settings["intermediate_size"],
-            max_seq_len=_longest_text(settings),
+            max_seq_len=settings.get("max_position_embeddings", 2048),
             rope_theta=float(rope.get("rope_theta") or settings.get("rope_theta") or 10_000.0),
             norm_eps=settings.get("rms_norm_eps", 1e-6),
             tie_embeddings=bool(settings.get("tie_word_embeddings", False)),
@@ -120,20 +122,12 @@ def read_config(folder: Path) -> PublishedConfig:
             qkv_bias=family == "qwen2",
             head_norms=family == "qwen3",
             stretch=_stretch(rope or settings.get("rope_scaling") or {}),
+            window=settings.get("sliding_window") if family == "mistral" else None,
         )
     except (ValueError, TypeError) as error:
         raise ValueError(f"{folder}: sizes that no mini-GPT can have: {error}") from error
     _refuse_other_settings(folder, settings)
     return config
-
-
-def _longest_text(settings: dict[str, Any]) -> int:
-    """Return how many tokens the model reads as if it had no window: until a window is full, every token
-    sees all before it."""
-    longest, window = settings.get("max_position_embeddings", 2048), settings.get("sliding_window")
-    if window and settings.get("use_sliding_window", settings["model_type"] == "mistral"):
-        return min(longest, window)
-    return longest
 
 
 def _stretch(rope: dict[str, Any]) -> Stretch | None:
@@ -156,6 +150,7 @@ def _refuse_other_settings(folder: Path, settings: dict[str, Any]) -> None:
         "partial_rotary_factor": (rope.get("partial_rotary_factor", 1.0), 1.0),
         "attention_bias": (settings.get("attention_bias", False), False),
         "mlp_bias": (settings.get("mlp_bias", False), False),
+        "use_sliding_window": (settings.get("use_sliding_window", False), False),
         "hidden_act": (settings.get("hidden_act", "silu"), "silu"),
         "quantization_config": (settings.get("quantization_config"), None),
     }
@@ -230,11 +225,7 @@ def _download(hub_id: str) -> Path:
             "is needed: pip install huggingface_hub"
         ) from error
     try:
-        return Path(
-            snapshot_download(
-                hub_id, allow_patterns=["config.json", "tokenizer.json", "*.safetensors*"]
-            )
-        )
+        return Path(snapshot_download(hub_id, allow_patterns=[*SMALL_FILES, "*.safetensors*"]))
     # The hub's client raises errors of several libraries; each means the same to the reader.
     except Exception as error:
         raise ConnectionError(

@@ -46,12 +46,15 @@ class PublishedConfig(GPTConfig):
         qkv_bias: whether queries, keys and values have a bias.
         head_norms: whether each head of queries and keys is normed.
         stretch: how rotations are slowed down, or None.
+        window: tokens that a token sees in each layer, itself included, or None for all. The model's own
+            forward pass sees all: longer texts need lesson 08's cache.
     """
 
     head_width: int | None = None
     qkv_bias: bool = False
     head_norms: bool = False
     stretch: Stretch | None = None
+    window: int | None = None
 
     @property
     def head_dim(self) -> int:

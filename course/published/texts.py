@@ -7,13 +7,13 @@ print(words.decode(words.encode("Anna Stone came in .")))
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from course.model import MiniGPT
-from course.published.chat import Message, read_chat_template
+from course.published.chat import Message, read_chat_template, read_settings
 from course.published.checkpoints import folder_of, load
 from course.world import tokenizer
 
@@ -45,9 +45,11 @@ class CheckpointWords:
 
     def __init__(self, folder: Path) -> None:
         self._tokenizer = read_tokenizer(folder)
-        settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        end = settings.get("eos_token_id")
-        self.ends = frozenset(end if isinstance(end, list) else [end])
+        # A model that chats ends its turns with another token than its texts: the second file has both.
+        files = ("config.json", "generation_config.json")
+        ends = [read_settings(folder / name).get("eos_token_id") for name in files]
+        lists = [end if isinstance(end, list) else [end] for end in ends if end is not None]
+        self.ends = frozenset(chain.from_iterable(lists))
         self._chat = read_chat_template(folder)
 
     def encode_chat(self, messages: Sequence[Message]) -> list[int]:
@@ -111,21 +113,40 @@ def open_model(path_or_hub_id: str | Path | None, device: str = "cpu") -> tuple[
     return load(folder, device=device), words
 
 
+class Growing:
+    """The text of tokens, as it grows. A character may need several tokens, so what ends in half of one
+    waits; after a token that ends a text nothing comes.
+
+    Attributes:
+        text: what `add` has returned so far.
+    """
+
+    def __init__(self, words: Words, tokens: Sequence[int] = ()) -> None:
+        self.words, self.tokens, self.text, self.ended = words, list(tokens), "", False
+
+    def add(self, new: Sequence[int]) -> str:
+        """Return what new tokens add to the text."""
+        for token in new:
+            self.ended = self.ended or token in self.words.ends
+            if not self.ended:
+                self.tokens.append(token)
+        text = self.words.decode(self.tokens)
+        if not text.startswith(self.text) or text.endswith("\N{REPLACEMENT CHARACTER}"):
+            return ""
+        added, self.text = text[len(self.text) :], text
+        return added
+
+    def rest(self) -> str:
+        """Return what waits, where no more tokens come."""
+        return self.words.decode(self.tokens)[len(self.text) :]
+
+
 def printer(words: Words, prompt: Sequence[int]) -> Callable[[Sequence[int]], None]:
-    """Print a prompt; what is returned prints what further tokens add to the text. A character may need
-    several tokens, so what ends in half of one waits; after a token that ends a text nothing comes."""
-    tokens, printed, ended = list(prompt), "", False
+    """Print a prompt; what is returned prints what further tokens add to the text."""
+    growing = Growing(words, prompt)
 
     def show(new: Sequence[int]) -> None:
-        nonlocal printed, ended
-        for token in new:
-            ended = ended or token in words.ends
-            if not ended:
-                tokens.append(token)
-        text = words.decode(tokens)
-        if text.startswith(printed) and not text.endswith("�"):
-            print(text[len(printed) :], end="", flush=True)
-            printed = text
+        print(growing.add(new), end="", flush=True)
 
     show([])
     return show

@@ -79,6 +79,11 @@ class Alone:
             return self._tensor([])
         return lookup_draft(self._tensor([*conversation.prompt, *conversation.out]), most)
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the storage of keys and values."""
+        return self.decoder.nbytes()
+
     def _tensor(self, tokens: Sequence[int]) -> Tensor:
         return torch.tensor(tokens, dtype=torch.int64, device=self.decoder.embed.device)
 

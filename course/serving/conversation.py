@@ -86,6 +86,12 @@ class Conversation(Request):
         """Whether the whole answer is written. Its last token is never fed."""
         return super().done or (bool(self.out) and self.out[-1] in self.ends)
 
+    def cut(self) -> None:
+        """Let the answer end with its next token, and the prompt with the one that is fed next."""
+        if not self.decodes:
+            self.prompt = self.prompt[: self.fed + 1]
+        self.n_new = len(self.out) + 1
+
     def choose(self, logits: Tensor) -> Tensor:
         """Choose the next token, () int64, from its logits (V,)."""
         if self.generator is None and self.sampling.temperature > 0:

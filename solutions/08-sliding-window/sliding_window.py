@@ -43,6 +43,7 @@ from course.plots.sliding_window import (
     draw_bytes,
     draw_cliffs,
     draw_full_layers,
+    draw_lost,
     draw_ring,
     draw_sinks,
     draw_steps,
@@ -249,9 +250,16 @@ checks.one_place_each(place_of)
 #
 # *Difficulty 4 of 5 · importance 5 of 5 · 25 minutes*
 #
-# A prompt of 100 tokens goes through a window of 4 in one pass: each of the 100 queries has its own
-# window. If `append` wrote into the ring at once, most of these rows would be gone before they are
-# read. So:
+# Four tokens more go through a window of 4 in one pass: each of them has its own window. If `append`
+# wrote into the ring at once, rows would be gone before they are read:
+
+# %%
+held, new = torch.arange(4, 8), torch.arange(8, 12)
+mask = window_mask(new, torch.cat([held, new]), window=4)
+show(draw_lost(mask, held.tolist(), new.tolist()))
+
+# %% [markdown]
+# So:
 #
 # * `append` writes nothing. It notes the new rows in `pending[layer]` and returns **held rows, then the
 #   new ones**: whatever lies in the storage, in any order, and then all T new rows.

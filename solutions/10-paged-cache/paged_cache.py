@@ -42,9 +42,12 @@ from course.given.pages import (
 )
 
 # %%
+import zlib
+
 from course.checks import paged_cache as checks
 from course.measure.machine import interleaved, one_thread
-from course.minigpt.kv_cache import KVCache, forward_cached
+from course.given.collisions import two_that_collide
+from course.minigpt.kv_cache import KVCache, forward_cached, generate_cached
 from course.model import MiniGPT
 from course.plots.paged_cache import (
     draw_first_token,
@@ -56,7 +59,7 @@ from course.plots.style import show
 from course.plots.times import draw_times
 from course.widgets.paged_cache import waste_of_blocks
 from course.world.requests import MEMORY, Blocks, Whole, draw_requests, simulate
-from course.world.tokenizer import encode
+from course.world.tokenizer import decode, encode
 
 story = MiniGPT.from_weights("story")
 
@@ -473,7 +476,7 @@ waste_of_blocks()
 # </details>
 #
 # `block_keys` gives a key to each **full** block. Two keys are equal only if all tokens from the start
-# to the end of the block are. A short checksum is not enough: a collision hands one user another's words.
+# to the end of the block are. A short checksum is not enough.
 # Nor is Python's `hash()`, made for speed: for vLLM's first keys, prompts that collide could be computed
 # (CVE-2025-25183). Today it takes SHA-256.
 #
@@ -555,6 +558,26 @@ def reusable_blocks(tokens: list[int], block_size: int, known: Mapping[bytes, in
 
 # %% nbgrader={"grade_id": "reuse_leaves_a_token", "points": 0.5}
 checks.reuse_leaves_a_token(block_keys, reusable_blocks)
+
+# %% [markdown]
+# What would a collision do? Two users' first 20 tokens with one crc32 are soon found:
+
+# %%
+first, second, tries = two_that_collide(lambda tokens: zlib.crc32(repr(tokens).encode()))
+print(f"of {tries:,} beginnings, two have one crc32:\n  user 1: {first}\n  user 2: {second}")
+texts = [encode(text)[0].tolist() for text in (first, f"{second} Where is the")]
+pool = BlockPool(story.config, n_blocks=8, block_size=20)
+writer = PagedKVCache(pool)
+_ = forward_cached(story, torch.tensor(texts[:1]), writer)
+known = dict(zip(block_keys(texts[0], 20), writer.table, strict=True))
+for name, blocks in {
+    "by crc32": writer.table,
+    "by your keys": reusable_blocks(texts[1], 20, known),
+}.items():
+    cache = PagedKVCache(pool)
+    cache.adopt(blocks)
+    out = generate_cached(story, torch.tensor([texts[1][len(cache) :]]), 6, cache)
+    print(f"user 2 reads, {name}: Where is the {decode(out[0, -6:])}")
 
 # %% [markdown]
 # What does it save? `prefill_saved`: the share of lesson 05's FLOPs that a prompt is spared.

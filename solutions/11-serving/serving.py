@@ -50,7 +50,7 @@ from course.measure.machine import interleaved, one_thread
 from course.minigpt.kv_cache import generate_cached
 from course.minigpt.prefill_and_decode import latency_metrics
 from course.model import MiniGPT
-from course.plots.serving import draw_batch_sizes, draw_budgets, draw_holes, draw_texts
+from course.plots.serving import draw_batch_sizes, draw_budgets, draw_holes, draw_loads, draw_texts
 from course.plots.style import show
 from course.serving.clock import STORY, draw_trace, serve, serve_virtually
 from course.serving.mixed import Slots, forward_mixed
@@ -370,7 +370,8 @@ print(decode(served.requests[0].out))
 show(draw_texts(served))
 
 # %% [markdown]
-# Equal tokens, perhaps not equal bits: matrices of another shape may add up in another order.
+# Equal tokens, perhaps not equal bits: matrices of another shape may add up in another order. (`Slots`
+# reserves 160 places for each. The engine of lesson 13 admits whoever finds free pages instead.)
 #
 # ## 4 · How large a budget?
 #
@@ -441,6 +442,26 @@ show(draw_budgets(rows))
 # The longest gap shrinks with the budget, newcomers wait longer, and tokens per second fall a little;
 # they fall much once the server is full. Goodput has its best in the middle: too large, and gaps break
 # the limit; too small, and first tokens do.
+#
+# How many users can it take? Whole prompts beside a budget of 64, as more of them come:
+
+
+# %%
+def at_load(budget, load):
+    found = serve_virtually(Scheduler(budget, 16), draw_trace(load, seconds=4), STORY)
+    latencies = found.latencies(latency_metrics)
+    gaps = [one.itl_p99 for one in latencies if one.itl_p99 is not None]
+    late = [sorted(times)[int(0.99 * len(times))] for times in ([x.ttft for x in latencies], gaps)]
+    return *late, goodput(latencies, found.seconds, 0.1, 0.008)
+
+
+settings = {"whole prompts": 2048, "budget 64": 64}
+loads = range(10, 90, 10)
+rows = {name: {n: at_load(budget, n) for n in loads} for name, budget in settings.items()}
+show(draw_loads(rows, limits=(0.1, 0.008)))
+
+# %% [markdown]
+# A server does not slow down evenly: it is fast, and then, from one load on, its queue only grows.
 #
 # > **Spot the slip.** "Throughput is up 20 %, so the new setting is better."
 #

@@ -601,7 +601,8 @@ for written in engine.run([engine.conversation(prompts[0].tolist(), 20)]):
 # main(["Once upon a time", "--model", "HuggingFaceTB/SmolLM2-135M"])
 # ```
 #
-# In a terminal, `python -m course.engine "Anna Stone found a red kite ."` takes ours.
+# In a terminal, `python -m course.engine "Anna Stone found a red kite ."` takes ours, with `--mine`
+# yours; with `--serve`, clients share your passes and pages (docs/engine.md).
 #
 # Each part came with a number for what it saves and what it costs. Now open an engine that serves real
 # users, vLLM or SGLang, and look for the scheduler, the block table, the sampler:
