@@ -169,8 +169,7 @@ def test_two_beginnings_with_one_crc32_are_soon_found_and_the_second_reads_the_f
     for text, of in zip(texts, (first, second), strict=True):
         cache = PagedKVCache(pool)
         _ = forward_cached(story, torch.tensor([text]), cache)
-        out = decode(generate_cached(story, ask, 6, cache)[0, 3:])
-        colour, thing = of.split()[8:10]
-        assert out.startswith(f"{colour} {thing} ? In the {of.split()[-2]}")
+        out = decode(generate_cached(story, ask, 2, cache)[0, 3:])
+        assert out == " ".join(of.split()[8:10])  # colour and thing
     with pytest.raises(ValueError, match="no two of 100 beginnings"):
         two_that_collide(crc32, most=100)

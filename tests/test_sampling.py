@@ -35,9 +35,11 @@ def test_each_conversation_draws_by_its_own_settings():
     prompt = encode("He put the black lamp in the shed. The")[0].tolist()
     engine, n = Engine(story, n_blocks=8, max_running=8), 400
     drawn = Sampling(temperature=1.0)
-    asked = [engine.add(prompt, 1, sampling=Sampling(1.0, seed=seed)) for seed in range(n)]
-    greedy = engine.add(prompt, 3)
-    narrow = engine.add(prompt, 3, sampling=Sampling(temperature=5.0, top_k=1))
+    draws = [Sampling(1.0, seed=seed) for seed in range(n)]
+    asked = [engine.conversation(prompt, 1, sampling=draw) for draw in draws]
+    greedy = engine.conversation(prompt, 3)
+    narrow = engine.conversation(prompt, 3, sampling=Sampling(temperature=5.0, top_k=1))
+    engine.add([*asked, greedy, narrow])
     while engine.queue or engine.running:
         engine.step()
     assert narrow.out == greedy.out
@@ -52,7 +54,8 @@ def test_an_answer_ends_with_the_first_token_that_ends_it():
     engine = Engine(MiniGPT.from_weights("story"))
     prompt = encode("The cat sat")[0].tolist()
     (whole,) = engine.serve([prompt], 12)
-    ended = engine.add(prompt, 12, ends={whole[4], whole[7]})
+    ended = engine.conversation(prompt, 12, ends={whole[4], whole[7]})
+    engine.add([ended])
     while not ended.done:
         engine.step()
     place = min(whole.index(whole[4]), whole.index(whole[7]))

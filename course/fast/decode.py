@@ -111,7 +111,7 @@ class FastDecoder:
 
     def nbytes(self) -> int:
         """Count the bytes of the storage of keys and values, whether filled or not."""
-        return self.keys.nbytes + self.values.nbytes
+        return sum(part.nbytes for part in (self.keys, self.values))
 
     def prefill(self, prompt: Tensor) -> Tensor:
         """Empty the cache and read a prompt (B, P) int64: logits of what follows, (B, V).

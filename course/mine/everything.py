@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import NamedTuple
@@ -30,7 +31,8 @@ def take_mine() -> None:
     lessons = here / "lessons" if (here / "lessons").is_dir() else here
     if not any(lessons.glob("[0-9][0-9]-*/*.ipynb")):
         sys.exit(f"--mine: no lessons in {here}; call it in the folder that holds yours")
-    chosen = choose_all(list(released_lessons().values()), lessons, "1")
+    with redirect_stdout(sys.stderr):  # the bars; what the model writes goes to standard output
+        chosen = choose_all(list(released_lessons().values()), lessons, "1")
     for module, (_, reasons) in chosen.items():
         lesson = released_lessons()[module]
         for name, why in reasons.items():

@@ -176,10 +176,8 @@ def draw_loads(
         axes[2].plot(loads, loads, color=GREY, linewidth=1)
         axes[0].legend()
     best = {name: max(by_load, key=lambda n: by_load[n][2]) for name, by_load in rows.items()}
-    in_words = "; ".join(
-        f"{name}: goodput is highest at {load} a second, {rows[name][load][2]:.1f}, and "
-        f"{rows[name][loads[-1]][2]:.1f} at {loads[-1]}"
-        for name, load in best.items()
+    in_words = "Goodput is highest " + ", ".join(
+        f"with {name} at {load} a second ({rows[name][load][2]:.1f})" for name, load in best.items()
     )
     return Picture(
         figure,

@@ -456,7 +456,7 @@ def at_load(budget, load):
 
 
 settings = {"whole prompts": 2048, "budget 64": 64}
-loads = range(10, 90, 10)
+loads = range(10, 121, 10)
 rows = {name: {n: at_load(budget, n) for n in loads} for name, budget in settings.items()}
 show(draw_loads(rows, limits=(0.1, 0.008)))
 
