@@ -75,7 +75,9 @@ def test_the_engine_runs_on_what_the_student_wrote(tmp_path):
     (named,) = [line for line in lines if line.startswith("01 ")]
     assert "greedy_next (yours), " in named
     assert named.endswith(" split_heads")
-    assert any(line.startswith("01-mini-gpt, attention_layer: ours, yours fails ") for line in lines)
+    assert any(
+        line.startswith("01-mini-gpt, attention_layer: ours, yours fails ") for line in lines
+    )
     assert "[of the lessons: 01 greedy_next (yours), " in lines[-1]
     assert "forward_cached (yours)" not in done.stderr
     no_lessons = [*command[:3], "--mine"]

@@ -300,6 +300,9 @@ def test_the_command_serves_until_it_is_interrupted(story):
         )
         answer = ask(client, "The cat sat", max_tokens=8).choices[0].message.content
         assert answer == expected(story, "The cat sat", 8)
+        second = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        assert (second.returncode, second.stdout) == (1, "")
+        assert re.fullmatch(rf"--host 127.0.0.1 --port {port}: .*in use\n", second.stderr)
     finally:
         process.send_signal(2)
         assert process.wait(30) in (0, 130)

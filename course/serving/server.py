@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -33,19 +34,25 @@ MOST_BYTES, MOST_CLIENTS = 2**20, 1024
 
 
 def serve(engine: EngineLike, words: Words, name: str, host: str, port: int) -> None:
-    """Serve until Ctrl-C."""
+    """Serve until Ctrl-C. An OSError says that the address cannot be had."""
     config = uvicorn.Config(
         make_app(engine, words, name),
-        host=host,
-        port=port,
         log_level="warning",
         timeout_graceful_shutdown=3,
         limit_concurrency=MOST_CLIENTS,
     )
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, port), family=family)
+    except (OSError, OverflowError) as error:
+        why = str(getattr(error, "strerror", None) or error).partition(" (while")[0]
+        raise OSError(f"--host {host} --port {port}: {why}") from error
+    url = f"http://{host}:{listening.getsockname()[1]}"
     print(
-        f"{name} at http://{host}:{port}/v1, without a key; /metrics says how it goes. Ctrl-C ends it."
+        f"{name} at {url}/v1, without a key; {url}/metrics says how it goes. Ctrl-C ends it.",
+        flush=True,
     )
-    uvicorn.Server(config).run()
+    uvicorn.Server(config).run(sockets=[listening])
 
 
 def make_app(engine: EngineLike, words: Words, name: str, max_waiting: int = 256) -> Starlette:
