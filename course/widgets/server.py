@@ -106,4 +106,5 @@ def _row(one: Mapping[str, Any]) -> str:
         f"{one['written']} of at most {one['n_new']}",
         len(one["table"]),
     )
-    return f"<tr>{''.join(f'<td style="padding: 0 0.6em">{cell}</td>' for cell in cells)}</tr>"
+    row = "".join(f'<td style="padding: 0 0.6em">{cell}</td>' for cell in cells)
+    return f"<tr>{row}</tr>"
