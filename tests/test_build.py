@@ -245,7 +245,7 @@ for turn in range(2):
     return subprocess.run(
         [sys.executable, "-c", program],
         cwd=tmp_path,
-        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        env={name: os.environ[name] for name in os.environ.keys() - {"PYTHONPATH", "VIRTUAL_ENV"}},
         capture_output=True,
         text=True,
     )
