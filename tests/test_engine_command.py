@@ -109,6 +109,8 @@ def test_the_command_says_what_is_wrong(tmp_path, checkpoint, capsys, monkeypatc
         (["The cat", "--model", str(tmp_path / "nowhere")], "there is no folder"),
         (["The cat", "--model", str(tmp_path)], "has no config.json"),
         (["The cat sat", "--new", "0"], "--new must be at least 1, got 0"),
+        (["The cat sat", "--pages", "0"], "--pages must be at least 1, got 0"),
+        (["The cat", "The dog", "--pages", "2"], "need 4 blocks of 16; the whole pool has 2"),
         (["The cat sat", "--new", "1022"], "3 tokens and --new 1022 are more than the 1024"),
         (["The cat sat", "--temperature", "-1"], "temperature must be 0 or more, got -1"),
         (["The cat sat", "--top-k", "-1"], "top_k must be 0"),

@@ -23,7 +23,7 @@ LOOKED_AT = 8
 """In so many first passes it is noted which functions of lessons run. Such a look takes time."""
 
 
-def run(arguments: list[str] | None, make_engine: Callable[[MiniGPT], EngineLike]) -> None:
+def run(arguments: list[str] | None, make_engine: Callable[[MiniGPT, int], EngineLike]) -> None:
     """Stream the continuation of prompts, each up to its end token; answer in a conversation; or serve
     chat completions."""
     options = parse(arguments)
@@ -32,7 +32,7 @@ def run(arguments: list[str] | None, make_engine: Callable[[MiniGPT], EngineLike
             print(in_words(answers_in_use().values(), "\n"), file=sys.stderr)
         sampling = Sampling(options.temperature, options.top_k, options.top_p, options.seed)
         model, words = open_model(options.model, options.device)
-        engine = make_engine(model)
+        engine = make_engine(model, options.pages)
         if options.serve:
             serve(engine, words, options)
         elif options.chat:
@@ -65,6 +65,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--top-p", type=float, default=1.0, metavar="P", help="probability (1)")
     parser.add_argument("--seed", type=int, help="draws the same text again")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    pages = "blocks of 16 tokens that several conversations share (256)"
+    parser.add_argument("--pages", type=int, default=256, metavar="N", help=pages)
     parser.add_argument(
         "--host", default="127.0.0.1", help="of --serve: this machine alone (127.0.0.1)"
     )
@@ -73,8 +75,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     tasks = bool(options.prompts) + options.chat + options.serve
     if tasks > 1 or (tasks == 0 and not options.mine):
         sys.exit("name prompts, or --chat, or --serve, one of them: python -m course.engine --help")
-    if options.new < 1:
-        sys.exit(f"--new must be at least 1, got {options.new}")
+    for name in ("new", "pages"):
+        if getattr(options, name) < 1:
+            sys.exit(f"--{name} must be at least 1, got {getattr(options, name)}")
     if options.device == "cuda" and not torch.cuda.is_available():
         sys.exit("--device cuda: PyTorch finds no CUDA here")
     return options
@@ -106,8 +109,10 @@ def continue_all(
         try:
             for _ in statistics.steps(asked):
                 lines.draw([text_of(words, one) for one in asked])
-        finally:  # after Ctrl-C, what was written
-            lines.end([text_of(words, one) for one in asked])
+        except KeyboardInterrupt:
+            lines.end([text_of(words, one) for one in asked])  # what was written
+            raise
+        lines.end([text_of(words, one) for one in asked])
     statistics.print(asked)
 
 
