@@ -125,9 +125,7 @@ class Server:
         return self.engine.conversation(prompt, n_new, self.words.ends, asked.sampling)
 
     def _encode(self, asked: Asked) -> list[int]:
-        if isinstance(
-            self.words, StoryWords
-        ):  # it cannot chat, and goes on with what was said last
+        if isinstance(self.words, StoryWords):  # cannot chat: it goes on with the last message
             return self.words.encode(asked.messages[-1]["content"])
         return self.words.encode_chat(asked.messages)
 

@@ -112,6 +112,8 @@ class Service:
             if item is None:
                 return False
             call, future = item
+            if not future.set_running_or_notify_cancel():  # who asked for it has gone
+                continue
             try:
                 future.set_result(call())
             except Exception as error:
