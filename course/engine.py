@@ -5,13 +5,14 @@
     python -m course.engine --chat --model HuggingFaceTB/SmolLM2-135M-Instruct
     python -m course.engine --serve            chat completions on http://127.0.0.1:8000/v1
     python -m course.engine --mine "The cat"   on the functions of your lessons, where they pass
+    python -m course.engine --read 4 "The cat" reads 4 pages of 16 tokens in a step
 
     engine = Engine(MiniGPT.from_weights("story"))
     texts = engine.serve(prompts, n_new=60)    # lists of token ids, as `generate_cached` writes them
 
 Conversations share the pages of lesson 10, read in the parts of lesson 09, the scheduler of lesson 11,
 and the cached pass of lesson 03. One alone is decoded by `FastDecoder`, with the guesses of lesson 12
-where they pay.
+where they pay, or by lesson 14's reads of some pages.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from course.model.bounds import check_between
 from course.serving.alone import Alone
 from course.serving.command import run
 from course.serving.conversation import GREEDY, Conversation, Sampling
+from course.serving.engine_like import Writer
 from course.serving.memory import Memory, Running
 from course.serving.pages import decode_together
 from course.serving.request import Piece
@@ -53,13 +55,29 @@ class Engine:
         n_blocks, block_size: the sizes of the pool.
         max_running: how many conversations run at once; the others wait in their order.
         budget: the most tokens that one pass takes, of prompts and answers together.
+        read: of a conversation alone, how many pages of 16 tokens each head reads in a step; None: all.
     """
 
-    def __init__(self, model: MiniGPT, n_blocks=256, block_size=16, max_running=8, budget=256):
+    def __init__(
+        self,
+        model: MiniGPT,
+        n_blocks: int = 256,
+        block_size: int = 16,
+        max_running: int = 8,
+        budget: int = 256,
+        read: int | None = None,
+    ) -> None:
         self.model, self.weights = model, FastWeights(model, shared=True)
         self.n_blocks, self.block_size = n_blocks, block_size
         self.window = getattr(model.config, "window", None)  # of a published model
-        self.budget, self.max_running = budget, max_running
+        self.budget, self.max_running, self.read = budget, max_running, read
+        self.sparse: Writer | None = (
+            None  # writes one conversation of which each step reads some pages
+        )
+        if read is not None:
+            from course.serving.sparse import Sparse  # the only part that stands on lesson 14
+
+            self.sparse = Sparse(model, self.weights, read)
         self.scheduler = Scheduler(budget, max_running)
         self.queue: deque[Conversation] = deque()
         self.running: dict[int, Running] = {}
@@ -71,12 +89,12 @@ class Engine:
         return Memory(self.model, self.n_blocks, self.block_size)
 
     @cached_property
-    def alone(self) -> Alone:
+    def alone(self) -> Writer:
         """What writes one conversation alone."""
         return Alone(self.weights)
 
     @cached_property
-    def windowed(self) -> Windowed:
+    def windowed(self) -> Writer:
         """What writes one conversation that is longer than the window of the model."""
         return Windowed(self.model, self.window)
 
@@ -104,13 +122,22 @@ class Engine:
         the first of several that the pool can never hold, before any is answered."""
         if len(conversations) == 1 and not self.queue and not self.running:
             (conversation,) = conversations
-            writer = self.windowed if self._exceeds_window(conversation) else self.alone
-            for new in writer.passes(conversation):
+            for new in self._writer(conversation).passes(conversation):
                 yield [(conversation.id, token) for token in new]
             return
+        if self.read is not None:
+            raise ValueError("only a conversation alone can read some of its pages")
         self.add(conversations)
         while not all(conversation.done for conversation in conversations):
             yield self.step()
+
+    def _writer(self, conversation: Conversation) -> Writer:
+        """Choose what writes a conversation that is alone."""
+        if self._exceeds_window(conversation):
+            if self.read is not None:
+                raise ValueError(f"a text longer than the window of {self.window} reads the window")
+            return self.windowed
+        return self.alone if self.read is None else self.sparse
 
     def add(self, conversations: Sequence[Conversation]) -> None:
         """Queue conversations for `step`; a ValueError names the first that the pool can never hold, and
@@ -154,7 +181,8 @@ class Engine:
             pool, weight = self.memory.pool, self.model.embed.weight
             used = (pool.n_blocks - len(pool.allocator)) * pool.block_size
             held += kv_cache_bytes(self.model.config, used, 1, weight.element_size())
-        alone = [vars(self)[name] for name in ("alone", "windowed") if name in vars(self)]
+        names = ("alone", "windowed", "sparse")
+        alone = [writer for name in names if (writer := vars(self).get(name))]
         return held + sum(writer.nbytes for writer in alone)
 
     def step(self) -> list[tuple[int, int]]:

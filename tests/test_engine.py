@@ -12,10 +12,13 @@ from checkpoint_folder import write_checkpoint
 
 from course.engine import Engine
 from course.minigpt.kv_cache import generate_cached, kv_cache_bytes
+from course.minigpt.paged_cache import reusable_blocks
+from course.minigpt.sparse_read import page_bounds
 from course.model import MiniGPT
 from course.model.config import GPTConfig
 from course.published.texts import open_model
 from course.serving.alone import Pace
+from course.serving.sparse import PAGE, Bounds
 from course.world.evaluation import held_out
 from course.world.tokenizer import encode
 
@@ -162,6 +165,34 @@ def test_a_shared_prefix_takes_its_bytes_once(story, prompts):
     assert pool.n_blocks - len(pool.allocator) >= len(used)
 
 
+@pytest.mark.parametrize("n_prompt", [1, 15, 16, 17, 90])
+def test_where_all_pages_are_read_the_text_is_the_same(story, prompts, n_prompt):
+    prompt = prompts[0][:n_prompt]
+    assert Engine(story, read=9).serve([prompt], 40) == [alone(story, prompt, 40)]
+
+
+def test_with_few_pages_a_story_goes_on_in_another_way_and_all_rows_are_kept(story, prompts):
+    few = Engine(story, read=2)
+    texts = [few.serve([prompt], 60)[0] for prompt in prompts[:4]]
+    right = [alone(story, prompt, 60) for prompt in prompts[:4]]
+    assert texts != right
+    assert few.cache_bytes == kv_cache_bytes(story.config, len(prompts[3]) + 59, 1, 4)
+
+
+def test_bounds_that_are_kept_are_those_of_all_keys():
+    keys, kept = torch.randn(1, 2, 70, 4), Bounds()
+    for end in (5, 16, 17, 31, 32, 33, 70):
+        for bound, anew in zip(
+            kept.of(keys[:, :, :end]), page_bounds(keys[:, :, :end], PAGE), strict=True
+        ):
+            assert torch.equal(bound, anew)
+
+
+def test_several_cannot_read_some_of_their_pages(story, prompts):
+    with pytest.raises(ValueError, match="only a conversation alone"):
+        Engine(story, read=3).serve(prompts[:2], 4)
+
+
 def test_known_blocks_make_room_for_new_conversations(story):
     engine = Engine(story, n_blocks=12, block_size=16)
     rng = np.random.default_rng(0)
@@ -173,6 +204,21 @@ def test_known_blocks_make_room_for_new_conversations(story):
             engine.step()
         assert one.out == alone(story, prompt, 20)
     assert len(engine.memory.pool.allocator) + len(engine.memory.known) == 12
+
+
+def test_the_last_block_of_the_text_used_least_recently_is_forgotten_first(story):
+    engine = Engine(story, n_blocks=20, block_size=16)
+    memory = engine.memory
+    rng = np.random.default_rng(1)
+    first, second = (rng.integers(3, 200, 100).tolist() for _ in range(2))
+    for prompt in (first, second, first):  # six full blocks each; the first text is used again
+        one = engine.conversation(prompt, 2)
+        engine.add([one])
+        while not one.done:
+            engine.step()
+    assert memory.make_room(len(memory.pool.allocator) + 2)
+    found = [len(reusable_blocks([*text, 5], 16, memory.known)) for text in (first, second)]
+    assert found == [6, 4]
 
 
 # --- checkpoints ---------------------------------------------------------------------------------

@@ -14,8 +14,16 @@ from lessons import COURSE, FOLDERS, ROOT
 
 PLANNED = ["start", "mini_gpt", "naive_decode", "kv_cache", "prefill_and_decode", "roofline", "gqa"]
 PLANNED += ["quantized_cache", "sliding_window"]
-LATER = ["serving/mixed", "serving/pages", "serving/memory", "serving/alone", "serving/windowed"]
-LATER += ["engine", "drafts/model", "given/latent", "world/train_latent"]
+LATER = [
+    "serving/mixed",
+    "serving/pages",
+    "serving/memory",
+    "serving/alone",
+    "serving/windowed",
+    "serving/sparse",
+]
+LATER += ["engine", "drafts/model", "given/latent", "given/sparse"]
+LATER += ["given/prefixes", "world/chats", "world/train_latent"]
 READS = ["fast/tiled_read", "fast/triton", "given/windowed", *LATER]
 TRAINED = ["world/train", *READS]
 

@@ -35,9 +35,13 @@ SEEN_FROM = {
     "serving/memory": "latent_attention",  # pages of lesson 10
     "serving/alone": "latent_attention",  # the loop of lesson 12
     "serving/windowed": "latent_attention",  # the loop of lesson 03, with lesson 08's cache
+    "serving/sparse": "prefix_cache",  # the loop of lesson 03; it stands on lesson 14
     "engine": "latent_attention",  # lessons 03 to 12
     "drafts/model": "speculative",  # a loop as lesson 03 asks for
     "given/latent": "latent_attention",  # lesson 03's cached pass
+    "given/sparse": "sparse_read",  # the same
+    "given/prefixes": "prefix_cache",  # lesson 10's cache, without numbers
+    "world/chats": "prefix_cache",  # it stands on these
     "world/train_latent": "latent_attention",  # lesson 01's heads; it builds on world/train
 }
 """Given modules of `course` that contain answers, each with the first lesson whose view may hold it: the

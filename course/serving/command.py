@@ -13,7 +13,6 @@ from pathlib import Path
 import torch
 
 from course.mine.everything import Called, answers_in_use, in_words
-from course.model import MiniGPT
 from course.published.texts import Words, open_model, printer
 from course.serving.conversation import Conversation, Sampling
 from course.serving.engine_like import EngineLike
@@ -23,7 +22,7 @@ LOOKED_AT = 8
 """In so many first passes it is noted which functions of lessons run. Such a look takes time."""
 
 
-def run(arguments: list[str] | None, make_engine: Callable[[MiniGPT, int], EngineLike]) -> None:
+def run(arguments: list[str] | None, make_engine: Callable[..., EngineLike]) -> None:
     """Stream the continuation of prompts, each up to its end token; answer in a conversation; or serve
     chat completions."""
     options = parse(arguments)
@@ -32,7 +31,7 @@ def run(arguments: list[str] | None, make_engine: Callable[[MiniGPT, int], Engin
             print(in_words(answers_in_use().values(), "\n"), file=sys.stderr)
         sampling = Sampling(options.temperature, options.top_k, options.top_p, options.seed)
         model, words = open_model(options.model, options.device)
-        engine = make_engine(model, options.pages)
+        engine = make_engine(model, options.pages, read=options.read)
         if options.serve:
             serve(engine, words, options)
         elif options.chat:
@@ -67,6 +66,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     pages = "blocks of 16 tokens that several conversations share (256)"
     parser.add_argument("--pages", type=int, default=256, metavar="N", help=pages)
+    read = "pages of 16 tokens that a head reads in a step, of one text (all)"
+    parser.add_argument("--read", type=int, metavar="N", help=read)
     parser.add_argument(
         "--host", default="127.0.0.1", help="of --serve: this machine alone (127.0.0.1)"
     )
@@ -75,9 +76,11 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     tasks = bool(options.prompts) + options.chat + options.serve
     if tasks > 1 or (tasks == 0 and not options.mine):
         sys.exit("name prompts, or --chat, or --serve, one of them: python -m course.engine --help")
-    for name in ("new", "pages"):
-        if getattr(options, name) < 1:
-            sys.exit(f"--{name} must be at least 1, got {getattr(options, name)}")
+    for name in ("new", "pages", "read"):
+        if (value := getattr(options, name)) is not None and value < 1:
+            sys.exit(f"--{name} must be at least 1, got {value}")
+    if options.read and (options.serve or len(options.prompts) > 1):
+        sys.exit("--read is for one text or --chat: several share passes that read all pages")
     if options.device == "cuda" and not torch.cuda.is_available():
         sys.exit("--device cuda: PyTorch finds no CUDA here")
     return options

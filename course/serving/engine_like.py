@@ -10,6 +10,14 @@ from course.model import MiniGPT
 from course.serving.conversation import Conversation, Sampling
 
 
+class Writer(Protocol):
+    """Writes one conversation that is alone."""
+
+    @property
+    def nbytes(self) -> int: ...
+    def passes(self, conversation: Conversation) -> Iterator[list[int]]: ...
+
+
 class EngineLike(Protocol):
     """Serves conversations; see `course.engine.Engine`."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 
 from course.minigpt.paged_cache import BlockPool, PagedKVCache, block_keys, reusable_blocks
@@ -19,13 +20,14 @@ class Memory:
         n_blocks, block_size: the sizes of the pool.
 
     Attributes:
-        known: the blocks of earlier prompts by `block_keys`; this memory is one of their owners.
+        known: the blocks of earlier prompts by `block_keys`, the first to be forgotten first; this memory
+            is one of their owners.
     """
 
     def __init__(self, model: MiniGPT, n_blocks: int, block_size: int) -> None:
         weight = model.embed.weight
         self.pool = BlockPool(model.config, n_blocks, block_size, weight.dtype, weight.device)
-        self.known: dict[bytes, int] = {}
+        self.known: OrderedDict[bytes, int] = OrderedDict()
 
     def check(self, request: Request) -> None:
         """Check that the pool can ever hold a request; a ValueError says what it needs."""
@@ -62,7 +64,11 @@ class Memory:
         return None
 
     def make_room(self, n: int) -> bool:
-        """Forget known blocks that no request uses, oldest first, until n are free; tell if they are."""
+        """Forget known blocks that no request uses until n are free; tell if they are.
+
+        Those go first that were used least recently, and of one text the last block: what hangs behind a
+        forgotten one is found by nobody.
+        """
         allocator = self.pool.allocator
         for key, block in list(self.known.items()):
             if len(allocator) >= n:
@@ -75,7 +81,10 @@ class Memory:
         """Add the full blocks of a request, as far as it was fed, to `known`: its prompt's, and its
         answer's, which the next turn of a conversation repeats."""
         fed = [*request.prompt, *request.out][: len(cache)]
-        for key, block in zip(block_keys(fed, self.pool.block_size), cache.table, strict=False):
+        keys = block_keys(fed, self.pool.block_size)
+        for key, block in zip(keys, cache.table, strict=False):
             if key not in self.known:
                 self.pool.allocator.share([block])
                 self.known[key] = block
+        for key in reversed(keys):
+            self.known.move_to_end(key)

@@ -162,7 +162,8 @@ class Server:
             if await request.is_disconnected():
                 collecting.cancel()
                 return Response(status_code=499)  # nobody reads it
-        collecting.result()
+        if error := collecting.exception():  # answered here, so that the connection stays open
+            raise Refused(f"{type(error).__name__}: {error}", status=500) from error
         reason, usage = self._end_of(conversation)
         return JSONResponse(answer.whole("".join(written), reason, usage))
 

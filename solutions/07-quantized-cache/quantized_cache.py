@@ -619,4 +619,5 @@ show(draw_times(times, "one token to attend", beside="floats"))
 #
 # ## Next
 #
-# Fewer bytes, and still more with every token. **Lesson 08** builds a cache that stops growing.
+# Fewer bytes, and still more with every token. **Lesson 08** builds a cache that stops growing; lesson
+# 14 keeps it whole and reads a part.

@@ -312,8 +312,8 @@ show(draw_times(times, "one token to attend", beside="one read"))
 
 # %% [markdown]
 # Parts cost little. Two threads gain only where a second core is free and memory has speed to spare; on
-# a busy machine they lose. An H100 has 132 processors, and one chat with a model of 8 KV
-# heads gives work to 8 of them, unless its keys are split: there the split pays.
+# a busy machine they lose. An H100 has 132 processors (NVIDIA 2022), and one chat with a
+# model of 8 KV heads gives work to 8 of them, unless its keys are split: there the split pays.
 #
 # ## 4 · Blocks where they lie
 #
@@ -521,5 +521,5 @@ show(draw_times(times, f"one step of {B} chats", beside="each its own"))
 #
 # ## Next
 #
-# You can read blocks wherever they lie. **Lesson 10** keeps the cache in them, so that conversations
-# share what they have in common.
+# You can read blocks wherever they lie, also only some of them (lesson 14). **Lesson 10** keeps the
+# cache in them, so that conversations share what they have in common.

@@ -624,6 +624,9 @@ _ = forward_cached(story, text, writer)
 known = dict(
     zip(block_keys(tokens, 16), writer.table, strict=True)
 )  # offered once they are written
+pool.allocator.share(
+    list(known.values())
+)  # an offer is an owner, so none of them is handed out again
 
 
 def first_token(n_shared):
@@ -693,9 +696,8 @@ show(draw_times(times, "one token appended and attended, one layer", beside="con
 # </details>
 # <details><summary>When may a block be offered to others?</summary>
 # When it is full and <em>written</em>, in all layers. <em>Common wrong answer:</em> "once allocated".
-# Another request would read what is not there yet. And when its last owner has left and the block is
-# handed out again, or its text is cut back into it, the offer is withdrawn first: else the next user
-# reads a stranger's words.
+# Another request would read what is not there yet. And whoever offers is an owner until the offer is
+# withdrawn (lesson 15): else the block is handed out again, and the next user reads a stranger's words.
 # </details>
 #
 # ## Next

@@ -564,8 +564,8 @@ show(draw_times(times[8192], "one token on 8,192 in one layer", beside="absorbed
 #
 # ## What you have built: an engine
 #
-# This is the last lesson. `course/engine.py` puts your functions together: prompts go in
-# by chunks, whoever decodes shares a pass, keys and values lie in pages, pages of a common beginning
+# Thirteen lessons make one thing: `course/engine.py` puts your functions together. Prompts go in by
+# chunks, whoever decodes shares a pass, keys and values lie in pages, pages of a common beginning
 # are read once. One alone is decoded with fixed shapes, and with lesson 12's guesses where they pay.
 # Eight that begin with the same 100 tokens:
 
@@ -606,4 +606,5 @@ for written in engine.run([engine.conversation(prompts[0].tolist(), 20)]):
 #
 # Each part came with a number for what it saves and what it costs. Now open an engine that serves real
 # users, vLLM or SGLang, and look for the scheduler, the block table, the sampler:
-# you know what each must do, and which mistake it must not make.
+# you know what each must do, and which mistake it must not make. **14** asks which
+# rows a step must read, **15** which prefixes to keep.

@@ -1,0 +1,95 @@
+"""Check what is offered, and whose words are read in a pool that is full."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
+from course.checks.prefix_cache.moves import (
+    Follow,
+    Move,
+    draw_words,
+    probe_moves,
+    steps_form,
+    wrong_move,
+)
+
+QUESTIONS = {
+    "match": "Which blocks were offered under these words, and are they still the ones?",
+    "insert": "How many blocks are full in tokens, written in the cache, and not known yet?",
+    "serve": "Which blocks does only the tree own, and in which order do they go?",
+    "owners": "Who owns a block that is offered, and how often? Whose block stays where two texts wrote "
+    "the same words?",
+}
+
+
+def draw_offers(seed: int) -> Challenge:
+    """Draw a text whose last token is not fed yet, one that is half written, one offered with fewer
+    tokens than its cache holds, and in two steps; and a twin that writes the same words, and more."""
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(2, 5))
+    words = draw_words(rng, 12 * size)
+    one, two = words[: 4 * size], words[4 * size : 8 * size]
+    twin = [*one[: 3 * size], *words[8 * size : 10 * size]]
+    moves: list[Move] = [
+        ("begin", "A", one[:-1]),
+        ("insert", "A", one),
+        ("match", [*one, 5]),
+        ("write", "A", one[-1:]),
+        ("insert", "A", one),
+        ("insert", "A", one),
+        ("begin", "B", two[: 2 * size + 1]),
+        ("insert", "B", two),
+        ("match", [*two, 5]),
+        ("begin", "C", twin),
+        ("insert", "C", twin[:size]),
+        ("insert", "C", twin[: 4 * size + 1]),
+        ("insert", "C", twin),
+        ("match", [*twin, 5]),
+        ("leave", "C"),
+        ("match", [*twin, 5]),
+        ("leave", "A"),
+        ("match", [*one, 5]),
+        ("begin", "D", words[10 * size : 11 * size - 1]),
+        ("insert", "D", words[10 * size : 11 * size - 1]),
+        ("begin", "E", words[11 * size : 12 * size]),
+        ("insert", "E", []),
+        ("insert", "E", words[11 * size : 12 * size]),
+    ]
+    return {"n_blocks": 17, "size": size, "moves": moves}
+
+
+@check("PrefixTree", draw=draw_offers, probe=probe_moves, evidence=steps_form)
+def offers_what_is_written(challenge: Challenge, evidence: Evidence, truth: Follow) -> Verdict:
+    """Compare how much each insert offers, who owns it, and what is found."""
+    if wrong := wrong_move(challenge, evidence, truth, QUESTIONS):
+        return failed(wrong)
+    return passed("What is full and written is offered, once, and the tree is its owner.")
+
+
+def draw_engine(seed: int) -> Challenge:
+    """Draw sixty moves of an engine whose pool is small: texts of a few words that begin alike come, are
+    offered, leave, are forgotten, and come again."""
+    rng = np.random.default_rng([seed, 2])
+    size = int(rng.integers(1, 4))
+    words = [draw_words(rng, size) for _ in range(3)]
+    moves: list[Move] = []
+    running: list[str] = []
+    for name in "ABCDEFGHIJKLMNOPQRST":
+        if len(running) == 2:
+            moves.append(("leave", running.pop(int(rng.integers(2)))))
+        parts = rng.integers(0, 3, int(rng.integers(2, 5)))
+        text = [*(word for part in parts for word in words[part]), 5]
+        moves += [("serve", name, text), ("insert", name, text), ("match", [*text, 6])]
+        running.append(name)
+    return {"n_blocks": 11, "size": size, "moves": moves}  # two texts of five blocks, and one more
+
+
+@check("PrefixTree", draw=draw_engine, probe=probe_moves, evidence=steps_form)
+def whose_words(challenge: Challenge, evidence: Evidence, truth: Follow) -> Verdict:
+    """Compare the words that every text reads, and the owners of every block, after each move."""
+    if wrong := wrong_move(challenge, evidence, truth, QUESTIONS):
+        return failed(wrong)
+    return passed(
+        f"{len(challenge['moves'])} moves of an engine: everybody reads the words it wrote."
+    )
