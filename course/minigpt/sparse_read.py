@@ -56,9 +56,9 @@ def page_scores(q: Tensor, least: Tensor, largest: Tensor) -> Tensor:
     """
     check_bounds(q, least, largest)
     (B, H, _, D), G = q.shape, least.shape[1]
-    heads = q.reshape(B, G, H // G, 1, D)
-    ends = [heads * bound[:, :, None] for bound in (least, largest)]  # (B, G, H // G, P, D)
-    bounds = torch.maximum(*ends).sum(dim=-1)
+    heads = q.reshape(B, G, H // G, D)
+    up, down = heads.clamp_min(0), heads.clamp_max(0)  # each number of q wants one of the two ends
+    bounds = up @ largest.mT + down @ least.mT  # (B, G, H // G, P)
     return bounds.amax(dim=2) / math.sqrt(D)
 
 

@@ -40,7 +40,7 @@ def draw_marks(model: MiniGPT, layer: int, head: int) -> Picture:
         )
         above.imshow(best, cmap=ListedColormap(["#F4F4F4", BLUE]), aspect="auto")
         above.axhline(asked.where - 0.5, color=VERMILION, lw=1)
-        above.text(T - 1, asked.where - 2, '"Where" comes', ha="right", color=VERMILION)
+        above.text(T + 1, asked.where, '"Where"', va="center", color=VERMILION)
         above.set(
             ylabel="step", title=f"Layer {layer}, head {head}: the {N_BEST} best rows of each step"
         )
@@ -99,7 +99,7 @@ def draw_bytes(S: int, n: int) -> Picture:
         figure, axes = plt.subplots(figsize=(7.4, 3.2))
         least = _draw_curves(axes, S, n)
         axes.axhline(S, color=GREY, lw=1)
-        axes.text(1.1, S * 0.9, "all rows", va="top", color=GREY)
+        axes.text(64, S * 1.15, "all rows", color=GREY)
     bounds, rows = rows_fetched(S, n, least)
     return Picture(
         figure,

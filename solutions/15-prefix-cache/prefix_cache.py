@@ -23,6 +23,7 @@
 # %% tags=["setup"]
 
 # %% tags=["export"]
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,7 +44,6 @@ from course.model.config import GPTConfig
 from course.serving.request import Request
 
 # %%
-import math
 import random
 
 from course.checks import prefix_cache as checks

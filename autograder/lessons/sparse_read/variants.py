@@ -29,13 +29,13 @@ def bounds_by_padding(keys, size):
     return low, F.pad(keys, rest, value=-math.inf).unflatten(2, (-1, size)).amax(dim=3)
 
 
-def scores_by_signs(q, least, largest):
-    """The end by the sign of q, in two products of matrices."""
+def scores_by_ends(q, least, largest):
+    """Both products of every number, and the larger of them."""
     check_bounds(q, least, largest)
-    B, _H, _, D = q.shape
-    heads = q.reshape(B, least.shape[1], -1, D)
-    up, down = heads.clamp_min(0), heads.clamp_max(0)
-    return ((up @ largest.mT + down @ least.mT) / D**0.5).max(dim=2).values
+    (B, H, _, D), G = q.shape, least.shape[1]
+    heads = q.reshape(B, G, H // G, 1, D)
+    ends = [heads * bound[:, :, None] for bound in (least, largest)]  # (B, G, H // G, P, D)
+    return torch.maximum(*ends).sum(dim=-1).max(dim=2).values / D**0.5
 
 
 def choose_by_infinity(scores, n, newest):
@@ -301,7 +301,7 @@ VARIANTS = [
     _variant(
         "padded",
         bounds_by_padding,
-        scores_by_signs,
+        scores_by_ends,
         choose_by_infinity,
         read_by_indexing,
         shrink_by_einsum,
