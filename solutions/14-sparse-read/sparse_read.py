@@ -392,7 +392,7 @@ checks.freed(shrink)
 #
 # Your functions now answer questions about stories the model never saw. Until "Where" all is read
 # densely; then a head reads 16, 24, 32 or 64 rows, chosen in five ways. The last is no real method: it
-# keeps the rows that the queries *still to come* will look at.
+# keeps rows that the queries *still to come* will look at.
 #
 # > **Predict.** How many does this last one find with 24 rows?
 

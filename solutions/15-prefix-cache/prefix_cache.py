@@ -458,8 +458,8 @@ def slowest_link(
         computing = cost.flops / machine.flops_per_second
         seconds.append(max(computing, cost.bytes / machine.bytes_per_second))
     spared = seconds[0] - seconds[1]
-    fetched = kv_cache_bytes(config, n_known, bytes_per_element=bytes_per_element)
-    return fetched / spared
+    n_bytes = kv_cache_bytes(config, n_known, bytes_per_element=bytes_per_element)
+    return n_bytes / spared
     ### END SOLUTION
 
 

@@ -16,7 +16,7 @@ from course.given.sparse import (
     check_shrinking,
 )
 from course.minigpt.gqa import grouped_attention
-from course.minigpt.sparse_read import choose, page_scores
+from course.minigpt.sparse_read import choose
 from course.minigpt.split_read import attend_part, finish, merge
 
 # --- padded: everything at once, with infinity where a page is short ------------------------------
@@ -284,12 +284,15 @@ def read_through_pages_of_one(q, k, v, pages, size):
     return out
 
 
-def scores_of_pages_in_a_row(q, least, largest):
+def scores_of_pages_one_by_one(q, least, largest):
     check_bounds(q, least, largest)
-    return torch.stack(
-        [page_scores(q, low[:, :, None], high[:, :, None])[:, :, 0]
-         for low, high in zip(least.unbind(2), largest.unbind(2), strict=True)], dim=2
-    )  # fmt: skip
+    (_, H, _, D), (G, P) = q.shape, least.shape[1:3]
+    columns = []
+    for p in range(P):
+        low, high = (bound[:, :, p].repeat_interleave(H // G, 1) for bound in (least, largest))
+        best = torch.where(q[:, :, 0] > 0, q[:, :, 0] * high, q[:, :, 0] * low).sum(-1)  # (B, H)
+        columns.append(best.unflatten(1, (G, -1)).amax(2) / math.sqrt(D))
+    return torch.stack(columns, dim=2)
 
 
 def _variant(name, *functions):
@@ -332,6 +335,6 @@ VARIANTS = [
     ),
     Variant(
         "one by one",
-        {"page_scores": scores_of_pages_in_a_row, "attend_pages": read_through_pages_of_one},
+        {"page_scores": scores_of_pages_one_by_one, "attend_pages": read_through_pages_of_one},
     ),
 ]

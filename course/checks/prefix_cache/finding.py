@@ -41,6 +41,7 @@ def draw_beginnings(seed: int) -> Challenge:
         ("match", [*text[: 2 * size], 5, *text[2 * size + 1 :]]),
         ("match", [*block[0][::-1], *block[1], 5]),
         ("match", [*text[1:], 5]),
+        ("match", [5, *text]),
     ]
     branch = [*text[: 2 * size], *draw_words(rng, 2 * size)]
     moves += [

@@ -68,17 +68,18 @@ def offers_what_is_written(challenge: Challenge, evidence: Evidence, truth: Foll
 
 
 def draw_engine(seed: int) -> Challenge:
-    """Draw sixty moves of an engine whose pool is small: texts of a few words that begin alike come, are
-    offered, leave, are forgotten, and come again."""
+    """Draw moves of an engine whose pool is small: texts of a few words that begin alike come, are
+    offered, leave, are forgotten, and come again. The first two differ in their first block alone."""
     rng = np.random.default_rng([seed, 2])
     size = int(rng.integers(1, 4))
     words = [draw_words(rng, size) for _ in range(3)]
     moves: list[Move] = []
     running: list[str] = []
-    for name in "ABCDEFGHIJKLMNOPQRST":
+    for number, name in enumerate("ABCDEFGHIJKLMNOPQRST"):
         if len(running) == 2:
             moves.append(("leave", running.pop(int(rng.integers(2)))))
-        parts = rng.integers(0, 3, int(rng.integers(2, 5)))
+        parts = rng.integers(0, 3, int(rng.integers(2, 5))).tolist()
+        parts = ([0, 1, 2], [2, 1, 2])[number] if number < 2 else parts
         text = [*(word for part in parts for word in words[part]), 5]
         moves += [("serve", name, text), ("insert", name, text), ("match", [*text, 6])]
         running.append(name)

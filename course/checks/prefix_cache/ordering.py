@@ -8,13 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
+from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.counts import in_words, plain
-from course.checks.recording import one_each
 from course.serving.request import Request
-
-QUEUE = {"order": (list, str), "looks": Each(int), "kept": bool}
-"""The form of what is recorded of a queue."""
 
 
 def draw_queues(seed: int) -> Challenge:
@@ -85,7 +81,12 @@ def probe_queues(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     "order_by_prefix",
     draw=draw_queues,
     probe=probe_queues,
-    evidence=one_each("queues", queues=QUEUE),
+    evidence=lambda challenge: {
+        "queues": [
+            {"order": (list, str), "looks": [int] * len(queue["known"]), "kept": bool}
+            for queue in challenge["queues"]
+        ]
+    },
 )
 def known_first_late_before_all(
     challenge: Challenge, evidence: Evidence, truth: Callable[[Challenge], list[int]]
