@@ -52,6 +52,10 @@ class Named(list):
     """Blocks that are written by name already."""
 
 
+class Told(str):
+    """What a call did beside returning something."""
+
+
 class Engine:
     """A pool on paper, a student's tree, and the caches of some texts."""
 
@@ -96,6 +100,8 @@ class Engine:
         if isinstance(result, list):
             numbers = [plain(block) for block in result]
             return Named(self.names.get(n, f"block {n}") for n in numbers)
+        if isinstance(result, Told):
+            return str(result)
         return None if result is None else plain(result)
 
     def begin(self, text: str, tokens: list[int]) -> None:
@@ -128,13 +134,16 @@ class Engine:
         named = self.named(found)
         if isinstance(found, list):
             found.clear()  # it is the caller's
-        return named if given == tokens else "and changed the tokens"
+        return named if given == tokens else Told("blocks, and changed the tokens")
 
     def insert(self, text: str, tokens: list[int]) -> Any:
         cache, given = self.caches[text], list(tokens)
         table = list(cache.table)
         new = self.tree.insert(given, cache)
-        return new if (given, cache.table) == (tokens, table) else "and changed tokens or table"
+        as_they_were = (given, cache.table) == (tokens, table)
+        return (
+            new if as_they_were else Told("a number, and changed the tokens or the cache's table")
+        )
 
     def evictable(self) -> Any:
         return self.tree.evictable()
@@ -157,7 +166,7 @@ class Engine:
         given = list(tokens)
         beside = [promised] if promised else []  # it may be left out
         known = self.student.admit(self.tree, self.caches[text], given, n_new, *beside)
-        return known if given == tokens else "and changed the prompt"
+        return known if given == tokens else Told("a number, and changed the prompt")
 
 
 def probe_moves(student: SimpleNamespace, challenge: Challenge) -> Evidence:
