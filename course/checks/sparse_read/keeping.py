@@ -69,10 +69,11 @@ def draw_case(
 
 
 def draw_freed(seed: int) -> Challenge:
-    """Draw a cache that is cut down, one that fits to a row, and one that is smaller than the budget."""
+    """Draw a cache that is cut down, also to the newest rows alone, one that fits to a row, and one that
+    is smaller than the budget."""
     rng = np.random.default_rng([seed, 3])
-    drawn = [("recent", (2, 4, 2, 3, 20), 5, 2), ("fits", (1, 4, 2, 3, 8), 8, 1)]
-    drawn.append(("fits", (1, 2, 1, 2, 6), 12, 0))
+    drawn = [("recent", (2, 4, 2, 3, 20), 5, 2), ("recent", (1, 4, 2, 3, 10), 4, 4)]
+    drawn += [("fits", (1, 4, 2, 3, 8), 8, 1), ("fits", (1, 2, 1, 2, 6), 12, 0)]
     return {"cases": [draw_case(rng, *case) for case in drawn]}
 
 
