@@ -71,10 +71,8 @@ class Engine:
         self.n_blocks, self.block_size = n_blocks, block_size
         self.window = getattr(model.config, "window", None)  # of a published model
         self.budget, self.max_running, self.read = budget, max_running, read
-        self.sparse: Writer | None = (
-            None  # writes one conversation of which each step reads some pages
-        )
-        if read is not None:
+        self.sparse: Writer | None = None
+        if read is not None:  # what writes one conversation, of which each step reads some pages
             from course.serving.sparse import Sparse  # the only part that stands on lesson 14
 
             self.sparse = Sparse(model, self.weights, read)

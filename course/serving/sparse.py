@@ -40,10 +40,11 @@ class Bounds:
 class Sparse:
     """Writes one conversation after the other; in a step, each KV head reads so many pages.
 
-    The prompt is read densely, as the rows of all tokens stay in the cache.
+    All rows stay in the cache, and the prompt is read densely.
 
     Args:
-        weights: of the model.
+        model: reads the prompt.
+        weights: of the same model, by which each step is computed.
         n_pages: pages of 16 tokens, of which the newest is always one.
     """
 

@@ -50,7 +50,8 @@ def draw_chats(n_users: int, seed: int = 0) -> list[Request]:
 
 
 def draw_documents(n_documents: int, n_questions: int, blocks: int = 10) -> list[Request]:
-    """Draw questions about documents of so many blocks, one document after the other, in turn."""
+    """Draw questions of 12 tokens, each behind a document of so many blocks, the documents in turn; their
+    answers have 4 tokens."""
     draw = random.Random(0)
     documents = [_text(draw, blocks * BLOCK) for _ in range(n_documents)]
     return [
@@ -117,7 +118,6 @@ Rank = Callable[[Sequence[int], random.Random], float]
 RULES: dict[str, Rank] = {
     "at random": lambda history, draw: draw.random(),
     "used last goes first": lambda history, draw: -history[-1],
-    "used least goes first": lambda history, draw: len(history),
 }
 """Which leaf goes first, the one with the lowest rank: by the moments at which it was used."""
 
@@ -136,10 +136,10 @@ def spared_by_rule(requests: Sequence[Request], n_blocks: int, rule: str, seed: 
         while (found + 1) * BLOCK < len(request.prompt) and text[: (found + 1) * BLOCK] in known:
             found += 1
         spared += found * BLOCK
-        own = set(beginnings[now])
+        adopted = set(beginnings[now][:found])
         missing = -(-len(text) // BLOCK) - found - (n_blocks - len(known))
         for _ in range(missing):
-            gone = _next_to_go(known, own if found else set(), beginnings[now:], rule, draw)
+            gone = _next_to_go(known, adopted, beginnings[now:], rule, draw)
             del known[gone]
         for beginning in beginnings[now]:
             known.setdefault(beginning, []).append(now)
@@ -148,16 +148,18 @@ def spared_by_rule(requests: Sequence[Request], n_blocks: int, rule: str, seed: 
 
 def _next_to_go(
     known: dict[tuple[int, ...], list[int]],
-    own: set[tuple[int, ...]],
+    adopted: set[tuple[int, ...]],
     to_come: Sequence[Sequence[tuple[int, ...]]],
     rule: str,
     draw: random.Random,
 ) -> tuple[int, ...]:
-    """Choose the beginning that is forgotten next; never one of the text that is served."""
+    """Choose the beginning that is forgotten next; never one that the text being served adopted."""
     if rule == "first in, first out":
-        return min((b for b in known if b not in own), key=lambda beginning: known[beginning][0])
+        return min(
+            (b for b in known if b not in adopted), key=lambda beginning: known[beginning][0]
+        )
     parents = {beginning[:-BLOCK] for beginning in known}
-    leaves = [b for b in known if b not in parents and b not in own]
+    leaves = [b for b in known if b not in parents and b not in adopted]
     if rule == "knows what comes":
         when = {b: n for n in range(len(to_come) - 1, -1, -1) for b in to_come[n]}
         return max(leaves, key=lambda leaf: when.get(leaf, len(to_come)))
