@@ -10,19 +10,19 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 MISPLACED = (
-    "its tensors were given on the {here}, while PyTorch's default device was another, as on a machine "
+    "its tensors were given on the cpu, while PyTorch's default device was another, as on a machine "
     "with a GPU: {found}. Which of your lines makes a tensor and does not say where?"
 )
 
 
-def beside_default(call: Callable[[], Any], here: str = "cpu") -> str:
-    """Run a call while new tensors lie on another device unless told otherwise.
+def beside_default(call: Callable[[], Any]) -> str:
+    """Run a call on tensors of the CPU while new ones lie on another device unless told otherwise.
 
     That is `meta`, which every machine has and whose tensors hold no numbers. A function that makes each
     tensor where its inputs lie does not notice.
 
     Returns:
-        "" where all that came back lies `here`; otherwise what happened, in words.
+        "" where all that came back lies on the CPU; otherwise what happened, in words.
     """
     try:
         with torch.device("meta"):
@@ -34,9 +34,9 @@ def beside_default(call: Callable[[], Any], here: str = "cpu") -> str:
     except Exception as error:
         return f"it stopped with {type(error).__name__}"
     places = {str(x.device) for x in tree_leaves(result) if isinstance(x, Tensor)}
-    return "" if places <= {here} else f"the result lies on {min(places - {here})}"
+    return "" if places <= {"cpu"} else f"the result lies on {min(places - {'cpu'})}"
 
 
-def wrong_device(found: str, here: str = "cpu") -> str | None:
+def wrong_device(found: str) -> str | None:
     """Word what `beside_default` found; None where nothing is wrong."""
-    return MISPLACED.format(here=here, found=found) if found else None
+    return MISPLACED.format(found=found) if found else None
