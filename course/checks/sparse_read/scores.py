@@ -170,7 +170,7 @@ def ask_about_tightness(case: Challenge, bound: float, right: float) -> str:
     if H == G == 1 and case["least"].shape[2] == 1:
         return ONE_HEAD
     if H > G:
-        return "With one head a group all agrees, or has another reason. What is a group's score?"
+        return "Where each KV head has one query head all is right. What is the score of a group?"
     return (
         f"It is too {'large' if bound > right else 'small'}. When do you add up, and when choose?"
     )
