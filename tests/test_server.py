@@ -244,8 +244,9 @@ def test_a_client_that_leaves_frees_its_pages(story, engine, url, stream):
         body |= {"max_tokens": 1000, "stream": stream, **GREEDY}
         async with httpx.AsyncClient() as client:
             asking = asyncio.create_task(client.post(f"{url}/v1/chat/completions", json=body))
-            while not any(
-                one["written"] > 3 for one in (await asyncio.to_thread(state_of, url))["running"]
+            while not any(  # this one, of three words, has begun
+                one["prompt"] == 3 and one["written"] > 3
+                for one in (await asyncio.to_thread(state_of, url))["running"]
             ):
                 await asyncio.sleep(0.01)
             asking.cancel()
@@ -254,10 +255,9 @@ def test_a_client_that_leaves_frees_its_pages(story, engine, url, stream):
         other = pool.submit(ask, client_of(url), "Anna Stone came in", max_tokens=900)
         asyncio.run(leave())
         until = time.monotonic() + 30
-        while len(state_of(url)["running"]) > 1 and time.monotonic() < until:
+        while len(running := state_of(url)["running"]) > 1 and time.monotonic() < until:
             time.sleep(0.02)
-        state = state_of(url)
-        assert [one["prompt"] for one in state["running"]] in ([4], [])
+        assert [one["prompt"] for one in running] in ([4], [])
         assert other.result().choices[0].message.content == expected(
             story, "Anna Stone came in", 900
         )
