@@ -1,9 +1,9 @@
 """Compute the figures in a lesson's prose: `{{129 = expression}}` shows 129, or the build fails.
 
 An expression is Python. It knows the lesson's own answers and exported names, those of earlier lessons,
-`math`, `PUBLISHED` (the sizes of published models) and `METRICS` (what was recorded of the shipped
-weights). The figure is written as readers see it, so "9.66" holds for 9.6637: it is rounded to as many
-decimals as are shown. "1,474,560" and "−3" are read as people read them.
+`math`, `PUBLISHED` and `EXPERTS` (the sizes of published models) and `METRICS` (what was recorded of
+the shipped weights). The figure is written as readers see it, so "9.66" holds for 9.6637: it is rounded
+to as many decimals as are shown. "1,474,560" and "−3" are read as people read them.
 """
 
 from __future__ import annotations
@@ -60,10 +60,12 @@ def agrees(figure: str, value: Any) -> bool:
 def _names(lesson: Lesson) -> dict[str, Any]:
     """Collect the names that an expression in that lesson may use."""
     from course import weights
+    from course.published.experts import EXPERTS
     from course.published.models import PUBLISHED
 
     metrics = json.loads((weights.FOLDER / "metrics.json").read_text(encoding="utf-8"))
-    names: dict[str, Any] = {**vars(math), "PUBLISHED": PUBLISHED, "METRICS": metrics}
+    sizes = {"PUBLISHED": PUBLISHED, "EXPERTS": EXPERTS}
+    names: dict[str, Any] = {**vars(math), **sizes, "METRICS": metrics}
     folders = lesson.course.folders()
     for folder in folders[: folders.index(lesson.folder)]:
         names |= vars(importlib.import_module(f"course.minigpt.{module_of(folder)}"))

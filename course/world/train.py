@@ -25,7 +25,7 @@ import platform
 import random
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -269,14 +269,20 @@ def rows_of_stories(seed: int, batch: int, length: int) -> tuple[Tensor, Tensor]
 
 
 def _train_step(
-    model: MiniGPT, optimizer: torch.optim.Optimizer, recipe: Recipe, step: int
+    model: MiniGPT,
+    optimizer: torch.optim.Optimizer,
+    recipe: Recipe,
+    step: int,
+    further_loss: Callable[[], Tensor] | None = None,
 ) -> float:
-    """Take one step and return its loss."""
+    """Take one step and return its loss, to which that of `further_loss` is added after the pass."""
     for group in optimizer.param_groups:
         group["lr"] = learning_rate(recipe, step)
     tokens, targets = texts_of_step(recipe, step)
     logits = model(tokens)  # (batch, length, V)
     loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED)
+    if further_loss:
+        loss = loss + further_loss()
     optimizer.zero_grad()
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)

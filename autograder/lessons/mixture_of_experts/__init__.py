@@ -1,0 +1,1 @@
+"""What grading lesson 16 takes."""

@@ -1,0 +1,87 @@
+"""The hidden checks of lesson 16: experts called token by token, and matrices counted one by one."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import nn
+
+from course.checks import mixture_of_experts as visible
+from course.checks.check import Challenge, by_name
+from course.model.layers import SwiGLU
+
+
+def mixed(case: Challenge) -> np.ndarray:
+    """Return each row's experts, called for it alone, times their weights, (n, C) in float64."""
+    dtype = getattr(torch, case["dtype"])
+
+    def rounded(name: str) -> np.ndarray:
+        return torch.tensor(case[name]).to(dtype).double().numpy()
+
+    x, weights = rounded("x"), rounded("weights")
+    matrices, offsets = rounded("matrices"), rounded("offsets")
+    out = np.zeros_like(x)
+    for row, slot in np.ndindex(*case["chosen"].shape):
+        number = case["chosen"][row, slot]
+        given = np.maximum(x[row] @ matrices[number], 0) + offsets[number]
+        out[row] += weights[row, slot] * given
+    return out
+
+
+def mean_of_different(n_experts: int, k: int, n_tokens: int) -> float:
+    """Follow the probabilities of how many experts were read, token by token, and return the mean."""
+    chances = np.zeros(n_experts + 1)
+    chances[0] = 1.0
+    for _ in range(n_tokens):
+        after = np.zeros_like(chances)
+        for read, chance in enumerate(chances):
+            for new in range(min(k, n_experts - read) + 1):
+                after[read + new] += chance * _hypergeometric(n_experts - read, n_experts, k, new)
+        chances = after
+    return float(chances @ np.arange(n_experts + 1))
+
+
+def _hypergeometric(unread: int, n_experts: int, k: int, new: int) -> float:
+    """Return the probability that `new` of k different experts are among the unread ones."""
+    ways = math.comb(unread, new) * math.comb(n_experts - unread, k - new)
+    return ways / math.comb(n_experts, k)
+
+
+def counted(size: list[int], n_read: float, width: int = 2) -> float:
+    """Count the numbers of layers that are made for it, without memory, and add them up."""
+    V, L, C, H, G, D, f, N, _, shared = size
+    with torch.device("meta"):
+        always = [nn.Linear(C, heads * D, bias=False) for heads in (H, G, G)]
+        always += [nn.Linear(H * D, C, bias=False), nn.Linear(C, N, bias=False)]
+        always += [SwiGLU(C, shared)] if shared else []
+        expert, head = SwiGLU(C, f), nn.Linear(C, V, bias=False)
+
+    def numbers(*layers: nn.Module) -> int:
+        return sum(weight.numel() for layer in layers for weight in layer.parameters())
+
+    return (L * (numbers(*always) + n_read * numbers(expert)) + numbers(head)) * width
+
+
+def least(size: list[int], rates: list[float], width: int = 2) -> int:
+    """Walk from one token to the next, an expert's chance to be unread at a time."""
+    N, k = size[7:9]
+    flops, unread, n = 2 * counted(size, k, 1), 1.0, 0
+    while True:
+        n, unread = n + 1, unread * (N - k) / N
+        if n * flops * rates[1] >= rates[0] * counted(size, N * (1 - unread), width):
+            return n
+
+
+CHECKS = by_name(
+    visible.routing_takes_the_best,
+    visible.weights_of_the_chosen,
+    visible.grouped_as_token_by_token.hidden(truth=mixed),
+    visible.who_nobody_chose_stays_shut.hidden(truth=mixed),
+    visible.each_expert_once,
+    visible.company_changes_nothing.hidden(truth=mixed),
+    visible.expectation_is_the_mean.hidden(truth=mean_of_different),
+    visible.bill_of_a_step.hidden(truth=counted),
+    visible.when_it_is_over.hidden(truth=least),
+)

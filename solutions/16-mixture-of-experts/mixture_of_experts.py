@@ -1,0 +1,496 @@
+# %% [markdown]
+# # 16 · Which weights are read?
+#
+# {{badge}}
+#
+# In a *mixture of experts* each layer has many feed-forwards, and a router that picks a few of them for
+# each token. Such a model holds many weights and uses few. But a pass reads every expert that *any* of
+# its tokens chose. So what is nearly free in lessons 11 and 12, one more row in a pass, is not free here.
+#
+# **After this lesson you can**
+#
+# * route tokens, and call each expert once for all its tokens,
+# * say how many bytes a pass of some tokens reads,
+# * say for which batches guesses and larger batches pay.
+#
+# **You build:** a mixture of experts, and its bill. **Time:** 65 minutes. **Points:** 10.
+# **Needs:** lessons 05, 11 and 12 (your answers, or ours).
+#
+# > **Predict.** Qwen3-30B-A3B has 30 billion weights; a token uses 3 billion of them, 8 of 128 experts
+# > in each layer. 16 chats share a pass. Does it read 1, 2, 6 or 16 times the bytes of one chat's?
+
+# %% tags=["setup"]
+
+# %% tags=["export"]
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from course.given.experts import (
+    check_experts,
+    check_read,
+    check_routing,
+    check_tokens_and_experts,
+)
+from course.measure.limits import Machine
+from course.published.experts import MoESize
+
+# %%
+from statistics import median
+
+from course.checks import mixture_of_experts as checks
+from course.given.experts import MixtureOfExperts, MoEGPT
+from course.measure.datasheets import DATASHEETS
+from course.measure.machine import interleaved, one_thread
+from course.minigpt.kv_cache import generate_cached
+from course.minigpt.speculative import expected_tokens, lookup_draft, speculate
+from course.model.layers import SwiGLU
+from course.plots.mixture_of_experts import (
+    draw_bytes,
+    draw_gains,
+    draw_measured,
+    draw_strip,
+)
+from course.plots.style import show
+from course.published.experts import EXPERTS
+from course.widgets.mixture_of_experts import choose_pass
+from course.world.evaluation import held_out
+from course.world.tokenizer import decode, encode
+
+# %% [markdown]
+# ## 1 · The router chooses
+#
+# *Difficulty 2 of 5 · importance 4 of 5 · 10 minutes*
+#
+# The router is one matrix: from a token's vector to a logit for each of N experts. The token uses the k
+# experts with the largest logits. Their weights are the **softmax over these k logits** alone, so they
+# add up to 1 (Jiang et al. 2024).
+#
+# **The common wrong answer** is a softmax over all N, of which k weights are taken: they add up to less
+# than 1. Some models are trained so; ours is not, and its outputs would shrink.
+#
+# Write `route`.
+#
+# <details><summary>Hint 1: the idea</summary>
+# First choose, then weigh. Does a softmax change if the same number is added to all its logits?
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# From (n, N) to two tensors (n, k). <code>chosen</code> holds numbers of experts.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# <code>topk</code> gives both values and numbers; one softmax over the last axis.
+# </details>
+
+
+# %% nbgrader={"grade_id": "route", "solution": true}
+def route(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The experts that each token uses, and their weights.
+
+    Args:
+        logits: (n, N), of n tokens for N experts, perhaps hundreds apart.
+        k: experts that a token uses, 1 … N.
+
+    Returns:
+        chosen: (n, k) int64. The k different experts with the largest logits, in any order; of equal
+            logits any.
+        weights: (n, k), of logits' type: the softmax over the chosen logits. weights[i, j] is the weight
+            of expert chosen[i, j].
+    """
+    check_routing(logits, k)
+    ### BEGIN SOLUTION
+    largest, chosen = logits.topk(k, dim=-1)
+    return chosen, largest.softmax(dim=-1)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "routing_takes_the_best", "points": 1}
+checks.routing_takes_the_best(route)
+
+# %% nbgrader={"grade_id": "weights_of_the_chosen", "points": 1}
+checks.weights_of_the_chosen(route)
+
+# %% [markdown]
+# ## 2 · Experts called in groups
+#
+# *Difficulty 4 of 5 · importance 5 of 5 · 20 minutes*
+#
+# A row's output is the sum of its experts' outputs, each times its weight. Computed token by token, an
+# expert's matrices are read again for every token. So turn it around: **for each expert, gather the rows
+# that chose it, call it once, and add what it gives to these rows.**
+#
+# An expert that no row chose is not called, not even with no rows: a call reads its matrices.
+#
+# **Two common wrong answers.** All experts are called with all rows, and most outputs get the weight 0:
+# correct, and every weight is read. And `out[rows] = …` in the place of adding: of a row's experts only
+# the last one counts.
+#
+# Write `moe_grouped`.
+#
+# <details><summary>Hint 1: the idea</summary>
+# Where in <code>chosen</code> does an expert's number stand? The place gives the row, and which of its
+# weights.
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# <code>torch.where(chosen == number)</code> gives two lists of one length: rows and slots. A weight must
+# multiply all C numbers of its row.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# Zeros like x; a loop over the experts; rows and slots; skip who has none; call, multiply,
+# <code>index_add_</code>.
+# </details>
+
+
+# %% nbgrader={"grade_id": "moe_grouped", "solution": true}
+def moe_grouped(
+    x: Tensor,
+    experts: Sequence[Callable[[Tensor], Tensor]],
+    chosen: Tensor,
+    weights: Tensor,
+) -> Tensor:
+    """Outputs of all rows: for each the sum of its experts' outputs, times their weights.
+
+    Each expert that was chosen is called once, with the rows of x that chose it, in any order: none of
+    them padded, dropped or twice. The other experts are not called.
+
+    Args:
+        x: (n, C), n at least 1.
+        experts: N functions from (m, C) to (m, C), m at least 1.
+        chosen: (n, k) int64, different in each row.
+        weights: (n, k), of x's type. They are taken as given, also where they do not add up to 1.
+
+    Returns:
+        (n, C), of x's type, a tensor of its own.
+    """
+    check_experts(x, experts, chosen, weights)
+    ### BEGIN SOLUTION
+    out = torch.zeros_like(x)
+    for number, expert in enumerate(experts):
+        rows, slots = torch.where(chosen == number)
+        if len(rows):
+            out.index_add_(0, rows, weights[rows, slots].unsqueeze(1) * expert(x[rows]))
+    return out
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "grouped_as_token_by_token", "points": 1}
+checks.grouped_as_token_by_token(moe_grouped)
+
+# %% nbgrader={"grade_id": "who_nobody_chose_stays_shut", "points": 1}
+checks.who_nobody_chose_stays_shut(moe_grouped)
+
+# %% nbgrader={"grade_id": "each_expert_once", "points": 1}
+checks.each_expert_once(moe_grouped)
+
+# %% nbgrader={"grade_id": "company_changes_nothing", "points": 1}
+checks.company_changes_nothing(moe_grouped)
+
+# %% [markdown]
+# Our sibling of the story model: each layer's feed-forward was cut into two halves, and each half copied
+# four times. So there are 8 experts, a token uses 2, and at first the model was the same. Then it was
+# trained for {{200 = METRICS["story-moe-8-2"]["steps"]}} steps, with a loss that asks for equal use of
+# all experts (Fedus et al. 2021). A token uses as many weights of experts as before; there are four
+# times as many.
+#
+# It tells stories as well as its parent: loss {{0.41 = METRICS["story-moe-8-2"]["loss"]}} nats a token
+# (story: {{0.42 = METRICS["story"]["loss"]}}), and of the places that were said long ago it finds
+# {{98 = 100 * METRICS["story-moe-8-2"]["recall_place_far"]}} %
+# ({{98 = 100 * METRICS["story"]["recall_place_far"]}}).
+#
+# Nothing that you built before needs a change, for a cache holds no expert:
+
+# %%
+model = MoEGPT.from_weights("story-moe-8-2", route, moe_grouped)
+prompt = encode("Anna Stone came in")[0]
+text = generate_cached(model, prompt.unsqueeze(0), 40)[0]
+guessed = speculate(model, lookup_draft, prompt, 40, 4)
+print(decode(text))
+print("with guesses the same text:", torch.equal(text, guessed))
+
+# %% [markdown]
+# Which experts did these words choose, in the third layer?
+
+# %%
+model(text[:14].unsqueeze(0))
+words = [decode(token.view(1)) for token in text[:14]]
+show(draw_strip(words, model.chosen()[2], n_experts=8))
+
+# %% [markdown]
+# ## 3 · How many experts are read?
+#
+# *Difficulty 2 of 5 · importance 5 of 5 · 8 minutes*
+#
+# One token leaves a given expert unread with probability 1 - k / N. All tokens of a pass leave it unread
+# with which one, if they choose independently and every expert alike? What is the mean number of experts
+# that are read?
+#
+# Write `expected_experts`.
+#
+# <details><summary>Hint 1: the idea</summary>
+# A mean number of experts is a sum of probabilities, one for each expert.
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# Between k, for one token, and N. Two tokens may choose the same expert; the k of one token differ.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# One line: N times (1 - a power).
+# </details>
+
+
+# %% nbgrader={"grade_id": "expected_experts", "solution": true}
+def expected_experts(n_experts: int, k: int, n_tokens: int) -> float:
+    """Mean number of different experts that tokens use, if each chooses at random.
+
+    Args:
+        n_experts: N, at least 1.
+        k: different experts that each token uses, 1 … N.
+        n_tokens: 0 or more, independent of each other.
+
+    Returns:
+        0.0 for no token.
+    """
+    check_tokens_and_experts(n_experts, k, n_tokens)
+    ### BEGIN SOLUTION
+    return n_experts * (1 - (1 - k / n_experts) ** n_tokens)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "expectation_is_the_mean", "points": 1}
+checks.expectation_is_the_mean(expected_experts)
+
+# %% [markdown]
+# Is real routing like that? The sibling reads stories that it never saw:
+
+# %%
+read = {1: [], 5: [], 16: []}
+for story in held_out(20):
+    model(encode(story.text))
+    for chosen in model.chosen():
+        for n, counts in read.items():
+            counts += [len(part.unique()) for part in chosen.split(n) if len(part) == n]
+for n, counts in read.items():
+    mean, formula = sum(counts) / len(counts), expected_experts(8, 2, n)
+    print(f"{n:2d} tokens in a row read {mean:.2f} of 8 experts; by the formula {formula:.2f}")
+
+# %% [markdown]
+# The formula holds, since this model was trained for equal use. Trained as long *without* that loss
+# (its loss is {{0.41 = METRICS["story-moe-8-2-unbalanced"]["loss"]}} as well), 5 tokens read
+# {{4.9 = METRICS["story-moe-8-2-unbalanced"]["experts_read_of_5"]}} experts and 16 tokens
+# {{6.8 = METRICS["story-moe-8-2-unbalanced"]["experts_read_of_16"]}}: its busiest expert is used
+# {{2.7 = METRICS["story-moe-8-2-unbalanced"]["busiest_expert"]}} times as often as the mean. **Equal use
+# reads the most**; why train for it? With unequal use the rare experts learn little, and where experts
+# lie on several GPUs, all wait for the busiest.
+#
+# ## 4 · The bill
+#
+# *Difficulty 2 of 5 · importance 5 of 5 · 10 minutes*
+#
+# Write `step_bytes`: what a pass reads of the weights.
+#
+# **The common wrong answer** multiplies everything by k / N: attention and `lm_head` are read whole.
+#
+# <details><summary>Hint 1: the idea</summary>
+# Which matrices does each token need in any case? Which only if somebody chose them?
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# wq and wo: C · H · D; wk and wv: C · G · D; the router: N · C; an expert: 3 · C · d_expert.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# One sum for a layer, times L; <code>lm_head</code> once; times the bytes of a number.
+# </details>
+
+
+# %% nbgrader={"grade_id": "step_bytes", "solution": true}
+def step_bytes(size: MoESize, experts_read: float, bytes_per_element: int = 2) -> float:
+    """Bytes of the weights that a pass reads.
+
+    These are wq, wk, wv, wo, the router, the three matrices of each expert that is read and of the
+    shared one, in every layer; and lm_head. The table of embeddings (of which a pass reads a few rows),
+    norms, activations and the cache are left out.
+
+    Args:
+        size: its vocab_size, n_layers, d_model, n_heads, n_kv_heads, head_dim, d_expert, n_experts and
+            d_shared, 0 without a shared expert. n_heads * head_dim need not be d_model.
+        experts_read: of each layer, 0 … n_experts; as a mean it need not be a whole number.
+        bytes_per_element: of a number.
+    """
+    check_read(size.n_experts, experts_read, bytes_per_element)
+    ### BEGIN SOLUTION
+    heads = 2 * (size.n_heads + size.n_kv_heads) * size.head_dim
+    widths = experts_read * size.d_expert + size.d_shared
+    layer = size.d_model * (heads + size.n_experts + 3 * widths)
+    return float((size.n_layers * layer + size.d_model * size.vocab_size) * bytes_per_element)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "bill_of_a_step", "points": 2}
+checks.bill_of_a_step(step_bytes)
+
+# %% [markdown]
+# Your prediction. A dense model is a mixture of one expert, which everybody uses:
+
+# %%
+qwen3, dense = EXPERTS["Qwen3-30B-A3B"], MoESize(32_000, 32, 4096, 32, 32, 128, 11_008, 1, 1)
+tokens = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+def pass_bytes(size, n_tokens):
+    return step_bytes(size, expected_experts(size.n_experts, size.k, n_tokens))
+
+
+for n in (1, 2, 5, 16, 64):
+    share = expected_experts(128, 8, n) / 128
+    times = pass_bytes(qwen3, n) / pass_bytes(qwen3, 1)
+    print(f"{n:2d} tokens: {share:4.0%} of the experts, {times:.1f} times the bytes of one token")
+ratios = [[pass_bytes(size, n) / pass_bytes(size, 1) for n in tokens] for size in (qwen3, dense)]
+show(draw_bytes(tokens, *ratios))
+
+# %% [markdown]
+# More than six times. And this does not only concern batches. In lesson 11, a chunk of 64 prompt tokens
+# beside somebody's step was nearly free. Here this step reads
+# {{59.6 = step_bytes(EXPERTS["Qwen3-30B-A3B"], expected_experts(128, 8, 65)) / 1e9}} GB in the place of
+# {{6.1 = step_bytes(EXPERTS["Qwen3-30B-A3B"], 8) / 1e9}}.
+#
+# ## 5 · When is it over?
+#
+# *Difficulty 3 of 5 · importance 4 of 5 · 10 minutes*
+#
+# A pass of n tokens does 2 FLOPs for each weight that a token uses, n times. Its bytes grow at first as
+# well. From how many tokens on does arithmetic take as long as memory (lesson 05)?
+#
+# Write `compute_bound_from`.
+#
+# <details><summary>Hint 1: the idea</summary>
+# Intensity is FLOPs divided by bytes; the machine's own is its <code>balance</code>.
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# How many weights does a token use? <code>step_bytes</code> with k experts and one byte a number.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# Intensity rises with n: count n up from 1 until it is enough.
+# </details>
+
+
+# %% nbgrader={"grade_id": "compute_bound_from", "solution": true}
+def compute_bound_from(size: MoESize, machine: Machine, bytes_per_element: int = 2) -> int:
+    """The least number of tokens of a pass, at least 1, with which its FLOP/byte is at least the
+    machine's balance.
+
+    FLOPs: 2 for each weight of `step_bytes` that a token uses, for each token. Bytes: those of
+    `step_bytes`, with the expected number of experts. What attention does with the cache is left out.
+
+    Args:
+        size: of the model.
+        machine: its `balance`, FLOP/byte.
+        bytes_per_element: of a weight.
+    """
+    ### BEGIN SOLUTION
+    flops, n = 2 * step_bytes(size, size.k, 1), 1
+    while True:
+        n_read = expected_experts(size.n_experts, size.k, n)
+        if n * flops / step_bytes(size, n_read, bytes_per_element) >= machine.balance:
+            return n
+        n += 1
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "when_it_is_over", "points": 1}
+checks.when_it_is_over(compute_bound_from)
+
+# %%
+h200 = DATASHEETS["H200"]
+for name, size in {"dense, 7B": dense, **EXPERTS}.items():
+    print(f"{name:<14} is compute-bound from {compute_bound_from(size, h200):5,} tokens of a pass")
+
+# %% [markdown]
+# **Fewer FLOPs, so more tokens** are needed to keep a GPU's arithmetic busy: a mixture of experts lives
+# by many users.
+#
+# > **Predict.** Lesson 12's guesses: four at a time, three in four right. For one chat on a dense model,
+# > they write {{3.1 = expected_tokens(0.76, 4)}} times as fast, as far as weights go. For whom do they
+# > pay here: for one chat, or for 64 at a time?
+
+
+# %%
+def seconds(size, n):
+    flops = n * 2 * step_bytes(size, size.k, 1)
+    return max(pass_bytes(size, n) / h200.bytes_per_second, flops / h200.flops_per_second)
+
+
+def gain(size, batch):
+    return expected_tokens(0.76, 4) * seconds(size, batch) / seconds(size, 5 * batch)
+
+
+gains = [[gain(size, n) for n in tokens] for size in (qwen3, dense)]
+show(draw_gains(tokens, *gains))
+
+# %% [markdown]
+# The reverse of lesson 12. One chat gains nothing, for each guess reads experts of its own. Where most
+# experts are read anyway, guesses are free, until arithmetic is busy: for the dense model much earlier.
+#
+# Is it so on a machine? One layer of 64 experts, 4 for each token, against a dense one of as many
+# weights a token. One thread, random weights:
+
+# %%
+torch.manual_seed(0)
+experts = MixtureOfExperts(768, 384, 64, 4, route, moe_grouped)
+feed_forward = SwiGLU(768, 4 * 384)
+measured = {"experts": {}, "dense": {}}
+with one_thread(), torch.no_grad():
+    for n in (1, 2, 4, 8, 16, 32):
+        x = torch.randn(1, n, 768)
+        calls = {"experts": lambda x=x: experts(x), "dense": lambda x=x: feed_forward(x)}
+        for name, times in interleaved(calls, rounds=9).items():
+            measured[name][n] = median(times)
+formula = [expected_experts(64, 4, n) / 4 for n in measured["dense"]]
+show(draw_measured(measured, formula))
+
+# %% [markdown]
+# Change the model, the tokens and the guesses:
+
+# %%
+choose_pass(expected_experts, step_bytes, compute_bound_from)
+
+# %% [markdown]
+# > **Spot the slip.** "Inference speed is determined by the active parameters, not by the total
+# > parameters."
+#
+# <details><summary>Answer</summary>
+# For one token. A pass of 64 tokens reads
+# {{59.5 = step_bytes(EXPERTS["Qwen3-30B-A3B"], expected_experts(128, 8, 64)) / 1e9}} of the
+# {{60.4 = step_bytes(EXPERTS["Qwen3-30B-A3B"], 128) / 1e9}} GB.
+# </details>
+#
+# **Two papers.** "Speculation is ineffective for mixtures of experts: a verification takes 2 to 3 times
+# as long" (Saxena et al. 2025). "They benefit more than dense models, up to 2.3 times" (Huang et al.
+# 2025). Which batch did each of them have? Both are right.
+#
+# **Not shown here.** Our sibling is not faster: its step makes more calls. Whether experts make text
+# better: no dense model was trained for as many steps more. Experts on several GPUs. Gains are
+# arithmetic, without the time of drafts and caches.
+#
+# ## Check yourself
+#
+# <details><summary>Fewer bytes are read. Is less memory needed?</summary>
+# No: the next token may choose any expert, so all
+# {{60 = step_bytes(EXPERTS["Qwen3-30B-A3B"], 128) / 1e9}} GB lie there. <em>Common wrong answer:</em>
+# a tenth of it.
+# </details>
+# <details><summary>Does a neighbour in the batch change my text?</summary>
+# No, beside rounding: a row's output depends on its own experts. <em>Common wrong answer:</em> yes, it
+# takes places. That is a <em>capacity</em>, with which some models are trained: what is too much for an
+# expert is dropped.
+# </details>
+# <details><summary>With k = 1, does the router learn from the loss of the text?</summary>
+# No: a softmax over one logit is always 1, so no gradient reaches it. <em>Common wrong answer:</em> yes,
+# the better expert gets a higher logit.
+# </details>
+# <details><summary>Which batch is worst, per token?</summary>
+# One token: all that it reads is read for it alone. <em>Common wrong answer:</em> the largest, since it
+# reads all experts. These are shared by many.
+# </details>
+#
+# ## Next
+#
+# Attention still keeps a row of each token. Lesson 17 keeps one matrix in their place, however long the
+# text.
