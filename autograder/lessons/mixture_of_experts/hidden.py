@@ -67,10 +67,11 @@ def counted(size: list[int], n_read: float, width: int = 2) -> float:
 def least(size: list[int], rates: list[float], width: int = 2) -> int:
     """Walk from one token to the next, an expert's chance to be unread at a time."""
     N, k = size[7:9]
-    flops, unread, n = 2 * counted(size, k, 1), 1.0, 0
+    always, unread, n = counted(size, 0, width), 1.0, 0
+    experts, flops = counted(size, N, width) - always, 2 * counted(size, k, 1)
     while True:
         n, unread = n + 1, unread * (N - k) / N
-        if n * flops * rates[1] >= rates[0] * counted(size, N * (1 - unread), width):
+        if n * flops * rates[1] >= rates[0] * (always + experts * (1 - unread)):
             return n
 
 

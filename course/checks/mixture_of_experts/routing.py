@@ -26,10 +26,11 @@ def case_of(logits: np.ndarray, k: int, stage: str, dtype: str = "float32") -> C
 
 
 def draw_choices(seed: int) -> Challenge:
-    """Draw one token, several, k of 1 and of all, logits below 0, near ties and ties."""
+    """Draw one token, several, k of 1 and of all, logits below 0, near ties, far apart and equal."""
     rng = np.random.default_rng(seed)
     near = rng.permuted(np.tile(1 + 1e-4 * np.arange(6), (4, 1)), axis=1)
     ties = rng.permuted(np.tile([2.0, 1, 1, 1, 0, -1], (5, 1)), axis=1)
+    far = np.array([[299.0, 300, -310, -300, -10], [-10, -300, -310, 300, 299]])
     k, N = int(rng.integers(2, 5)), int(rng.integers(6, 12))
     cases = [
         case_of(np.array([[0.5, 2, -1, 1]]), 2, "one"),
@@ -41,6 +42,8 @@ def draw_choices(seed: int) -> Challenge:
         case_of(rng.normal(size=(3, 1)), 1, "all"),
         case_of(near, 3, "near"),
         case_of(near, 3, "near", "float64"),
+        case_of(far, 3, "far"),
+        case_of(far, 1, "far"),
         case_of(ties, 2, "ties"),
         case_of(np.zeros((2, 5)), 3, "ties"),
     ]
@@ -123,6 +126,7 @@ CHOICE_QUESTIONS = {
     "negative": "All logits are below 0 here. What do you compare them with?",
     "all": "Every expert is used here. Which does your choice leave out?",
     "near": "The logits differ by 0.0001. Which of your lines loses such a difference?",
+    "far": "These logits lie hundreds apart. What becomes of them before you compare them?",
     "ties": "Some logits are equal here: of these any will do. What does your choice do with them?",
 }
 
