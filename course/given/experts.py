@@ -90,7 +90,8 @@ class MoEGPT(MiniGPT):
         from course import weights
 
         config, state = weights.read(name)
-        return cls.from_moe_state(config, state, int(name.rpartition("-")[2]), route, grouped)
+        k = name.rpartition("-")[2]  # "…-8-2": 2 of 8 experts
+        return cls.from_moe_state(config, state, int(k) if k.isdigit() else 1, route, grouped)
 
     @classmethod
     def from_moe_state(

@@ -44,17 +44,19 @@ def choose_pass(
         n = chats * (guesses + 1)
         points = {}
         for name, one, fed in (
-            (f"{model}, {chats:,} tokens", size, chats),
-            (f"{model}, {n:,} tokens", size, n),
-            (f"dense, {n:,} tokens", DENSE, n),
+            (f"{model}, without guesses", size, chats),
+            (f"{model}, with guesses", size, n),
+            ("dense, 7B, with guesses", DENSE, n),
         ):
             flops, n_bytes = bill(one, fed)
             points[name] = flops / n_bytes, flops / seconds(one, fed)
         written = expected_tokens(right / 100, guesses)
         gain = written * seconds(size, chats) / seconds(size, n)
-        title = f"{chats:,} chats, {guesses} guesses each: {gain:.2f} times as fast as without"
+        title = (
+            f"chats: {chats:,}, guesses for each: {guesses}; {gain:.2f} times as fast as without"
+        )
         caption = (
-            f"{model} on an H200 by its datasheet. A pass of {n:,} tokens reads {read(size, n):.1f} of "
+            f"{model} on an H200 by its datasheet. A pass reads {n:,} times a token, and {read(size, n):.1f} of "
             f"{size.n_experts} experts in each layer, {bill(size, n)[1] / 1e9:.1f} GB; without guesses "
             f"{read(size, chats):.1f}, {bill(size, chats)[1] / 1e9:.1f} GB. Compute-bound from "
             f"{compute_bound_from(size, machine):,} tokens on. {written:.2f} tokens are written for each "

@@ -72,7 +72,8 @@ show(draw_holes())
 # A **static** batch runs until its longest answer is complete; rows that are done are holes. A
 # **continuous** batch gives a free row to the next request before the next pass (Yu et al. 2022, Orca).
 #
-# Why batch at all? Weights are read once a pass, however many rows it has (lesson 05):
+# Why batch at all? Weights are read once a pass, however many rows it has (lesson 05;
+# not so in a mixture of experts: lesson 16):
 
 # %%
 sizes = (1, 2, 4, 8, 16, 32, 64)

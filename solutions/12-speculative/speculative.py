@@ -93,7 +93,8 @@ with one_thread():
 show(draw_pass_times(passes))
 
 # %% [markdown]
-# Weights are read once, for all tokens of the pass (lesson 05). More tokens in a pass cost little (read
+# Weights are read once, for all tokens of the pass (lesson 05; not so in a mixture of experts: lesson
+# 16). More tokens in a pass cost little (read
 # the numbers below the figure): room for guesses.
 #
 # ## 1 · Which guesses were right?

@@ -519,5 +519,6 @@ show(draw_links(links, lengths))
 #
 # ## Next
 #
-# This is the last lesson. vLLM keeps free blocks in a queue until they are taken, SGLang a radix tree
-# with locks: look up how each says "in use", and where it evicts.
+# vLLM keeps free blocks in a queue until they are taken, SGLang a radix tree with locks: look up how each
+# says "in use", and where it evicts. Lesson 16 asks of the weights what 14 asked of the rows: which must
+# be read?

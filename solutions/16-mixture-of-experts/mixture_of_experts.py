@@ -263,14 +263,15 @@ checks.expectation_is_the_mean(expected_experts)
 
 # %%
 read = {1: [], 5: [], 16: []}
-for story in held_out(20):
-    model(encode(story.text))
-    for chosen in model.chosen():
-        for n, counts in read.items():
-            counts += [len(part.unique()) for part in chosen.split(n) if len(part) == n]
+with one_thread():
+    for story in held_out(20):
+        model(encode(story.text))
+        for chosen in model.chosen():
+            for n, counts in read.items():
+                counts += [len(part.unique()) for part in chosen.split(n) if len(part) == n]
 for n, counts in read.items():
     mean, formula = sum(counts) / len(counts), expected_experts(8, 2, n)
-    print(f"{n:2d} tokens in a row read {mean:.2f} of 8 experts; by the formula {formula:.2f}")
+    print(f"tokens in a row: {n:2d}, experts read {mean:.2f} of 8; by the formula {formula:.2f}")
 
 # %% [markdown]
 # The formula holds, since this model was trained for equal use. Trained as long *without* that loss
@@ -341,7 +342,7 @@ def pass_bytes(size, n_tokens):
 for n in (1, 2, 5, 16, 64):
     share = expected_experts(128, 8, n) / 128
     times = pass_bytes(qwen3, n) / pass_bytes(qwen3, 1)
-    print(f"{n:2d} tokens: {share:4.0%} of the experts, {times:.1f} times the bytes of one token")
+    print(f"tokens: {n:2d}; {share:4.0%} of the experts, {times:.1f} times the bytes of one token")
 ratios = [[pass_bytes(size, n) / pass_bytes(size, 1) for n in tokens] for size in (qwen3, dense)]
 show(draw_bytes(tokens, *ratios))
 
