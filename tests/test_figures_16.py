@@ -32,7 +32,7 @@ def sibling() -> MoEGPT:
 
 
 @pytest.mark.parametrize(
-    "name, billions",
+    ("name", "billions"),
     [("Mixtral-8x7B", 46.7), ("Qwen3-30B-A3B", 30.5), ("gpt-oss-120b", 116.8)],
 )
 def test_published_sizes_have_the_published_number_of_parameters(name, billions):

@@ -56,11 +56,12 @@ def choose_pass(
             f"chats: {chats:,}, guesses for each: {guesses}; {gain:.2f} times as fast as without"
         )
         caption = (
-            f"{model} on an H200 by its datasheet. A pass reads {n:,} times a token, and {read(size, n):.1f} of "
-            f"{size.n_experts} experts in each layer, {bill(size, n)[1] / 1e9:.1f} GB; without guesses "
-            f"{read(size, chats):.1f}, {bill(size, chats)[1] / 1e9:.1f} GB. Compute-bound from "
-            f"{compute_bound_from(size, machine):,} tokens on. {written:.2f} tokens are written for each "
-            f"chat and pass."
+            f"{model} on an H200 by its datasheet. Tokens of a pass: {n:,}. It reads "
+            f"{read(size, n):.1f} of {size.n_experts} experts in each layer, "
+            f"{bill(size, n)[1] / 1e9:.1f} GB; without guesses {read(size, chats):.1f}, "
+            f"{bill(size, chats)[1] / 1e9:.1f} GB. Compute-bound from "
+            f"{compute_bound_from(size, machine):,} tokens on. {written:.2f} tokens are written for "
+            f"each chat and pass."
         )
         return draw_pass(machine, points, title, caption)
 

@@ -208,11 +208,11 @@ print(decode(text))
 print("with guesses the same text:", torch.equal(text, guessed))
 
 # %% [markdown]
-# Which experts did these words choose, in the third layer?
+# Which experts do the words of a story choose, in the third layer?
 
 # %%
-model(text[:14].unsqueeze(0))
-words = [decode(token.view(1)) for token in text[:14]]
+words = held_out(1)[0].text.split()[:14]
+model(encode(" ".join(words)))
 show(draw_strip(words, model.chosen()[2], n_experts=8))
 
 # %% [markdown]

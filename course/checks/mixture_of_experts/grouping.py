@@ -186,13 +186,16 @@ def probe_sums_elsewhere(student: SimpleNamespace, challenge: Challenge) -> Evid
     return {**probe_sums(student, challenge), "elsewhere": elsewhere}
 
 
+def probe_closed(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Mix, and keep how often each expert was called."""
+    mixed = [mix(student, case) for case in challenge["cases"]]
+    times = [[call["times"] for call in experts.calls] for _, experts in mixed]
+    return {"out": [record(out) for out, _ in mixed], "times": times}
+
+
 def probe_calls_of_experts(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Mix, and keep which rows each expert was called with."""
-    mixed = [mix(student, case) for case in challenge["cases"]]
-    return {
-        "out": [record(out) for out, _ in mixed],
-        "calls": [experts.calls for _, experts in mixed],
-    }
+    return {"calls": [mix(student, case)[1].calls for case in challenge["cases"]]}
 
 
 def case_text(case: Challenge) -> str:
@@ -261,38 +264,43 @@ def company_changes_nothing(challenge: Challenge, evidence: Evidence, truth: Tru
     return passed("A row's output depends on its own experts and weights alone.")
 
 
-CALLS = {"times": int, "rows": np.ndarray}
-"""Of one expert: how often it was called, and the rows of the first call."""
-
-
-def calls_form(challenge: Challenge) -> Evidence:
-    """Declare outputs, and for each expert what `CALLS` says."""
-    cases = challenge["cases"]
-    return {
-        "out": [RECORD] * len(cases),
-        "calls": [[CALLS] * len(case["matrices"]) for case in cases],
-    }
-
-
-@check("moe_grouped", draw=draw_closed, probe=probe_calls_of_experts, evidence=calls_form)
+@check(
+    "moe_grouped",
+    draw=draw_closed,
+    probe=probe_closed,
+    evidence=lambda challenge: {
+        "out": [RECORD] * len(challenge["cases"]),
+        "times": [[int] * len(case["matrices"]) for case in challenge["cases"]],
+    },
+)
 def who_nobody_chose_stays_shut(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
     """Look for calls of experts that no row chose; their numbers are NaN."""
-    for case, got, calls in zip(
-        challenge["cases"], evidence["out"], evidence["calls"], strict=True
+    for case, got, times in zip(
+        challenge["cases"], evidence["out"], evidence["times"], strict=True
     ):
-        for number, call in enumerate(calls):
-            if call["times"] and number not in case["chosen"]:
+        for number, called in enumerate(times):
+            if called and number not in case["chosen"]:
                 return failed(
-                    f"{case_text(case)}: expert {number} was chosen by no row, and called with "
-                    f"{len(call['rows'])} rows. A call reads its weights, even for no row at all. Which "
-                    f"experts does your loop visit?"
+                    f"{case_text(case)}: expert {number} was chosen by no row, and called. A call reads "
+                    f"its weights, even for no row at all. Which experts does your loop visit?"
                 )
         if wrong := wrong_output(case, got, truth(case)):
             return failed(wrong)
     return passed("An expert that no row chose is not called: its weights are not read.")
 
 
-@check("moe_grouped", draw=draw_groups, probe=probe_calls_of_experts, evidence=calls_form)
+CALL = {"times": int, "rows": np.ndarray}
+"""Of one expert: how often it was called, and the rows of the first call."""
+
+
+@check(
+    "moe_grouped",
+    draw=draw_groups,
+    probe=probe_calls_of_experts,
+    evidence=lambda challenge: {
+        "calls": [[CALL] * len(case["matrices"]) for case in challenge["cases"]]
+    },
+)
 def each_expert_once(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Compare the rows of each call with the rows that chose the expert, in any order."""
     for case, calls in zip(challenge["cases"], evidence["calls"], strict=True):

@@ -14,7 +14,8 @@ from course.checks.default_device import beside_default, wrong_device
 from course.checks.recorder import given
 from course.checks.recording import RECORD, one_each, record, wrong_form
 
-PAIR = {"kind": str, "chosen": RECORD, "weights": RECORD}
+CHOICE = {"kind": str, "chosen": RECORD}
+PAIR = {**CHOICE, "weights": RECORD}
 SMALLEST_RATIO = 1e-30
 """Below it a weight may be 0: float32 has no smaller numbers."""
 TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "bfloat16": 0.05}
@@ -86,12 +87,14 @@ def probe_routes(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {"routes": [record_pair(student.route(logits_of(case), case["k"])) for case in cases]}
 
 
-def probe_routes_elsewhere(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Route; once more where new tensors lie elsewhere by default."""
+def probe_choices(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Route, whatever the weights; once more where new tensors lie elsewhere by default."""
     case = challenge["cases"][2]
     logits = logits_of(case)
     elsewhere = beside_default(lambda: student.route(logits, case["k"]))
-    return {**probe_routes(student, challenge), "elsewhere": elsewhere}
+    routes = probe_routes(student, challenge)["routes"]
+    choices = [{name: route[name] for name in CHOICE} for route in routes]
+    return {"routes": choices, "elsewhere": elsewhere}
 
 
 def case_text(case: Challenge) -> str:
@@ -134,8 +137,8 @@ CHOICE_QUESTIONS = {
 @check(
     "route",
     draw=draw_choices,
-    probe=probe_routes_elsewhere,
-    evidence=lambda challenge: {"routes": [PAIR] * len(challenge["cases"]), "elsewhere": str},
+    probe=probe_choices,
+    evidence=lambda challenge: {"routes": [CHOICE] * len(challenge["cases"]), "elsewhere": str},
 )
 def routing_takes_the_best(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Look for a logit that is larger than a chosen one, and was not chosen."""
