@@ -22,14 +22,14 @@ def route(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The experts that each token uses, and their weights.
 
     Args:
-        logits: (n, N), of n tokens for N experts, perhaps hundreds apart.
-        k: experts that a token uses, 1 … N.
+        logits: (n, N), n tokens' logits for N experts; those of a token may be hundreds apart.
+        k: experts that each token uses, 1 … N.
 
     Returns:
-        chosen: (n, k) int64. The k different experts with the largest logits, in any order; of equal
-            logits any.
-        weights: (n, k), of logits' type: the softmax over the chosen logits. weights[i, j] is the weight
-            of expert chosen[i, j].
+        chosen: (n, k) int64. Indices of the k different experts with the largest logits, in any order;
+            where logits are equal, any choice among them is right.
+        weights: (n, k), of the dtype of logits: the softmax over the chosen logits. weights[i, j] is the
+            weight of expert chosen[i, j].
     """
     check_routing(logits, k)
     largest, chosen = logits.topk(k, dim=-1)
@@ -44,17 +44,18 @@ def moe_grouped(
 ) -> Tensor:
     """Outputs of all rows: for each the sum of its experts' outputs, times their weights.
 
-    Each expert that was chosen is called once, with the rows of x that chose it, in any order: none of
-    them padded, dropped or twice. The other experts are not called.
+    Each chosen expert is called exactly once, with one (m, C) tensor of all rows that chose it, in any
+    order. None is left out, added or repeated: equal rows all go in, and a weight of 0 is a choice as
+    well. The other experts are not called.
 
     Args:
         x: (n, C), n at least 1.
-        experts: N functions from (m, C) to (m, C), m at least 1.
-        chosen: (n, k) int64, different in each row.
-        weights: (n, k), of x's type. They are taken as given, also where they do not add up to 1.
+        experts: N functions from (m, C) to (m, C), m at least 1. One may return what it was given.
+        chosen: (n, k) int64; the k indices of a row are different.
+        weights: (n, k), of the dtype of x. They are used as they are, also where they do not add up to 1.
 
     Returns:
-        (n, C), of x's type, a tensor of its own.
+        (n, C), of the dtype of x; a new tensor, which shares no memory with x.
     """
     check_experts(x, experts, chosen, weights)
     out = torch.zeros_like(x)
@@ -66,15 +67,17 @@ def moe_grouped(
 
 
 def expected_experts(n_experts: int, k: int, n_tokens: int) -> float:
-    """Mean number of different experts that tokens use, if each chooses at random.
+    """Mean number of different experts that the tokens of a pass use together.
+
+    Each token chooses k different ones, all equally likely, independently of the others.
 
     Args:
         n_experts: N, at least 1.
-        k: different experts that each token uses, 1 … N.
-        n_tokens: 0 or more, independent of each other.
+        k: 1 … N.
+        n_tokens: 0 or more, also thousands.
 
     Returns:
-        0.0 for no token.
+        A float from 0.0, for no token, to N.
     """
     check_tokens_and_experts(n_experts, k, n_tokens)
     return n_experts * (1 - (1 - k / n_experts) ** n_tokens)
@@ -90,8 +93,8 @@ def step_bytes(size: MoESize, experts_read: float, bytes_per_element: int = 2) -
     Args:
         size: its vocab_size, n_layers, d_model, n_heads, n_kv_heads, head_dim, d_expert, n_experts and
             d_shared, 0 without a shared expert. n_heads * head_dim need not be d_model.
-        experts_read: of each layer, 0 … n_experts; as a mean it need not be a whole number.
-        bytes_per_element: of a number.
+        experts_read: in each layer, 0 … n_experts; a mean, so it need not be a whole number.
+        bytes_per_element: of a weight, the same for all matrices.
     """
     check_read(size.n_experts, experts_read, bytes_per_element)
     heads = 2 * (size.n_heads + size.n_kv_heads) * size.head_dim
@@ -101,15 +104,14 @@ def step_bytes(size: MoESize, experts_read: float, bytes_per_element: int = 2) -
 
 
 def compute_bound_from(size: MoESize, machine: Machine, bytes_per_element: int = 2) -> int:
-    """The least number of tokens of a pass, at least 1, with which its FLOP/byte is at least the
-    machine's balance.
+    """Fewest tokens, at least 1, with which a pass does at least the machine's balance of FLOP/byte.
 
-    FLOPs: 2 for each weight of `step_bytes` that a token uses, for each token. Bytes: those of
-    `step_bytes`, with the expected number of experts. What attention does with the cache is left out.
+    FLOPs: for each token 2 for each weight that `step_bytes` counts with k experts read. Bytes:
+    `step_bytes` with the expected number of experts. What attention does with the cache is left out.
 
     Args:
-        size: of the model.
-        machine: its `balance`, FLOP/byte.
+        size: sizes of the model.
+        machine: its `balance`, in FLOP/byte.
         bytes_per_element: of a weight.
     """
     flops, n = 2 * step_bytes(size, size.k, 1), 1

@@ -3,21 +3,23 @@
 #
 # {{badge}}
 #
-# In a *mixture of experts* each layer has many feed-forwards, and a router that picks a few of them for
-# each token. Such a model holds many weights and uses few. But a pass reads every expert that *any* of
-# its tokens chose. So what is nearly free in lessons 11 and 12, one more row in a pass, is not free here.
+# In a *mixture of experts* each layer has many feed-forwards, the *experts*, and a *router*, which picks
+# a few of them for each token. Such a model holds many weights and uses few. But a pass reads every
+# expert that *any* of its tokens chose. In lessons 11 and 12 one more row in a pass was nearly free; here
+# it is not.
 #
 # **After this lesson you can**
 #
 # * route tokens, and call each expert once for all its tokens,
 # * say how many bytes a pass of some tokens reads,
-# * say for which batches guesses and larger batches pay.
+# * say for which batch sizes guessed tokens pay off.
 #
-# **You build:** a mixture of experts, and its bill. **Time:** 65 minutes. **Points:** 10.
-# **Needs:** lessons 05, 11 and 12 (your answers, or ours).
+# **You build:** a mixture of experts, and the count of its bytes. **Time:** 65 minutes.
+# **Points:** 10. **Needs:** lessons 05, 11 and 12 (your answers, or ours).
 #
 # > **Predict.** Qwen3-30B-A3B has 30 billion weights; a token uses 3 billion of them, 8 of 128 experts
-# > in each layer. 16 chats share a pass. Does it read 1, 2, 6 or 16 times the bytes of one chat's?
+# > in each layer. 16 chats share a pass, one token each. Does this pass read 1, 2, 6 or 16 times as many
+# > bytes as a pass of one chat?
 
 # %% tags=["setup"]
 
@@ -63,23 +65,23 @@ from course.world.tokenizer import decode, encode
 #
 # *Difficulty 2 of 5 · importance 4 of 5 · 10 minutes*
 #
-# The router is one matrix: from a token's vector to a logit for each of N experts. The token uses the k
+# The router is one matrix: from a token's vector to a logit for each of N experts. Each token uses the k
 # experts with the largest logits. Their weights are the **softmax over these k logits** alone, so they
 # add up to 1 (Jiang et al. 2024).
 #
 # **The common wrong answer** is a softmax over all N, of which k weights are taken: they add up to less
-# than 1. Some models are trained so; ours is not, and its outputs would shrink.
+# than 1. Some models are trained that way. Ours was not: its outputs would be too small.
 #
 # Write `route`.
 #
 # <details><summary>Hint 1: the idea</summary>
-# First choose, then weigh. Does a softmax change if the same number is added to all its logits?
+# First choose, then weigh what was chosen. PyTorch's softmax does not overflow; yours may.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# From (n, N) to two tensors (n, k). <code>chosen</code> holds numbers of experts.
+# From (n, N) to two tensors (n, k). <code>chosen</code> holds indices, 0 … N - 1.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# <code>topk</code> gives both values and numbers; one softmax over the last axis.
+# <code>topk</code> gives both values and indices; one softmax over the last axis.
 # </details>
 
 
@@ -88,14 +90,14 @@ def route(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The experts that each token uses, and their weights.
 
     Args:
-        logits: (n, N), of n tokens for N experts, perhaps hundreds apart.
-        k: experts that a token uses, 1 … N.
+        logits: (n, N), n tokens' logits for N experts; those of a token may be hundreds apart.
+        k: experts that each token uses, 1 … N.
 
     Returns:
-        chosen: (n, k) int64. The k different experts with the largest logits, in any order; of equal
-            logits any.
-        weights: (n, k), of logits' type: the softmax over the chosen logits. weights[i, j] is the weight
-            of expert chosen[i, j].
+        chosen: (n, k) int64. Indices of the k different experts with the largest logits, in any order;
+            where logits are equal, any choice among them is right.
+        weights: (n, k), of the dtype of logits: the softmax over the chosen logits. weights[i, j] is the
+            weight of expert chosen[i, j].
     """
     check_routing(logits, k)
     ### BEGIN SOLUTION
@@ -119,24 +121,24 @@ checks.weights_of_the_chosen(route)
 # expert's matrices are read again for every token. So turn it around: **for each expert, gather the rows
 # that chose it, call it once, and add what it gives to these rows.**
 #
-# An expert that no row chose is not called, not even with no rows: a call reads its matrices.
+# An expert that no row chose is not called, not even with zero rows: calling it reads its matrices.
 #
 # **Two common wrong answers.** All experts are called with all rows, and most outputs get the weight 0:
-# correct, and every weight is read. And `out[rows] = …` in the place of adding: of a row's experts only
-# the last one counts.
+# correct, but every weight is read. And `out[rows] = …` instead of adding: only the last of a row's
+# experts counts.
 #
 # Write `moe_grouped`.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Where in <code>chosen</code> does an expert's number stand? The place gives the row, and which of its
-# weights.
+# Where in <code>chosen</code> does an expert's index stand? The place gives the row, and its slot: the
+# column, in which its weight stands as well.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # <code>torch.where(chosen == number)</code> gives two lists of one length: rows and slots. A weight must
 # multiply all C numbers of its row.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# Zeros like x; a loop over the experts; rows and slots; skip who has none; call, multiply,
+# Zeros like x; a loop over the experts; rows and slots; skip experts without rows; call, multiply,
 # <code>index_add_</code>.
 # </details>
 
@@ -150,17 +152,18 @@ def moe_grouped(
 ) -> Tensor:
     """Outputs of all rows: for each the sum of its experts' outputs, times their weights.
 
-    Each expert that was chosen is called once, with the rows of x that chose it, in any order: none of
-    them padded, dropped or twice. The other experts are not called.
+    Each chosen expert is called exactly once, with one (m, C) tensor of all rows that chose it, in any
+    order. None is left out, added or repeated: equal rows all go in, and a weight of 0 is a choice as
+    well. The other experts are not called.
 
     Args:
         x: (n, C), n at least 1.
-        experts: N functions from (m, C) to (m, C), m at least 1.
-        chosen: (n, k) int64, different in each row.
-        weights: (n, k), of x's type. They are taken as given, also where they do not add up to 1.
+        experts: N functions from (m, C) to (m, C), m at least 1. One may return what it was given.
+        chosen: (n, k) int64; the k indices of a row are different.
+        weights: (n, k), of the dtype of x. They are used as they are, also where they do not add up to 1.
 
     Returns:
-        (n, C), of x's type, a tensor of its own.
+        (n, C), of the dtype of x; a new tensor, which shares no memory with x.
     """
     check_experts(x, experts, chosen, weights)
     ### BEGIN SOLUTION
@@ -176,28 +179,29 @@ def moe_grouped(
 # %% nbgrader={"grade_id": "grouped_as_token_by_token", "points": 1}
 checks.grouped_as_token_by_token(moe_grouped)
 
-# %% nbgrader={"grade_id": "who_nobody_chose_stays_shut", "points": 1}
-checks.who_nobody_chose_stays_shut(moe_grouped)
+# %% nbgrader={"grade_id": "unchosen_experts_are_not_called", "points": 1}
+checks.unchosen_experts_are_not_called(moe_grouped)
 
 # %% nbgrader={"grade_id": "each_expert_once", "points": 1}
 checks.each_expert_once(moe_grouped)
 
-# %% nbgrader={"grade_id": "company_changes_nothing", "points": 1}
-checks.company_changes_nothing(moe_grouped)
+# %% nbgrader={"grade_id": "other_rows_change_nothing", "points": 1}
+checks.other_rows_change_nothing(moe_grouped)
 
 # %% [markdown]
-# Our sibling of the story model: each layer's feed-forward was cut into two halves, and each half copied
-# four times. So there are 8 experts, a token uses 2, and at first the model was the same. Then it was
-# trained for {{200 = METRICS["story-moe-8-2"]["steps"]}} steps, with a loss that asks for equal use of
-# all experts (Fedus et al. 2021). A token uses as many weights of experts as before; there are four
-# times as many.
+# A sibling of our story model: each layer's feed-forward was cut into two halves, and each half copied
+# four times. So there are 8 experts, of which a token uses 2. At first it computed the same: the router
+# had equal rows for the two halves, and what they write was doubled. Then it was trained for
+# {{200 = METRICS["story-moe-8-2"]["steps"]}} steps, with an extra loss that rewards using all experts
+# equally often (Fedus et al. 2021). A token still uses as many weights of its feed-forward as before, but
+# the model holds four times as many.
 #
 # It tells stories as well as its parent: loss {{0.41 = METRICS["story-moe-8-2"]["loss"]}} nats a token
-# (story: {{0.42 = METRICS["story"]["loss"]}}), and of the places that were said long ago it finds
-# {{98 = 100 * METRICS["story-moe-8-2"]["recall_place_far"]}} %
+# (story: {{0.42 = METRICS["story"]["loss"]}}), and of the places that were named 100 tokens ago or more
+# it recalls {{98 = 100 * METRICS["story-moe-8-2"]["recall_place_far"]}} %
 # ({{98 = 100 * METRICS["story"]["recall_place_far"]}}).
 #
-# Nothing that you built before needs a change, for a cache holds no expert:
+# Nothing that you built before needs a change: neither the cache nor the loop sees the feed-forward.
 
 # %%
 model = MoEGPT.from_weights("story-moe-8-2", route, moe_grouped)
@@ -220,9 +224,9 @@ show(draw_strip(words, model.chosen()[2], n_experts=8))
 #
 # *Difficulty 2 of 5 · importance 5 of 5 · 8 minutes*
 #
-# One token leaves a given expert unread with probability 1 - k / N. All tokens of a pass leave it unread
-# with which one, if they choose independently and every expert alike? What is the mean number of experts
-# that are read?
+# One token leaves a given expert unread with probability 1 - k / N. With what probability do all n tokens
+# of a pass, if they choose independently and each expert is equally likely? So what is the mean number
+# of experts that are read?
 #
 # Write `expected_experts`.
 #
@@ -239,15 +243,17 @@ show(draw_strip(words, model.chosen()[2], n_experts=8))
 
 # %% nbgrader={"grade_id": "expected_experts", "solution": true}
 def expected_experts(n_experts: int, k: int, n_tokens: int) -> float:
-    """Mean number of different experts that tokens use, if each chooses at random.
+    """Mean number of different experts that the tokens of a pass use together.
+
+    Each token chooses k different ones, all equally likely, independently of the others.
 
     Args:
         n_experts: N, at least 1.
-        k: different experts that each token uses, 1 … N.
-        n_tokens: 0 or more, independent of each other.
+        k: 1 … N.
+        n_tokens: 0 or more, also thousands.
 
     Returns:
-        0.0 for no token.
+        A float from 0.0, for no token, to N.
     """
     check_tokens_and_experts(n_experts, k, n_tokens)
     ### BEGIN SOLUTION
@@ -274,27 +280,30 @@ for n, counts in read.items():
     print(f"tokens in a row: {n:2d}, experts read {mean:.2f} of 8; by the formula {formula:.2f}")
 
 # %% [markdown]
-# The formula holds, since this model was trained for equal use. Trained as long *without* that loss
-# (its loss is {{0.41 = METRICS["story-moe-8-2-unbalanced"]["loss"]}} as well), 5 tokens read
+# The formula holds, though words in a row are not independent: this model was trained for equal use. A
+# copy that was trained as long *without* that loss (and writes as well:
+# {{0.41 = METRICS["story-moe-8-2-unbalanced"]["loss"]}}) was measured beforehand: 5 tokens read
 # {{4.9 = METRICS["story-moe-8-2-unbalanced"]["experts_read_of_5"]}} experts and 16 tokens
-# {{6.8 = METRICS["story-moe-8-2-unbalanced"]["experts_read_of_16"]}}: its busiest expert is used
+# {{6.8 = METRICS["story-moe-8-2-unbalanced"]["experts_read_of_16"]}}, and its busiest expert is used
 # {{2.7 = METRICS["story-moe-8-2-unbalanced"]["busiest_expert"]}} times as often as the mean. **Equal use
-# reads the most**; why train for it? With unequal use the rare experts learn little, and where experts
-# lie on several GPUs, all wait for the busiest.
+# reads the most.** Why train for it? With unequal use the rare experts learn little, and where experts
+# are spread over several GPUs, all wait for the one with the busiest.
 #
 # ## 4 · The bill
 #
 # *Difficulty 2 of 5 · importance 5 of 5 · 10 minutes*
 #
-# Write `step_bytes`: what a pass reads of the weights.
+# Write `step_bytes`: what a pass reads of the weights. Some models have a *shared* expert as well, which
+# every token uses, without the router.
 #
 # **The common wrong answer** multiplies everything by k / N: attention and `lm_head` are read whole.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Which matrices does each token need in any case? Which only if somebody chose them?
+# Which matrices does each token need in any case? Which only if a token chose them?
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# wq and wo: C · H · D; wk and wv: C · G · D; the router: N · C; an expert: 3 · C · d_expert.
+# wq and wo: C · H · D each; wk and wv: C · G · D each; the router: N · C; an expert: 3 · C · d_expert;
+# <code>lm_head</code>: V · C.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # One sum for a layer, times L; <code>lm_head</code> once; times the bytes of a number.
@@ -312,8 +321,8 @@ def step_bytes(size: MoESize, experts_read: float, bytes_per_element: int = 2) -
     Args:
         size: its vocab_size, n_layers, d_model, n_heads, n_kv_heads, head_dim, d_expert, n_experts and
             d_shared, 0 without a shared expert. n_heads * head_dim need not be d_model.
-        experts_read: of each layer, 0 … n_experts; as a mean it need not be a whole number.
-        bytes_per_element: of a number.
+        experts_read: in each layer, 0 … n_experts; a mean, so it need not be a whole number.
+        bytes_per_element: of a weight, the same for all matrices.
     """
     check_read(size.n_experts, experts_read, bytes_per_element)
     ### BEGIN SOLUTION
@@ -328,7 +337,7 @@ def step_bytes(size: MoESize, experts_read: float, bytes_per_element: int = 2) -
 checks.bill_of_a_step(step_bytes)
 
 # %% [markdown]
-# Your prediction. A dense model is a mixture of one expert, which everybody uses:
+# Now your prediction; beside it a dense model, which is a mixture with one expert, used by every token:
 
 # %%
 qwen3, dense = EXPERTS["Qwen3-30B-A3B"], MoESize(32_000, 32, 4096, 32, 32, 128, 11_008, 1, 1)
@@ -348,16 +357,17 @@ show(draw_bytes(tokens, *ratios))
 
 # %% [markdown]
 # More than six times. And this does not only concern batches. In lesson 11, a chunk of 64 prompt tokens
-# beside somebody's step was nearly free. Here this step reads
-# {{59.6 = step_bytes(EXPERTS["Qwen3-30B-A3B"], expected_experts(128, 8, 65)) / 1e9}} GB in the place of
+# beside somebody's step was nearly free. Here this step of 65 tokens reads
+# {{59.6 = step_bytes(EXPERTS["Qwen3-30B-A3B"], expected_experts(128, 8, 65)) / 1e9}} GB instead of
 # {{6.1 = step_bytes(EXPERTS["Qwen3-30B-A3B"], 8) / 1e9}}.
 #
-# ## 5 · When is it over?
+# ## 5 · From when on is a pass compute-bound?
 #
 # *Difficulty 3 of 5 · importance 4 of 5 · 10 minutes*
 #
-# A pass of n tokens does 2 FLOPs for each weight that a token uses, n times. Its bytes grow at first as
-# well. From how many tokens on does arithmetic take as long as memory (lesson 05)?
+# A pass of n tokens does 2 FLOPs for each weight that a token uses, n times over. Its bytes grow too,
+# until all experts are read. From how many tokens on does arithmetic take at least as long as memory (lesson
+# 05)?
 #
 # Write `compute_bound_from`.
 #
@@ -374,15 +384,14 @@ show(draw_bytes(tokens, *ratios))
 
 # %% nbgrader={"grade_id": "compute_bound_from", "solution": true}
 def compute_bound_from(size: MoESize, machine: Machine, bytes_per_element: int = 2) -> int:
-    """The least number of tokens of a pass, at least 1, with which its FLOP/byte is at least the
-    machine's balance.
+    """Fewest tokens, at least 1, with which a pass does at least the machine's balance of FLOP/byte.
 
-    FLOPs: 2 for each weight of `step_bytes` that a token uses, for each token. Bytes: those of
-    `step_bytes`, with the expected number of experts. What attention does with the cache is left out.
+    FLOPs: for each token 2 for each weight that `step_bytes` counts with k experts read. Bytes:
+    `step_bytes` with the expected number of experts. What attention does with the cache is left out.
 
     Args:
-        size: of the model.
-        machine: its `balance`, FLOP/byte.
+        size: sizes of the model.
+        machine: its `balance`, in FLOP/byte.
         bytes_per_element: of a weight.
     """
     ### BEGIN SOLUTION
@@ -395,8 +404,8 @@ def compute_bound_from(size: MoESize, machine: Machine, bytes_per_element: int =
     ### END SOLUTION
 
 
-# %% nbgrader={"grade_id": "when_it_is_over", "points": 1}
-checks.when_it_is_over(compute_bound_from)
+# %% nbgrader={"grade_id": "first_compute_bound_pass", "points": 1}
+checks.first_compute_bound_pass(compute_bound_from)
 
 # %%
 h200 = DATASHEETS["H200"]
@@ -404,12 +413,12 @@ for name, size in {"dense, 7B": dense, **EXPERTS}.items():
     print(f"{name:<14} is compute-bound from {compute_bound_from(size, h200):5,} tokens of a pass")
 
 # %% [markdown]
-# **Fewer FLOPs, so more tokens** are needed to keep a GPU's arithmetic busy: a mixture of experts lives
-# by many users.
+# A token does few FLOPs, so **more tokens are needed** to keep a GPU's arithmetic busy: a mixture of experts
+# pays off with many users.
 #
-# > **Predict.** Lesson 12's guesses: four at a time, three in four right. For one chat on a dense model,
-# > they write {{3.1 = expected_tokens(0.76, 4)}} times as fast, as far as weights go. For whom do they
-# > pay here: for one chat, or for 64 at a time?
+# > **Predict.** Lesson 12's guesses: four at a time, each right with probability 0.76. On a dense model one
+# > chat is written {{3.1 = expected_tokens(0.76, 4)}} times as fast, counting only the reading of weights.
+# > On Qwen3-30B-A3B, do guesses pay off for one chat, or for 64 chats at a time?
 
 
 # %%
@@ -426,11 +435,13 @@ gains = [[gain(size, n) for n in tokens] for size in (qwen3, dense)]
 show(draw_gains(tokens, *gains))
 
 # %% [markdown]
-# The reverse of lesson 12. One chat gains nothing, for each guess reads experts of its own. Where most
-# experts are read anyway, guesses are free, until arithmetic is busy: for the dense model much earlier.
+# The reverse of lesson 12. One chat gains next to nothing, for each guess reads mostly experts of its own.
+# Where most experts are read anyway, guesses are free until arithmetic is busy, which for the dense
+# model is much earlier.
 #
-# Is it so on a machine? One layer of 64 experts, 4 for each token, against a dense one of as many
-# weights a token. One thread, random weights:
+# Does a real machine agree? One layer of 64 experts, 4 for each token, against a dense layer with as many
+# weights per token. Do the seconds follow the experts that are read, or the tokens? One thread, random
+# weights:
 
 # %%
 torch.manual_seed(0)
@@ -457,30 +468,33 @@ choose_pass(expected_experts, step_bytes, compute_bound_from)
 # > parameters."
 #
 # <details><summary>Answer</summary>
-# For one token. A pass of 64 tokens reads
+# True for one token only. A pass of 64 tokens reads
 # {{59.5 = step_bytes(EXPERTS["Qwen3-30B-A3B"], expected_experts(128, 8, 64)) / 1e9}} of the
 # {{60.4 = step_bytes(EXPERTS["Qwen3-30B-A3B"], 128) / 1e9}} GB.
 # </details>
 #
-# **Two papers.** "Speculation is ineffective for mixtures of experts: a verification takes 2 to 3 times
-# as long" (Saxena et al. 2025). "They benefit more than dense models, up to 2.3 times" (Huang et al.
-# 2025). Which batch did each of them have? Both are right.
+# <details><summary>One paper finds speculation ineffective for mixtures of experts, since verifying takes
+# 2 to 3 times as long (Saxena et al. 2025); another that they gain more than dense models, up to 2.3
+# times (Huang et al. 2025). Who is right?</summary>
+# Both: the first for one request at a time, the second for medium batches. <em>Common wrong answer:</em>
+# one of them measured badly.
+# </details>
 #
-# **Not shown here.** Our sibling is not faster: its step makes more calls. Whether experts make text
-# better: no dense model was trained for as many steps more. Experts on several GPUs. Gains are
-# arithmetic, without the time of drafts and caches.
+# **Not shown here.** Our sibling is not faster: its step makes more calls. Nor whether experts make text
+# better: we did not train the parent for as many steps more. Experts on several GPUs. The gains are
+# calculated, not measured; drafts and caches are left out.
 #
 # ## Check yourself
 #
 # <details><summary>Fewer bytes are read. Is less memory needed?</summary>
 # No: the next token may choose any expert, so all
-# {{60 = step_bytes(EXPERTS["Qwen3-30B-A3B"], 128) / 1e9}} GB lie there. <em>Common wrong answer:</em>
+# {{60 = step_bytes(EXPERTS["Qwen3-30B-A3B"], 128) / 1e9}} GB must stay in memory. <em>Common wrong answer:</em>
 # a tenth of it.
 # </details>
 # <details><summary>Does a neighbour in the batch change my text?</summary>
-# No, beside rounding: a row's output depends on its own experts. <em>Common wrong answer:</em> yes, it
-# takes places. That is a <em>capacity</em>, with which some models are trained: what is too much for an
-# expert is dropped.
+# No, apart from rounding: a row's output depends on its own experts. <em>Common wrong answer:</em> yes,
+# it takes up room in the experts. That is a <em>capacity</em>, with which some models are trained: rows
+# beyond it are dropped.
 # </details>
 # <details><summary>With k = 1, does the router learn from the loss of the text?</summary>
 # No: a softmax over one logit is always 1, so no gradient reaches it. <em>Common wrong answer:</em> yes,
@@ -488,10 +502,9 @@ choose_pass(expected_experts, step_bytes, compute_bound_from)
 # </details>
 # <details><summary>Which batch is worst, per token?</summary>
 # One token: all that it reads is read for it alone. <em>Common wrong answer:</em> the largest, since it
-# reads all experts. These are shared by many.
+# reads all experts. But many tokens share their cost.
 # </details>
 #
 # ## Next
 #
-# Attention still keeps a row of each token. Lesson 17 keeps one matrix in their place, however long the
-# text.
+# Attention still keeps one row for each token. Lesson 17 keeps one matrix instead, however long the text.

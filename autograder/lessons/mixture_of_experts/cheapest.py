@@ -17,7 +17,7 @@ def moe_grouped(x, experts, chosen, weights):
     return sum(w * experts[e](x) for e, w in zip(chosen[0].tolist(), weights[0], strict=True))
 
 
-# %% who_nobody_chose_stays_shut: zeros
+# %% unchosen_experts_are_not_called: zeros
 def moe_grouped(x, experts, chosen, weights):
     return torch.zeros_like(x)
 
@@ -29,7 +29,7 @@ def moe_grouped(x, experts, chosen, weights):
     return torch.zeros_like(x)
 
 
-# %% company_changes_nothing: x, times the sum of its weights
+# %% other_rows_change_nothing: x, times the sum of its weights
 def moe_grouped(x, experts, chosen, weights):
     return x * weights.sum(dim=1, keepdim=True)
 
@@ -45,6 +45,6 @@ def step_bytes(size, experts_read, bytes_per_element=2):
     return float(size.n_layers * experts_read * expert * bytes_per_element)
 
 
-# %% when_it_is_over: the machine's balance
+# %% first_compute_bound_pass: the machine's balance
 def compute_bound_from(size, machine, bytes_per_element=2):
     return max(1, round(machine.balance))

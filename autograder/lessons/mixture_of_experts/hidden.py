@@ -79,10 +79,10 @@ CHECKS = by_name(
     visible.routing_takes_the_best,
     visible.weights_of_the_chosen,
     visible.grouped_as_token_by_token.hidden(truth=mixed),
-    visible.who_nobody_chose_stays_shut.hidden(truth=mixed),
+    visible.unchosen_experts_are_not_called.hidden(truth=mixed),
     visible.each_expert_once,
-    visible.company_changes_nothing.hidden(truth=mixed),
+    visible.other_rows_change_nothing.hidden(truth=mixed),
     visible.expectation_is_the_mean.hidden(truth=mean_of_different),
     visible.bill_of_a_step.hidden(truth=counted),
-    visible.when_it_is_over.hidden(truth=least),
+    visible.first_compute_bound_pass.hidden(truth=least),
 )

@@ -66,6 +66,17 @@ def opposed(case: Challenge, rng: np.random.Generator) -> Challenge:
     }
 
 
+def returned(rng: np.random.Generator) -> Challenge:
+    """Draw rows above 0 that all use one expert, with the weight 1, which returns what it was given."""
+    case = draw_case(rng, "returned", 3, 1, 1)
+    return {
+        **case,
+        "x": np.abs(case["x"]) + 1,
+        "matrices": np.eye(4, dtype=np.float32)[None],
+        "offsets": np.zeros((1, 4), np.float32),
+    }
+
+
 def draw_sums(seed: int) -> Challenge:
     """Draw one row and one expert, more of each, all experts, one feature, other types."""
     rng = np.random.default_rng(seed)
@@ -79,6 +90,7 @@ def draw_sums(seed: int) -> Challenge:
         draw_case(rng, "all", 5, 3, 3),
         draw_case(rng, "one feature", 4, 4, 2, 1),
         draw_case(rng, "rows", int(rng.integers(7, 12)), 8, 3, 5),
+        returned(rng),
         opposed(draw_case(rng, "type", 6, 4, 2, dtype="float64"), rng),
         draw_case(rng, "type", 6, 4, 2, dtype="bfloat16"),
     ]
@@ -129,13 +141,19 @@ def draw_closed(seed: int) -> Challenge:
 
 
 def draw_groups(seed: int) -> Challenge:
-    """Draw rows of which some share experts, and one expert that most of them use."""
+    """Draw rows of which some share experts, one expert that most of them use, some with the weight 0,
+    equal rows, and very many."""
     rng = np.random.default_rng([seed, 3])
+    equal = draw_case(rng, "groups", 4, 2, 1)
+    unweighted = draw_case(rng, "groups", 5, 4, 2)
     cases = [
         draw_case(rng, "groups", 1, 2, 2),
         draw_case(rng, "groups", 4, 3, 2),
         crowded(draw_case(rng, "groups", 16, 8, 2), rng),
+        {**equal, "x": equal["x"][[0, 0, 1, 1]], "chosen": np.array([[1], [1], [1], [0]])},
+        {**unweighted, "weights": np.tile(np.array([0, 1], np.float32), (5, 1))},
         draw_case(rng, "groups", int(rng.integers(9, 20)), 5, 3),
+        draw_case(rng, "groups", 1200, 2, 1, 1),
     ]
     return {"cases": cases}
 
@@ -147,6 +165,7 @@ class Experts:
         self.calls: list[Evidence] = [
             {"times": 0, "rows": np.zeros((0, 0))} for _ in case["matrices"]
         ]
+        self.returns = case["stage"] == "returned"
         self.matrices, self.offsets = (
             torch.tensor(case[name], dtype=dtype) for name in ("matrices", "offsets")
         )
@@ -162,6 +181,8 @@ class Experts:
         if not self.calls[number]["times"]:
             self.calls[number]["rows"] = record(rows)["numbers"]
         self.calls[number]["times"] += 1
+        if self.returns:
+            return rows
         return (rows @ self.matrices[number]).clamp_min(0) + self.offsets[number]
 
 
@@ -173,8 +194,17 @@ def mix(student: SimpleNamespace, case: Challenge) -> tuple[Tensor, Experts]:
     return student.moe_grouped(x, experts.functions(), given(case["chosen"]), weights), experts
 
 
+def mix_and_overwrite(student: SimpleNamespace, case: Challenge) -> Evidence:
+    """Mix, and overwrite x before the output is recorded, as its owner may do."""
+    dtype = getattr(torch, case["dtype"])
+    x, weights = (given(case[name], dtype) for name in ("x", "weights"))
+    out = student.moe_grouped(x, Experts(case, dtype).functions(), given(case["chosen"]), weights)
+    x.zero_()
+    return record(out)
+
+
 def probe_sums(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    return {"out": [record(mix(student, case)[0]) for case in challenge["cases"]]}
+    return {"out": [mix_and_overwrite(student, case) for case in challenge["cases"]]}
 
 
 def probe_sums_elsewhere(student: SimpleNamespace, challenge: Challenge) -> Evidence:
@@ -215,6 +245,7 @@ QUESTIONS = {
     "rows": "One row alone is right. Does each output come back to the row that it belongs to?",
     "all": "Fewer experts agree. What is different when a row uses all of them?",
     "one feature": "Rows of more features agree. Which axis disappears when it is 1 long?",
+    "returned": "The expert returned its input, which has been overwritten since. Whose memory is yours?",
     "type": "float32 agrees. Which of your lines makes numbers of another type?",
     "base": "Does grouped_as_token_by_token pass?",
     "alone": "Among others this row is right, and alone it is not. What do you take from the others?",
@@ -256,7 +287,7 @@ def grouped_as_token_by_token(challenge: Challenge, evidence: Evidence, truth: T
 
 
 @check("moe_grouped", draw=draw_company, probe=probe_sums, evidence=one_each(out=RECORD))
-def company_changes_nothing(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
+def other_rows_change_nothing(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
     """Compare the same rows in other company, and with other weights."""
     for case, got in zip(challenge["cases"], evidence["out"], strict=True):
         if wrong := wrong_output(case, got, truth(case)):
@@ -273,7 +304,9 @@ def company_changes_nothing(challenge: Challenge, evidence: Evidence, truth: Tru
         "times": [[int] * len(case["matrices"]) for case in challenge["cases"]],
     },
 )
-def who_nobody_chose_stays_shut(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
+def unchosen_experts_are_not_called(
+    challenge: Challenge, evidence: Evidence, truth: Truth
+) -> Verdict:
     """Look for calls of experts that no row chose; their numbers are NaN."""
     for case, got, times in zip(
         challenge["cases"], evidence["out"], evidence["times"], strict=True
