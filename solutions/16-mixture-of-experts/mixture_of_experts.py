@@ -75,7 +75,7 @@ from course.world.tokenizer import decode, encode
 # Write `route`.
 #
 # <details><summary>Hint 1: the idea</summary>
-# First choose, then weigh what was chosen. PyTorch's softmax does not overflow; yours may.
+# First choose, then weigh what was chosen. Does your softmax overflow?
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # From (n, N) to two tensors (n, k). <code>chosen</code> holds indices, 0 … N - 1.
@@ -280,14 +280,14 @@ for n, counts in read.items():
     print(f"tokens in a row: {n:2d}, experts read {mean:.2f} of 8; by the formula {formula:.2f}")
 
 # %% [markdown]
-# The formula holds, though words in a row are not independent: this model was trained for equal use. A
-# copy that was trained as long *without* that loss (and writes as well:
-# {{0.41 = METRICS["story-moe-8-2-unbalanced"]["loss"]}}) was measured beforehand: 5 tokens read
-# {{4.9 = METRICS["story-moe-8-2-unbalanced"]["experts_read_of_5"]}} experts and 16 tokens
-# {{6.8 = METRICS["story-moe-8-2-unbalanced"]["experts_read_of_16"]}}, and its busiest expert is used
-# {{2.7 = METRICS["story-moe-8-2-unbalanced"]["busiest_expert"]}} times as often as the mean. **Equal use
-# reads the most.** Why train for it? With unequal use the rare experts learn little, and where experts
-# are spread over several GPUs, all wait for the one with the busiest.
+# The formula holds, though words in a row are not independent: this model was trained for equal use. Of
+# a copy that was trained as long *without* that loss (and writes as well: {{0.41 =
+# METRICS["story-moe-8-2-unbalanced"]["loss"]}}), 5 tokens read {{4.9 =
+# METRICS["story-moe-8-2-unbalanced"]["experts_read_of_5"]}} experts and 16 tokens {{6.8 =
+# METRICS["story-moe-8-2-unbalanced"]["experts_read_of_16"]}}, and its busiest expert is used {{2.7 =
+# METRICS["story-moe-8-2-unbalanced"]["busiest_expert"]}} times as often as the mean. **Equal use reads
+# the most.** Why train for it? Rare experts learn little, and where experts are spread over GPUs, all
+# wait for the one with the busiest.
 #
 # ## 4 · The bill
 #
@@ -356,18 +356,18 @@ ratios = [[pass_bytes(size, n) / pass_bytes(size, 1) for n in tokens] for size i
 show(draw_bytes(tokens, *ratios))
 
 # %% [markdown]
-# More than six times. And this does not only concern batches. In lesson 11, a chunk of 64 prompt tokens
-# beside somebody's step was nearly free. Here this step of 65 tokens reads
-# {{59.6 = step_bytes(EXPERTS["Qwen3-30B-A3B"], expected_experts(128, 8, 65)) / 1e9}} GB instead of
-# {{6.1 = step_bytes(EXPERTS["Qwen3-30B-A3B"], 8) / 1e9}}.
+# More than six times. And not only for batches: in lesson 11, a chunk of 64 prompt tokens beside
+# somebody's step was nearly free. Here these 65 tokens read {{59.6 =
+# step_bytes(EXPERTS["Qwen3-30B-A3B"], expected_experts(128, 8, 65)) / 1e9}} GB instead of {{6.1 =
+# step_bytes(EXPERTS["Qwen3-30B-A3B"], 8) / 1e9}}.
 #
 # ## 5 · From when on is a pass compute-bound?
 #
 # *Difficulty 3 of 5 · importance 4 of 5 · 10 minutes*
 #
 # A pass of n tokens does 2 FLOPs for each weight that a token uses, n times over. Its bytes grow too,
-# until all experts are read. From how many tokens on does arithmetic take at least as long as memory (lesson
-# 05)?
+# until all experts are read. From how many tokens on does arithmetic take at least as long as memory
+# (lesson 05)?
 #
 # Write `compute_bound_from`.
 #
@@ -413,12 +413,12 @@ for name, size in {"dense, 7B": dense, **EXPERTS}.items():
     print(f"{name:<14} is compute-bound from {compute_bound_from(size, h200):5,} tokens of a pass")
 
 # %% [markdown]
-# A token does few FLOPs, so **more tokens are needed** to keep a GPU's arithmetic busy: a mixture of experts
-# pays off with many users.
+# A token does few FLOPs, so **more tokens are needed** to keep a GPU's arithmetic busy: a mixture of
+# experts pays off with many users.
 #
-# > **Predict.** Lesson 12's guesses: four at a time, each right with probability 0.76. On a dense model one
-# > chat is written {{3.1 = expected_tokens(0.76, 4)}} times as fast, counting only the reading of weights.
-# > On Qwen3-30B-A3B, do guesses pay off for one chat, or for 64 chats at a time?
+# > **Predict.** Lesson 12's guesses: four at a time, each right with probability 0.76. On a dense model
+# > one chat is written {{3.1 = expected_tokens(0.76, 4)}} times as fast, counting only the reading of
+# > weights. On Qwen3-30B-A3B, do guesses pay off for one chat, or for 64 chats at a time?
 
 
 # %%
@@ -435,13 +435,12 @@ gains = [[gain(size, n) for n in tokens] for size in (qwen3, dense)]
 show(draw_gains(tokens, *gains))
 
 # %% [markdown]
-# The reverse of lesson 12. One chat gains next to nothing, for each guess reads mostly experts of its own.
-# Where most experts are read anyway, guesses are free until arithmetic is busy, which for the dense
+# The reverse of lesson 12. One chat gains next to nothing, for each guess reads mostly experts of its
+# own. Where most experts are read anyway, guesses are free until arithmetic is busy, which for the dense
 # model is much earlier.
 #
 # Does a real machine agree? One layer of 64 experts, 4 for each token, against a dense layer with as many
-# weights per token. Do the seconds follow the experts that are read, or the tokens? One thread, random
-# weights:
+# weights per token, on one thread:
 
 # %%
 torch.manual_seed(0)
@@ -464,8 +463,7 @@ show(draw_measured(measured, formula))
 choose_pass(expected_experts, step_bytes, compute_bound_from)
 
 # %% [markdown]
-# > **Spot the slip.** "Inference speed is determined by the active parameters, not by the total
-# > parameters."
+# > **Spot the slip.** "The active parameters determine inference speed, not the total ones."
 #
 # <details><summary>Answer</summary>
 # True for one token only. A pass of 64 tokens reads
@@ -480,16 +478,15 @@ choose_pass(expected_experts, step_bytes, compute_bound_from)
 # one of them measured badly.
 # </details>
 #
-# **Not shown here.** Our sibling is not faster: its step makes more calls. Nor whether experts make text
-# better: we did not train the parent for as many steps more. Experts on several GPUs. The gains are
-# calculated, not measured; drafts and caches are left out.
+# **Not shown here.** Our sibling is not faster: its step makes more calls. We did not train the parent
+# for as many steps more, so nothing says that experts make text better. The gains are calculated,
+# without drafts and caches.
 #
 # ## Check yourself
 #
 # <details><summary>Fewer bytes are read. Is less memory needed?</summary>
-# No: the next token may choose any expert, so all
-# {{60 = step_bytes(EXPERTS["Qwen3-30B-A3B"], 128) / 1e9}} GB must stay in memory. <em>Common wrong answer:</em>
-# a tenth of it.
+# No: the next token may choose any expert, so all {{60 = step_bytes(EXPERTS["Qwen3-30B-A3B"], 128) /
+# 1e9}} GB must stay in memory. <em>Common wrong answer:</em> a tenth of it.
 # </details>
 # <details><summary>Does a neighbour in the batch change my text?</summary>
 # No, apart from rounding: a row's output depends on its own experts. <em>Common wrong answer:</em> yes,
