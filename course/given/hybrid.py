@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -268,6 +269,29 @@ class HybridGPT(MiniGPT):
         return model.eval()
 
 
+class OtherStates:
+    """Stand in for a cache whose rows are right and whose states and tails are not, until the next pass.
+
+    Args:
+        cache: a HybridCache; it is used and changed.
+        states: what `state` returns before that pass, (S, tail) by layer.
+    """
+
+    def __init__(self, cache: Any, states: Mapping[int, tuple[Tensor, Tensor]]) -> None:
+        self.cache, self.states, self.max_len = cache, dict(states), cache.max_len
+        self.append, self.keep = cache.append, cache.keep
+
+    def __len__(self) -> int:
+        return len(self.cache)
+
+    def state(self, layer: int) -> tuple[Tensor, Tensor]:
+        return self.states[layer] if layer in self.states else self.cache.state(layer)
+
+    def advance(self, n: int) -> None:
+        self.states = {}
+        self.cache.advance(n)
+
+
 def _not_without_a_cache(attn: nn.Module, x: Tensor, positions: Tensor) -> Tensor:
     raise ValueError("a HybridGPT computes its logits by forward_hybrid, with a cache")
 
@@ -277,7 +301,7 @@ Rule = Callable[..., tuple[Tensor, Tensor]]
 
 
 def forward_hybrid(
-    model: HybridGPT, tokens: Tensor, cache: object, delta_step: Rule, delta_chunk: Rule
+    model: HybridGPT, tokens: Tensor, cache: Any, delta_step: Rule, delta_chunk: Rule
 ) -> Tensor:
     """Compute the logits of new tokens that follow those in the cache; then the cache holds them too.
 
@@ -310,7 +334,7 @@ def forward_hybrid(
 
 
 def _follow_the_rule(
-    attn: DeltaLayer, x: Tensor, cache: object, layer: int, delta_step: Rule, delta_chunk: Rule
+    attn: DeltaLayer, x: Tensor, cache: Any, layer: int, delta_step: Rule, delta_chunk: Rule
 ) -> Tensor:
     """Compute a linear layer of tokens (B, T, C), and have the cache keep its state and tail."""
     S, tail = cache.state(layer)
@@ -327,7 +351,7 @@ def _follow_the_rule(
     return attn.wo(merge_heads(torch.cat(outs, dim=2)))
 
 
-def _attend(attn: Attention, x: Tensor, positions: Tensor, cache: object, layer: int) -> Tensor:
+def _attend(attn: Attention, x: Tensor, positions: Tensor, cache: Any, layer: int) -> Tensor:
     """Compute a full layer of tokens (B, T, C) over the rows that the cache returns."""
     q = attn.rotate(split_heads(attn.wq(x), attn.n_heads), positions)  # (B, H, T, D)
     k = attn.rotate(split_heads(attn.wk(x), attn.n_kv_heads), positions)  # (B, G, T, D)

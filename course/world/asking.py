@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count, islice
 
 import torch
 from torch import Tensor
@@ -121,3 +122,47 @@ def share_known(
         for number, (one, row) in enumerate(zip(group, rows, strict=True)):
             known += int(logits[number, len(row) - 1].argmax()) == int(encode(one.surname)[0, 0])
     return known / len(asked)
+
+
+@dataclass(frozen=True)
+class TakenBack:
+    """A text that goes on, is cut, and goes on otherwise.
+
+    Attributes:
+        before: tokens up to the cut, (B, T) int64.
+        cut: tokens that are taken back, (B, 12).
+        after: tokens that come in their place, (B, T').
+        said: the surname that must follow them, and the one that was taken back, (B,) each; None where
+            the text asks for none.
+    """
+
+    before: Tensor
+    cut: Tensor
+    after: Tensor
+    said: tuple[Tensor, Tensor] | None = None
+
+
+def stories_cut(n: int, before: int = 100, cut: int = 12, after: int = 100) -> TakenBack:
+    """Cut n held-out stories in two, and put tokens of others between; these are taken back."""
+    stories = (tell(TRAINING_SEEDS + seed) for seed in count())
+    rows = (encode(story.text)[0] for story in stories)
+    long = list(islice((row for row in rows if len(row) >= before + after), 2 * n))
+    text = torch.stack([row[: before + after] for row in long[:n]])
+    other = torch.stack([row[before : before + cut] for row in long[n:]])
+    return TakenBack(text[:, :before], other, text[:, before:])
+
+
+def wrong_names_cut(n: int) -> TakenBack:
+    """Tell a name, then the same first name with another surname, which is taken back; ask for it."""
+    parts: list[tuple[str, str, str, str, str]] = []
+    for seed in range(n):
+        draw = random.Random(f"cut {seed}")
+        first, thing = draw.choice(WOMEN + MEN), f"{draw.choice(COLOURS)} {draw.choice(THINGS)}"
+        surname, wrong = draw.sample(SURNAMES, 2)
+        before = f"{OPENINGS[0]} {first} {surname} came in from the rain with a {thing} . {PAUSES[1]}"
+        cut = f"{PAUSES[6]} {first} {wrong} came in from the rain ."
+        parts.append((before, cut, f"{ASKING} {first}", surname, wrong))
+    before, cut, after, right, wrong = (
+        torch.cat([encode(text) for text in texts]) for texts in zip(*parts, strict=True)
+    )
+    return TakenBack(before, cut, after, (right[:, 0], wrong[:, 0]))

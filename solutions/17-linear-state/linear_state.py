@@ -3,10 +3,23 @@
 #
 # {{badge}}
 #
-# **You build:** a state. **Time:** 70 minutes. **Points:** 10.
-# **Needs:** lessons 03 and 10.
+# A cache keeps a row for every token, and grows. Some layers of new models keep one square of numbers a
+# head, whatever the length. What do they still know? And how does one go back in a text whose tokens are
+# nowhere?
 #
-# > **Predict.** x
+# **After this lesson you can**
+#
+# * write the gated delta rule, one token at a time and many at once,
+# * say what a state takes, and from which length on it takes less than rows,
+# * say what makes a state forget,
+# * go back in a text exactly, or refuse.
+#
+# **You build:** a state that is written to, and a cache that can go back. **Time:** 70 minutes.
+# **Points:** 10. **Needs:** lessons 03 and 10 (your answers, or ours).
+#
+# > **Predict.** A model whose layers all keep states is told a name. Then come (a) about 400 tokens in
+# > which nothing is told, (b) a whole other story of some 200 tokens, (c) a list of 16 other names. Which
+# > name is still known: all three, (a) and (b), only (a)?
 
 # %% tags=["setup"]
 
@@ -34,6 +47,61 @@ from course.model.cache import CacheFull
 
 # %%
 from course.checks import linear_state as checks
+from course.given.hybrid import HybridGPT, OtherStates, forward_hybrid
+from course.measure.machine import interleaved, one_thread
+from course.minigpt.kv_cache import KVCache, forward_cached
+from course.model import MiniGPT
+from course.plots.linear_state import draw_bytes, draw_cut, draw_known
+from course.plots.style import show
+from course.widgets.linear_state import choose_layers
+from course.world.asking import (
+    behind_others,
+    name_after_a_pause,
+    name_after_a_story,
+    name_of_a_list,
+    share_known,
+    stories_cut,
+    wrong_names_cut,
+)
+from course.world.evaluation import evaluate, held_out
+from course.world.turns import tokens_fed
+
+# %% [markdown]
+# ## 1 · A square that is read and written
+#
+# *Difficulty 3 of 5 · importance 5 of 5 · 12 minutes*
+#
+# A head keeps a state S, K rows and V columns. A query *reads* it: `q S` is a value. To write "under key
+# k stands v" one could add the product k ⊗ v, column times row. Then `k S` gives v back, plus whatever
+# stood there before.
+#
+# The **delta rule** looks first, and writes only the *difference*. The gate beta says how much of it.
+# Before that, everything fades a little, by the token's decay (*gated*; Yang et al. 2024):
+#
+# 1. `S` fades: S = decay · S
+# 2. look up: found = k S
+# 3. write: S = S + beta · k ⊗ (v − found)
+# 4. read: out = q S
+#
+# Keys and queries are scaled to length 1 first, so `k (k ⊗ v)` is v. Nothing is scaled by √D, and there
+# is no softmax. Queries, keys, values and both gates are made of the token, as in attention.
+#
+# **The common wrong answer** looks up in S before it fades; a published book page has it so. The
+# difference is then one to numbers that are no longer there.
+#
+# Write `delta_step`.
+#
+# <details><summary>Hint 1: the idea</summary>
+# Four lines, in the order above. Which S does each of them read?
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# <code>decay[..., None, None]</code> meets (B, H, K, V). A key as a row, (B, H, 1, K), by S is (B, H, 1,
+# V). A column (B, H, K, 1) times a row (B, H, 1, V) is a product of all pairs.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# <code>F.normalize(…, dim=-1)</code> twice; a product; <code>@</code> and <code>squeeze</code>; a sum;
+# <code>@</code> and <code>squeeze</code>. No in-place operation.
+# </details>
 
 
 # %% nbgrader={"grade_id": "delta_step", "solution": true}
@@ -64,9 +132,40 @@ def delta_step(
     return (q.unsqueeze(-2) @ after).squeeze(-2), after
     ### END SOLUTION
 
-
 # %% nbgrader={"grade_id": "one_step_is_the_rule", "points": 1}
 checks.one_step_is_the_rule(delta_step)
+
+# %% [markdown]
+# ## 2 · Many tokens at once
+#
+# *Difficulty 5 of 5 · importance 4 of 5 · 18 minutes*
+#
+# A prompt is known as a whole, but each token's difference needs the state before it. Let u be what a
+# token writes: u = beta · (v − found). At token t, of the start is left `a(t)`, the product of the decays
+# up to t; and of what token s wrote, `a(t) / a(s)`. So
+#
+# u(t) = beta(t) · (v(t) − a(t) · k(t) S − Σ over s < t of a(t) / a(s) · (k(t) · k(s)) · u(s))
+#
+# These are T equations whose matrix is lower triangular, with ones on its diagonal:
+# `torch.linalg.solve_triangular` solves them at once. Outputs and the last state are sums over the u.
+#
+# **The common wrong answer** divides a(t) by a(s). After a few small decays both are 0. Their logarithms
+# subtract well; and what lies ahead, s > t, is hidden *before* the exponential, or it becomes infinite.
+#
+# Write `delta_chunk`.
+#
+# <details><summary>Hint 1: the idea</summary>
+# Which of the parts above are matrices over pairs of tokens? Which of them exclude the token itself?
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# <code>log</code> and <code>cumsum</code>: (B, H, T); its differences (B, H, T, T). The system's right side
+# is (B, H, T, V), and so is u.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# A mask by <code>tril</code>, on the state's device; <code>masked_fill</code> with minus infinity, then
+# <code>exp</code>; the overlap of keys; <code>solve_triangular(…, upper=False, unitriangular=True)</code>,
+# which reads only what lies below the diagonal; outputs of two sums, the state of two sums.
+# </details>
 
 
 # %% nbgrader={"grade_id": "delta_chunk", "solution": true}
@@ -103,12 +202,88 @@ def delta_chunk(
     return out, of_start[..., -1:, :] * S + (left * k).mT @ written
     ### END SOLUTION
 
-
 # %% nbgrader={"grade_id": "chunk_equals_steps", "points": 2}
 checks.chunk_equals_steps(delta_chunk)
 
 # %% nbgrader={"grade_id": "a_chunk_is_no_loop", "points": 1}
 checks.a_chunk_is_no_loop(delta_chunk)
+
+# %% [markdown]
+# What does the difference buy? 16 facts under random keys in 16 × 16 numbers; then 8 facts, the first of
+# which is told anew.
+
+# %%
+keys = F.normalize(torch.randn(400, 1, 16, 16, generator=torch.Generator().manual_seed(1)), dim=-1)
+values = torch.randn(400, 1, 16, 16, generator=torch.Generator().manual_seed(2))
+gate, empty = torch.ones(400, 1, 16), torch.zeros(400, 1, 16, 16)
+
+
+def told(n, first_again):
+    k, v = keys[:, :, :n], values[:, :, :n]
+    if first_again:
+        k = torch.cat([k[:, :, :-1], k[:, :, :1]], dim=2)
+    states = {"a plain sum": k.mT @ v}
+    states["the delta rule"] = delta_chunk(empty, k, k, v, gate[..., :n], gate[..., :n])[1]
+    for name, S in states.items():
+        nearest = torch.cdist(k @ S, v).argmin(dim=-1)  # (400, 1, n)
+        yield name, (nearest == torch.arange(n)).float().mean(dim=(0, 1))
+
+
+for name, found in told(16, first_again=False):
+    print(f"{name}: {found.mean():.2f} found; the oldest four {found[:4].mean():.2f}, "
+          f"the newest four {found[-4:].mean():.2f}")  # fmt: skip
+for name, found in told(8, first_again=True):
+    print(f"{name}: what was told anew is found as it is now in {found[-1]:.2f}")
+
+# %% [markdown]
+# The sum keeps old and new alike, and adds up what contradicts itself. The rule knows the present, and
+# pays with what is old.
+#
+# And what does the chunk buy? 256 tokens:
+
+# %%
+B, H, T, D = 1, 8, 256, 16
+many = [torch.randn(B, H, T, D) for _ in "qkv"] + [torch.rand(B, H, T) * 0.2 + 0.8 for _ in range(2)]
+
+
+def in_chunks(size):
+    S = torch.zeros(B, H, D, D)
+    for chunk in zip(*(part.split(size, dim=2) for part in many)):
+        if size == 1:
+            S = delta_step(S, *(part.squeeze(2) for part in chunk))[1]
+        else:
+            S = delta_chunk(S, *chunk)[1]
+    return S
+
+
+with one_thread():
+    seconds = interleaved({size: lambda size=size: in_chunks(size) for size in (1, 16, 64, 256)}, 3)
+for size in (16, 64, 256):
+    faster = min(seconds[1]) / min(seconds[size])
+    print(f"chunks of {size}: {faster:.1f} times as fast as one by one")
+
+# %% [markdown]
+# ## 3 · What a state takes
+#
+# *Difficulty 2 of 5 · importance 4 of 5 · 8 minutes*
+#
+# Published linear layers mix what they project over `width` tokens first, by a convolution: each needs
+# the last width − 1 rows of queries, keys and values, its **tail**. A model that has some full layers
+# between the linear ones is a **hybrid**. Several value heads may share one key head; each value head has
+# a state.
+#
+# Write `state_bytes` and `break_even`.
+#
+# <details><summary>Hint 1: the idea</summary>
+# Which of these sizes depends on the length of the text?
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# A layer's states (value_heads, K, V), its tail (width − 1, channels). A token's row in a full layer: a key
+# and a value for each KV head.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# A product for the states, one for the tail; one layer's bytes, divided by a row's and rounded up.
+# </details>
 
 
 # %% nbgrader={"grade_id": "state_bytes", "solution": true}
@@ -132,10 +307,6 @@ def state_bytes(
     ### END SOLUTION
 
 
-# %% nbgrader={"grade_id": "bytes_of_states", "points": 0.5}
-checks.bytes_of_states(state_bytes)
-
-
 # %% nbgrader={"grade_id": "break_even", "solution": true}
 def break_even(sizes: HybridSizes, state_element: int = 4, element: int = 2) -> int:
     """The fewest tokens whose rows in one full layer take at least what one linear layer keeps.
@@ -152,9 +323,79 @@ def break_even(sizes: HybridSizes, state_element: int = 4, element: int = 2) -> 
     return -(-kept // row)  # rounded up
     ### END SOLUTION
 
+# %% nbgrader={"grade_id": "bytes_of_states", "points": 0.5}
+checks.bytes_of_states(state_bytes)
 
 # %% nbgrader={"grade_id": "break_even_tokens", "points": 0.5}
 checks.break_even_tokens(break_even)
+
+# %% [markdown]
+# The hybrid here has three linear layers and a full one, as Qwen3-Next has for each four. It and a sibling
+# of four linear layers were made of `story`, all of whose matrices they begin with, and trained for
+# {{800 = METRICS["story-hybrid"]["steps"]}} steps on texts of 256 tokens
+# (`python -m course.world.train_hybrid`).
+
+# %%
+story = MiniGPT.from_weights("story")
+hybrid, linear = (HybridGPT.from_weights(name) for name in ("story-hybrid", "story-linear"))
+show(draw_bytes(state_bytes, break_even, hybrid.sizes, longest=1000))
+
+# %% [markdown]
+# Qwen3-Next keeps {{77.3 = state_bytes(HybridSizes(36, 12, 2, 256, 16, 32, 128, 128)) / 1e6}} MB of states
+# and tails, as much as the rows of
+# {{3,144 = round(state_bytes(HybridSizes(36, 12, 2, 256, 16, 32, 128, 128)) / (12 * 2 * 2 * 256 * 2))}}
+# tokens in its 12 full layers (sizes: its configuration; states in float32, the rest in 16 bits; our
+# arithmetic). For Qwen3.5-4B one layer breaks even at
+# {{524 = break_even(HybridSizes(24, 8, 4, 256, 16, 32, 128, 128))}} tokens (32 value heads assumed). vLLM
+# then takes blocks of {{528 = 16 * ceil(524 / 16)}}, and a shorter prompt is never found again (vLLM
+# #40696).
+#
+# ## 4 · A cache that goes back, or refuses
+#
+# *Difficulty 4 of 5 · importance 5 of 5 · 25 minutes*
+#
+# Rows can be cut: what is left is the cache of a shorter text. A state cannot, for every token has changed
+# every number. Could one run the rule backwards?
+
+# %%
+S, undone = torch.zeros(1, 1, 16, 16), {}
+k, v = F.normalize(torch.randn(12, 1, 1, 16), dim=-1), torch.randn(12, 1, 1, 16)
+beta, decay = torch.rand(12, 1, 1) * 0.1 + 0.9, torch.rand(12, 1, 1) * 0.1 + 0.9
+for t in range(12):
+    S = delta_step(S, k[t], k[t], v[t], beta[t], decay[t])[1]
+back = S
+for t in reversed(range(12)):  # the matrix that a step multiplies by, inverted
+    column, row = k[t].unsqueeze(-1), k[t].unsqueeze(-2)
+    back = back - beta[t, ..., None, None] * column * v[t].unsqueeze(-2)
+    back = torch.linalg.solve(torch.eye(16) - beta[t, ..., None, None] * column * row, back)
+    back = back / decay[t, ..., None, None]
+    if t in (8, 4, 0):
+        before = torch.zeros(1, 1, 16, 16)
+        for s in range(t):
+            before = delta_step(before, k[s], k[s], v[s], beta[s], decay[s])[1]
+        print(f"{12 - t} tokens back: max |Δ| {(back - before).abs().max():.0e}")
+
+# %% [markdown]
+# Each step back divides what a key finds by 1 − beta, and rounding grows with it. So an engine *remembers*
+# states, at **checkpoints**, and goes back to these alone. The rows need no copy: they lie where they were.
+#
+# **Common wrong answers**, each found in an engine: rows are cut and states stay (Rapid-MLX #14); states
+# are reset (mlx-lm #1253); a checkpoint outlives the words that it was made of (llama.cpp #29117).
+#
+# Write the methods of `HybridCache`.
+#
+# <details><summary>Hint 1: the idea</summary>
+# Three things for each linear layer: the pair that counts now, the pair that was kept in this pass, and the
+# pairs by length. Who writes into which tensor, and when does one become the other?
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# Rows (n_full, 2, B, G, max_len, D): the full layers are numbered among themselves. A dict from a layer to
+# (S, tail); a dict from a length to such dicts.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# <code>truncate</code>: look whether n is possible, and raise before anything changes; zeros for 0, copies
+# for a checkpoint; then the length, the pass under way, the checkpoints above n.
+# </details>
 
 
 # %% nbgrader={"grade_id": "HybridCache", "solution": true}
@@ -296,7 +537,6 @@ class HybridCache:
         return self.rows.nbytes + once * (1 + len(self.remembered))
         ### END SOLUTION
 
-
 # %% nbgrader={"grade_id": "every_split_keeps_the_same", "points": 1}
 checks.every_split_keeps_the_same(HybridCache)
 
@@ -311,6 +551,117 @@ checks.checkpoints_are_of_this_text(HybridCache)
 
 # %% nbgrader={"grade_id": "a_checkpoint_costs_a_state", "points": 0.5}
 checks.a_checkpoint_costs_a_state(HybridCache)
+
+
+# %%
+@torch.no_grad()
+def feed(model, tokens, cache):
+    return forward_hybrid(model, tokens, cache, delta_step, delta_chunk)
+
+
+def new_cache(model, tokens):
+    return HybridCache(model.sizes, model.full, len(tokens), model.config.max_seq_len)
+
+
+text = stories_cut(1).before
+cache, states = new_cache(hybrid, text), {}
+for n in range(1, 13):
+    parts = feed(hybrid, text[:, n - 1 : n], cache)
+    states[n] = cache.state(1)[0][0, 2]
+show(draw_cut(states, kept=7, held=12))
+whole = feed(hybrid, text[:, :12], new_cache(hybrid, text))[:, -1:]
+print(f"12 tokens one by one, or at once: logits differ by {(parts - whole).abs().max():.0e}")
+
+# %% [markdown]
+# ## 5 · What is still known
+
+# %%
+def reader(model):
+    if model is story:
+        return lambda tokens: forward_cached(model, tokens, KVCache(model.config, *tokens.shape))
+    return lambda tokens: feed(model, tokens, new_cache(model, tokens))
+
+
+models = {"story": story, "hybrid": hybrid, "linear": linear}
+asked = {
+    "a pause,\n400 tokens": [name_after_a_pause(397, seed) for seed in range(30)],
+    "another\nstory": [name_after_a_story(seed) for seed in range(60)],
+    "a list of 16,\nfirst four": [name_of_a_list(16, n, s) for n in range(4) for s in range(15)],
+    "last four": [name_of_a_list(16, n, s) for n in range(12, 16) for s in range(15)],
+}
+with one_thread(), torch.no_grad():
+    known = {
+        between: {name: share_known(reader(model), texts) for name, model in models.items()}
+        for between, texts in asked.items()
+    }
+    behind = behind_others(held_out(12), 3)
+    known["in a story,\nbehind 3 others"] = {
+        name: evaluate(reader(model), behind, batch=6)["recall_surname_near"]
+        for name, model in models.items()
+    }
+show(draw_known(known))
+
+# %% [markdown]
+# **Only (a).** The common wrong answer is that a state forgets with distance. It forgets by what comes
+# between: other names, or the *end* of a story, where its gates seem to clear the slate. One full layer of
+# four does not rescue it here. In the stories they were trained on, both recall
+# {{1.00 = METRICS["story-linear"]["recall_far"]}} and
+# {{1.00 = METRICS["story-hybrid"]["recall_far"]}} of what was said 100 tokens before, as `story` does
+# ({{0.99 = METRICS["story"]["recall_far"]}}).
+#
+# `story` itself fails where texts grow beyond what it was trained for: read its long bars with care.
+#
+# ## 6 · The slip that nobody sees
+#
+# > **Predict.** 12 tokens are taken back: their rows are cut, the states stay. How many of the next hundred
+# > tokens come out differently: 60, 20 or 6?
+
+# %%
+def after_a_cut(model, texts, states_left):
+    cache = new_cache(model, texts.before)
+    feed(model, texts.before, cache)
+    cache.checkpoint()
+    feed(model, texts.cut, cache)
+    layers = [layer for layer, is_full in enumerate(model.full) if not is_full]
+    left = {layer: cache.state(layer) for layer in layers}
+    cache.truncate(texts.before.shape[1])
+    if states_left == "reset":
+        left = {layer: [torch.zeros_like(x) for x in pair] for layer, pair in left.items()}
+    return feed(model, texts.after, OtherStates(cache, left if states_left else {})).argmax(dim=-1)
+
+
+texts, names = stories_cut(40), wrong_names_cut(40)
+with one_thread():
+    right = after_a_cut(hybrid, texts, "")
+    for what in ("left", "reset"):
+        changed = (after_a_cut(hybrid, texts, what) != right).float().mean()
+        print(f"states {what}: {changed:.0%} of the next 100 tokens are others")
+    for what in ("", "left"):
+        last = after_a_cut(hybrid, names, what)[:, -1]
+        print(f"a wrong name was taken back, states {what or 'right'}: "
+              f"it is said in {(last == names.said[1]).sum()} of 40")  # fmt: skip
+
+# %% [markdown]
+# **About 6**: that is the danger. The text reads well, and says the name that was taken back. So the
+# checks ask whether states are *equal*, never how a text looks.
+#
+# ## 7 · Where to go on
+#
+# *Difficulty 2 of 5 · importance 4 of 5 · 7 minutes*
+#
+# The next prompt of a chat begins like the last text, mostly. Lesson 10 compared the tokens; now there must
+# be a state there as well. Write `resume_point`.
+#
+# <details><summary>Hint 1: the idea</summary>
+# Three conditions. Which lengths meet each of them?
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# All are numbers of tokens: how many are equal from the beginning on, how many at most, and after how many
+# there is a state.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# A loop that stops at the first difference; the largest of some lengths.
+# </details>
 
 
 # %% nbgrader={"grade_id": "resume_point", "solution": true}
@@ -335,11 +686,67 @@ def resume_point(held: list[int], prompt: list[int], checkpoints: list[int]) -> 
     return max(n for n in (0, len(held), *checkpoints) if n <= common)
     ### END SOLUTION
 
-
 # %% nbgrader={"grade_id": "resume_leaves_a_token", "points": 1}
 checks.resume_leaves_a_token(resume_point)
 
+# %%
+rules = {"rows": {"every": 1}, "no checkpoints": {}, "one at each prompt": {"prompts": True}}
+rules |= {f"one every {n} tokens": {"every": n} for n in (64, 16)}
+for name, rule in rules.items():
+    fed, most = tokens_fed(resume_point, **rule)
+    kept = "" if name == "rows" else f", {most} checkpoints"
+    print(f"{name}: {fed:,} tokens are fed{kept}")
+
 # %% [markdown]
+# A chat of 8 turns, questions of 60 tokens and answers of 40, whose last two tokens come back changed, as
+# where a template writes them otherwise. Without checkpoints each turn reads everything again: 8 minutes a
+# turn were reported for 15,000 tokens (llama.cpp #20225). Choose:
+
+# %%
+choose_layers(state_bytes, break_even, resume_point, hybrid.sizes)
+
+# %% [markdown]
+# > **Spot the slip.** A blog on Qwen3-Next: a KV cache is a function of the tokens before t, and a state
+# > breaks this, being one "of every token before t, not of any prefix in particular".
+#
+# <details><summary>Answer</summary>
+# These tokens <em>are</em> the prefix: an equal prefix gives an equal state. What is lost are the states at
+# all <em>other</em> places.
+# </details>
+#
+# > **Spot the slip.** mlx-lm #1253 (closed): `trim(n)` resets the states, and the "recurrent layers
+# > recompute while KVCache layers still benefit". Its table counts 424 of 431 tokens as cached.
+#
+# <details><summary>Answer</summary>
+# From what would they recompute? Nobody feeds those tokens again: your experiment of section 6, "reset".
+# The table counts and times; it compares no text.
+# </details>
+#
+# **Not shown here.** Worse language: the loss is {{0.40 = METRICS["story-hybrid"]["loss"]}}, no worse than
+# `story`'s {{0.42 = METRICS["story"]["loss"]}}, but these are four layers and stories of few facts, one
+# seed each. Nor are speed, many requests' states, quantized states.
+#
 # ## Check yourself
 #
-# This is the last lesson.
+# <details><summary>Is a hybrid's cache constant?</summary>
+# No: the rows of its full layers grow. <em>Common wrong answer:</em> yes, "linear attention". A quarter of
+# the layers still keeps everything.
+# </details>
+# <details><summary>Does a longer text mean a worse memory?</summary>
+# No: more facts do, or a gate that closes. <em>Common wrong answer:</em> yes, since everything fades. Heads
+# learn decays near 1.
+# </details>
+# <details><summary>Is a checkpoint small?</summary>
+# As large as all states, {{38,400 = state_bytes(HybridSizes(3, 1, 8, 16, 8, 8, 16, 16), 1, 4, 4)}} bytes
+# here: {{9.4 = 38400 / (4 * 2 * 8 * 16 * 4)}} tokens of `story`'s own rows; for Qwen3-Next thousands of its
+# rows. <em>Common wrong answer:</em> yes, a single square.
+# </details>
+# <details><summary>Why can lesson 12's rollback not cut a hybrid's cache?</summary>
+# No state is kept after the last accepted guess. Remember one before guessing, and feed the accepted tokens
+# again. <em>Common wrong answer:</em> a few tokens change little. See section 6.
+# </details>
+#
+# ## Next
+#
+# This is the last lesson. vLLM, SGLang and llama.cpp all serve hybrids now: look up where each remembers
+# states, how many it keeps, and what it does when a text is cut between two of them.

@@ -54,14 +54,14 @@ def draw_splits(seed: int) -> Challenge:
     kinds: list[dict[str, Any]] = [
         {"full": (False,), "batch": 1},
         {},
-        {"full": (True, False, False, True), "dtype": "float16"},
+        {"full": (True, False, True, False), "dtype": "float16"},
         {"full": (False, True), "dtype": "float64", "width": 1},
         {"full": (False, False, True), "batch": 1, "width": 2},
     ]
     splits = [[7], [1] * 7, [2, 1, 4], draw_split(rng, 7), [3, 4]]
     for kind, split in zip(kinds, splits, strict=True):
         feeds: list[Operation] = [("feed", 0, part) for part in cut(tokens, split)]
-        models.append(make_series([("new", 0, 7), *feeds], **kind))
+        models.append(make_series([("new", 0, 7), *feeds], reuses=True, **kind))
     other = draw_tokens(rng, 9)
     never: list[Operation] = [
         ("new", 0, 9),
@@ -77,7 +77,7 @@ def draw_splits(seed: int) -> Challenge:
     turns += [("feed", 0, tokens[:2]), ("feed", 1, other[:3]), ("start", 1, other[5:6])]
     turns += [("feed", 0, tokens[2:5]), ("feed", 1, other[3:4]), ("new", 0, 4)]
     turns += [("feed", 1, other[4:5]), ("feed", 0, other[5:7])]
-    later = [make_series(operations) for operations in (never, no_room, turns)]
+    later = [make_series(operations, reuses=True) for operations in (never, no_room, turns)]
     return {"series": [*models, *later]}
 
 
@@ -103,7 +103,7 @@ def draw_back(seed: int) -> Challenge:
     for checkpoints in ([], [4], [2, LENGTH], drawn):
         text, other = draw_tokens(rng, LENGTH), draw_tokens(rng, 2)
         begun: list[Operation] = [("new", 0, LENGTH + 3)]
-        ends = sorted({*checkpoints, LENGTH})
+        ends = sorted({*checkpoints, LENGTH - 1, LENGTH})
         for start, end in zip([0, *ends], ends, strict=False):
             begun.append(("feed", 0, text[start:end]))
             if end in checkpoints:
@@ -144,8 +144,8 @@ def draw_refused(seed: int) -> Challenge:
         for back in (5, 2):
             operations = [*begun, *refused, ("feed", 0, text[7:8])]
             operations += [("truncate", 0, back), ("feed", 0, text[8:10])]
-            series.append(make_series(operations))
-    return {"series": [{**one, "looks_at_checkpoints": True} for one in series]}
+            series.append(make_series(operations, looks=["checkpoints"]))
+    return {"series": series}
 
 
 a_refusal_changes_nothing = passes_check(
@@ -172,15 +172,16 @@ def draw_checkpoints(seed: int) -> Challenge:
     under_way: list[Operation] = [new, ("feed", 0, text[:3]), ("start", 0, other[:2]), check_]
     under_way += [("feed", 0, text[3:5]), ("truncate", 0, 3), ("feed", 0, text[3:6])]
     emptied: list[Operation] = [*listed, ("reset", 0, None), ("feed", 0, other[:7])]
-    emptied += [("truncate", 0, 7), ("reset", 0, None), ("feed", 0, text[:2])]
+    emptied += [("truncate", 0, 6), ("reset", 0, None), ("feed", 0, text[:2])]
     nothing: list[Operation] = [*listed, ("truncate", 0, 0), ("feed", 0, other[:6]), check_]
     nothing += [("feed", 0, other[6:7]), ("truncate", 0, 6)]
     two: list[Operation] = [*listed, ("new", 1, 9), ("feed", 1, other[:6])]
     two += [("checkpoint", 1, None), ("feed", 1, other[6:7]), ("truncate", 0, 6)]
     two += [("truncate", 1, 6), ("new", 1, 9)]
     all_of_them = (listed, replaced, [*stale, ("truncate", 0, 6)], under_way)
-    series = [make_series(operations) for operations in (*all_of_them, emptied, nothing, two)]
-    return {"series": [{**one, "looks_at_checkpoints": True} for one in series]}
+    all_of_them = (*all_of_them, emptied, nothing, two)
+    series = [make_series(operations, looks=["checkpoints"]) for operations in all_of_them]
+    return {"series": series}
 
 
 checkpoints_are_of_this_text = passes_check(

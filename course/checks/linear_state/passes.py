@@ -9,7 +9,7 @@ a name, the number of a cache, and what it is given:
     ("start", 0, tokens)          a pass that is never advanced
     ("checkpoint", 0, None), ("truncate", 0, n), ("reset", 0, None)
 
-Every tensor is overwritten by its owner once it was handed over, and so is what came back.
+A lesson's check says at what it looks, so that one mistake does not fail all of them.
 """
 
 from __future__ import annotations
@@ -52,16 +52,21 @@ def make_series(
     batch: int = 2,
     dtype: str = "float32",
     width: int = SIZES[-1],
+    looks: Sequence[str] = ("rows",),
+    reuses: bool = False,
 ) -> Challenge:
     """Write down a model's layers and operations on its caches.
 
     Args:
         full: for each layer, whether it keeps rows.
         width: of the convolution; a tail has a row less.
+        looks: at what, beside lengths and states: "rows", "checkpoints".
+        reuses: whether the owner of a tensor overwrites it once it was handed over.
     """
     sizes = [full.count(False), full.count(True), *SIZES[:-1], width]
     about = {"sizes": sizes, "full": list(full), "batch": batch, "dtype": dtype}
-    return {**about, "operations": list(operations)}
+    how = {"looks": list(looks), "reuses": reuses}
+    return {**about, **how, "operations": list(operations)}
 
 
 # --- the numbers of tokens ------------------------------------------------------------------------
@@ -142,7 +147,8 @@ class Toy:
             if is_full:
                 k, v = (self.rows_of(kind, layer, past, tokens) for kind in "kv")
                 returned = cache.append(layer, k, v)
-                rows.append(self.tell_rows(layer, returned))
+                if "rows" in self.series["looks"]:
+                    rows.append(self.tell_rows(layer, returned))
                 handed = (k, v)
             else:
                 cache.state(layer)
@@ -151,7 +157,7 @@ class Toy:
                     given(self.drawn(kind, layer, text, words), self.dtype) for kind in "St"
                 )
                 cache.keep(layer, *handed)
-            for tensor in handed:
+            for tensor in handed if self.series["reuses"] else ():
                 tensor.fill_(USED_AGAIN)
         if advanced:
             cache.advance(len(tokens))
@@ -182,13 +188,13 @@ class Toy:
         return told[0] if told[0] == told[1] else f"keys {told[0]}, values {told[1]}"
 
     def look(self) -> Evidence:
-        """Look at all caches: their lengths, what their linear layers hold, their checkpoints. What they
-        return is overwritten afterwards."""
+        """Look at all caches: their lengths, what their linear layers hold, and their checkpoints, a list
+        that is changed afterwards."""
         linear = [layer for layer, is_full in enumerate(self.series["full"]) if not is_full]
         states, checkpoints = [], []
         for cache in self.caches:
             states.append([self.tell_state(layer, cache.state(layer)) for layer in linear])
-            if not self.series.get("looks_at_checkpoints"):
+            if "checkpoints" not in self.series["looks"]:
                 continue
             listed = cache.checkpoints
             is_list = isinstance(listed, list)
@@ -213,7 +219,8 @@ class Toy:
             if tensor.dtype != self.dtype:
                 return _kind(tensor)
             numbers = tensor.detach().double().numpy().copy()
-            tensor.fill_(USED_AGAIN)
+            if self.series["reuses"]:
+                tensor.fill_(USED_AGAIN)
             if not numbers.size:
                 continue
             zeros = "after nothing" if not numbers.any() else "unknown numbers"
@@ -294,7 +301,8 @@ def follow(series: Challenge) -> Iterator[Evidence]:
         else:
             outcome = texts[number].outcome(name, what)
             if name in ("feed", "start") and outcome == "returned":
-                rows = [" ".join(map(str, [*texts[number].held, *what]))] * n_full
+                told = " ".join(map(str, [*texts[number].held, *what]))
+                rows = [told] * n_full if "rows" in series["looks"] else []
             if outcome == "returned":
                 texts[number].take(name, what)
         listed = [list(text.checkpoints) for text in texts]
@@ -303,7 +311,7 @@ def follow(series: Challenge) -> Iterator[Evidence]:
             "rows": rows,
             "lengths": [len(text.held) for text in texts],
             "states": [[_words(text.held)] * n_linear for text in texts],
-            "checkpoints": listed if series.get("looks_at_checkpoints") else [],
+            "checkpoints": listed if "checkpoints" in series["looks"] else [],
         }
 
 
