@@ -57,9 +57,9 @@ def draw_cut(states: Mapping[int, torch.Tensor], kept: int, held: int) -> Pictur
         f"Four moments side by side. Above, rows of a full layer: {kept}, {held}, {kept} and {kept} of "
         f"them. Below, the state of a linear layer, a square of {K} by {V} numbers in colours: after "
         f"{kept} tokens, after {held}, after {held} still, framed in red, and after {kept} again.",
-        f"Rows grow, and a cut takes the last ones off. The square stays a square: after the cut it still "
-        f"knows all {held} tokens (red; largest difference {apart:.2g}). Only what was remembered brings "
-        f"the old one back (green).",
+        f"Rows grow, and a cut takes the last ones off. The square stays a square: after the cut it "
+        f"still knows all {held} tokens (red; largest difference {apart:.2g}). Only what was remembered "
+        f"brings the old one back (green).",
     )
 
 
@@ -104,8 +104,8 @@ def draw_bytes(
     return Picture(
         figure,
         f"Bytes over tokens, three lines: steep, flat, and level. After {longest:,} tokens: {words}.",
-        f"One text in float32, bytes after {longest:,} tokens: {words}. Below {even} tokens a linear layer "
-        f"keeps more than a full one.",
+        f"One text in float32, bytes after {longest:,} tokens: {words}. Below {even} tokens a linear "
+        f"layer keeps more than a full one.",
     )
 
 
@@ -198,12 +198,14 @@ def draw_choice(
         right.barh(["fed again", "taken back"], [again, taken_back], color=[VERMILION, GREY])
         for place, number in enumerate((again, taken_back)):
             right.text(number, place, f" {number}", va="center")
+        right.xaxis.get_major_locator().set_params(integer=True)
         right.set(xlim=(0, 1.25 * max(again, taken_back, 1)), xlabel="tokens")
     return Picture(
         figure,
-        f"Left, bytes over tokens with {n_full} full layers of 4, beside 4; a point at {n_tokens} tokens, "
-        f"raised by its checkpoints. Right, bars: {taken_back} tokens taken back, {again} fed again.",
-        f"{n_tokens} tokens, {n_full} full layers of 4, {len(marks)} checkpoints: {held + extra:,} bytes, "
-        f"{extra:,} of them checkpoints; with full layers alone {rows_only:,}. To take {taken_back} tokens "
-        f"back, {again} are fed again. Dotted: break-even of one layer.",
+        f"Left, bytes over tokens; full layers: {n_full} of 4, beside 4 of 4; a point at {n_tokens} "
+        f"tokens, raised by its checkpoints. Right, bars: {taken_back} tokens taken back, {again} fed "
+        f"again.",
+        f"{n_tokens} tokens, full layers: {n_full} of 4, checkpoints: {len(marks)}. {held + extra:,} "
+        f"bytes, {extra:,} of them checkpoints; with full layers alone {rows_only:,}. To take "
+        f"{taken_back} tokens back, {again} are fed again. Dotted: break-even of one layer.",
     )

@@ -159,7 +159,9 @@ def wrong_names_cut(n: int) -> TakenBack:
         draw = random.Random(f"cut {seed}")
         first, thing = draw.choice(WOMEN + MEN), f"{draw.choice(COLOURS)} {draw.choice(THINGS)}"
         surname, wrong = draw.sample(SURNAMES, 2)
-        before = f"{OPENINGS[0]} {first} {surname} came in from the rain with a {thing} . {PAUSES[1]}"
+        before = (
+            f"{OPENINGS[0]} {first} {surname} came in from the rain with a {thing} . {PAUSES[1]}"
+        )
         cut = f"{PAUSES[6]} {first} {wrong} came in from the rain ."
         parts.append((before, cut, f"{ASKING} {first}", surname, wrong))
     before, cut, after, right, wrong = (

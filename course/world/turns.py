@@ -48,9 +48,7 @@ def tokens_fed(
         held = prompt + answer[:-1]  # the last token is never fed
         fed += len(held) - spared
         lengths = range(spared + 1, len(held) + 1)
-        made = [
-            n for n in lengths if (every and n % every == 0) or (prompts and n == len(prompt))
-        ]
+        made = [n for n in lengths if (every and n % every == 0) or (prompts and n == len(prompt))]
         checkpoints = [n for n in checkpoints if n <= spared] + made
         checkpoints = checkpoints[-1:] if latest else checkpoints
         most = max(most, len(checkpoints))

@@ -3,23 +3,22 @@
 #
 # {{badge}}
 #
-# A cache keeps a row for every token, and grows. Some layers of new models keep one square of numbers a
-# head, whatever the length. What do they still know? And how does one go back in a text whose tokens are
-# nowhere?
+# A cache of rows grows with the text. Some layers of new models keep one square of numbers a head
+# instead, whatever the length. What does it still know? And how does one go back in a text that it
+# has read?
 #
 # **After this lesson you can**
 #
-# * write the gated delta rule, one token at a time and many at once,
-# * say what a state takes, and from which length on it takes less than rows,
-# * say what makes a state forget,
+# * write the gated delta rule, for one token and for many at once,
+# * say from which length on a state takes less than rows, and what makes it forget,
 # * go back in a text exactly, or refuse.
 #
 # **You build:** a state that is written to, and a cache that can go back. **Time:** 70 minutes.
 # **Points:** 10. **Needs:** lessons 03 and 10 (your answers, or ours).
 #
-# > **Predict.** A model whose layers all keep states is told a name. Then come (a) about 400 tokens in
-# > which nothing is told, (b) a whole other story of some 200 tokens, (c) a list of 16 other names. Which
-# > name is still known: all three, (a) and (b), only (a)?
+# > **Predict.** A model whose layers all keep states is told a name. Then comes (a) a pause: about
+# > 400 tokens that tell nothing; (b) another story of some 200 tokens; or (c) a dozen other names.
+# > After which of the three is the name still known?
 
 # %% tags=["setup"]
 
@@ -71,22 +70,21 @@ from course.world.turns import tokens_fed
 #
 # *Difficulty 3 of 5 · importance 5 of 5 · 12 minutes*
 #
-# A head keeps a state S, K rows and V columns. A query *reads* it: `q S` is a value. To write "under key
-# k stands v" one could add the product k ⊗ v, column times row. Then `k S` gives v back, plus whatever
-# stood there before.
+# A head keeps a state S of K rows and V columns. A query reads it: `q S` is a value. To write v under
+# the key k, one could add their outer product k ⊗ v. Then `k S` gives v back, plus whatever stood
+# there before.
 #
-# The **delta rule** looks first, and writes only the *difference*. The gate beta says how much of it.
-# Before that, everything fades a little, by the token's decay (*gated*; Yang et al. 2024):
+# The **delta rule** looks first, and writes only the *difference*; a gate, beta, says how much of it.
+# The *gated* rule fades everything before, by the token's decay (Yang et al. 2024):
 #
-# 1. `S` fades: S = decay · S
-# 2. look up: found = k S
-# 3. write: S = S + beta · k ⊗ (v − found)
-# 4. read: out = q S
+# 1. S = decay · S
+# 2. found = k S
+# 3. S = S + beta · k ⊗ (v − found)
+# 4. out = q S
 #
-# Keys and queries are scaled to length 1 first, so `k (k ⊗ v)` is v. Nothing is scaled by √D, and there
-# is no softmax. Queries, keys, values and both gates are made of the token, as in attention.
+# Keys and queries are scaled to length 1 first, so `k (k ⊗ v)` is v. There is no softmax and no √D.
 #
-# **The common wrong answer** looks up in S before it fades; a published book page has it so. The
+# **The common wrong answer** looks up in S before it fades, as a published book page does. The
 # difference is then one to numbers that are no longer there.
 #
 # Write `delta_step`.
@@ -95,12 +93,12 @@ from course.world.turns import tokens_fed
 # Four lines, in the order above. Which S does each of them read?
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# <code>decay[..., None, None]</code> meets (B, H, K, V). A key as a row, (B, H, 1, K), by S is (B, H, 1,
-# V). A column (B, H, K, 1) times a row (B, H, 1, V) is a product of all pairs.
+# <code>decay[..., None, None]</code> meets (B, H, K, V). A key as a row, (B, H, 1, K), times S gives
+# (B, H, 1, V). A column (B, H, K, 1) times a row (B, H, 1, V) gives all pairs.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# <code>F.normalize(…, dim=-1)</code> twice; a product; <code>@</code> and <code>squeeze</code>; a sum;
-# <code>@</code> and <code>squeeze</code>. No in-place operation.
+# <code>F.normalize(…, dim=-1)</code> twice; then a line for each of the four steps, with
+# <code>@</code>, <code>unsqueeze</code> and <code>squeeze</code>.
 # </details>
 
 
@@ -132,6 +130,7 @@ def delta_step(
     return (q.unsqueeze(-2) @ after).squeeze(-2), after
     ### END SOLUTION
 
+
 # %% nbgrader={"grade_id": "one_step_is_the_rule", "points": 1}
 checks.one_step_is_the_rule(delta_step)
 
@@ -141,30 +140,30 @@ checks.one_step_is_the_rule(delta_step)
 # *Difficulty 5 of 5 · importance 4 of 5 · 18 minutes*
 #
 # A prompt is known as a whole, but each token's difference needs the state before it. Let u be what a
-# token writes: u = beta · (v − found). At token t, of the start is left `a(t)`, the product of the decays
-# up to t; and of what token s wrote, `a(t) / a(s)`. So
+# token writes, beta · (v − found). Let a(t) be the product of all decays up to t. At token t, a(t) is
+# left of the first state, and a(t) / a(s) of what token s wrote. So
 #
 # u(t) = beta(t) · (v(t) − a(t) · k(t) S − Σ over s < t of a(t) / a(s) · (k(t) · k(s)) · u(s))
 #
-# These are T equations whose matrix is lower triangular, with ones on its diagonal:
+# These are T equations with a lower triangular matrix, ones on its diagonal:
 # `torch.linalg.solve_triangular` solves them at once. Outputs and the last state are sums over the u.
 #
-# **The common wrong answer** divides a(t) by a(s). After a few small decays both are 0. Their logarithms
-# subtract well; and what lies ahead, s > t, is hidden *before* the exponential, or it becomes infinite.
+# **The common wrong answer** divides a(t) by a(s): after a few small decays both are 0. Subtract their
+# logarithms, and hide what lies ahead, s > t, *before* the exponential, where it would be infinite.
 #
 # Write `delta_chunk`.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Which of the parts above are matrices over pairs of tokens? Which of them exclude the token itself?
+# Which parts are matrices over pairs of tokens? Which leave out the token itself?
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# <code>log</code> and <code>cumsum</code>: (B, H, T); its differences (B, H, T, T). The system's right side
-# is (B, H, T, V), and so is u.
+# <code>log</code> and <code>cumsum</code>: (B, H, T); its differences (B, H, T, T). The system's
+# right side is (B, H, T, V), and so is u.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# A mask by <code>tril</code>, on the state's device; <code>masked_fill</code> with minus infinity, then
-# <code>exp</code>; the overlap of keys; <code>solve_triangular(…, upper=False, unitriangular=True)</code>,
-# which reads only what lies below the diagonal; outputs of two sums, the state of two sums.
+# A mask by <code>tril</code>, on the state's device; <code>masked_fill</code>, <code>exp</code>; the
+# overlap of keys; <code>solve_triangular(…, upper=False, unitriangular=True)</code>, which reads only
+# what lies below the diagonal; two products for the outputs, two for the state.
 # </details>
 
 
@@ -202,6 +201,7 @@ def delta_chunk(
     return out, of_start[..., -1:, :] * S + (left * k).mT @ written
     ### END SOLUTION
 
+
 # %% nbgrader={"grade_id": "chunk_equals_steps", "points": 2}
 checks.chunk_equals_steps(delta_chunk)
 
@@ -209,7 +209,7 @@ checks.chunk_equals_steps(delta_chunk)
 checks.a_chunk_is_no_loop(delta_chunk)
 
 # %% [markdown]
-# What does the difference buy? 16 facts under random keys in 16 × 16 numbers; then 8 facts, the first of
+# What is the difference good for? 16 facts under random keys in 16 × 16 numbers; then 8, the first of
 # which is told anew.
 
 # %%
@@ -236,19 +236,19 @@ for name, found in told(8, first_again=True):
     print(f"{name}: what was told anew is found as it is now in {found[-1]:.2f}")
 
 # %% [markdown]
-# The sum keeps old and new alike, and adds up what contradicts itself. The rule knows the present, and
-# pays with what is old.
-#
-# And what does the chunk buy? 256 tokens:
+# The sum keeps old and new alike, contradictions too. The rule knows the present, and pays with what is
+# old. And 256 tokens in chunks?
 
 # %%
 B, H, T, D = 1, 8, 256, 16
-many = [torch.randn(B, H, T, D) for _ in "qkv"] + [torch.rand(B, H, T) * 0.2 + 0.8 for _ in range(2)]
+many = [torch.randn(B, H, T, D) for _ in "qkv"] + [
+    torch.rand(B, H, T) * 0.2 + 0.8 for _ in range(2)
+]
 
 
 def in_chunks(size):
     S = torch.zeros(B, H, D, D)
-    for chunk in zip(*(part.split(size, dim=2) for part in many)):
+    for chunk in zip(*(part.split(size, dim=2) for part in many), strict=True):
         if size == 1:
             S = delta_step(S, *(part.squeeze(2) for part in chunk))[1]
         else:
@@ -267,19 +267,18 @@ for size in (16, 64, 256):
 #
 # *Difficulty 2 of 5 · importance 4 of 5 · 8 minutes*
 #
-# Published linear layers mix what they project over `width` tokens first, by a convolution: each needs
-# the last width − 1 rows of queries, keys and values, its **tail**. A model that has some full layers
-# between the linear ones is a **hybrid**. Several value heads may share one key head; each value head has
-# a state.
+# Published linear layers first mix queries, keys and values over `width` tokens, by a convolution, so
+# they keep the last width − 1 rows of these as well, their **tail**. Each value head has a state. A
+# model with some full layers among linear ones is a **hybrid**.
 #
 # Write `state_bytes` and `break_even`.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Which of these sizes depends on the length of the text?
+# Which of these depends on the length of the text?
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# A layer's states (value_heads, K, V), its tail (width − 1, channels). A token's row in a full layer: a key
-# and a value for each KV head.
+# States (value_heads, K, V), a tail (width − 1, channels); a row of a full layer: a key and a value
+# for each KV head.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # A product for the states, one for the tail; one layer's bytes, divided by a row's and rounded up.
@@ -323,6 +322,7 @@ def break_even(sizes: HybridSizes, state_element: int = 4, element: int = 2) -> 
     return -(-kept // row)  # rounded up
     ### END SOLUTION
 
+
 # %% nbgrader={"grade_id": "bytes_of_states", "points": 0.5}
 checks.bytes_of_states(state_bytes)
 
@@ -330,10 +330,10 @@ checks.bytes_of_states(state_bytes)
 checks.break_even_tokens(break_even)
 
 # %% [markdown]
-# The hybrid here has three linear layers and a full one, as Qwen3-Next has for each four. It and a sibling
-# of four linear layers were made of `story`, all of whose matrices they begin with, and trained for
-# {{800 = METRICS["story-hybrid"]["steps"]}} steps on texts of 256 tokens
-# (`python -m course.world.train_hybrid`).
+# Our hybrid has three linear layers and a full one, as every four layers of Qwen3-Next. It and a
+# sibling of four linear layers began with all of `story`'s matrices, and were trained for {{800 =
+# METRICS["story-hybrid"]["steps"]}} steps on texts of at most 256 tokens (`python -m
+# course.world.train_hybrid`).
 
 # %%
 story = MiniGPT.from_weights("story")
@@ -341,60 +341,59 @@ hybrid, linear = (HybridGPT.from_weights(name) for name in ("story-hybrid", "sto
 show(draw_bytes(state_bytes, break_even, hybrid.sizes, longest=1000))
 
 # %% [markdown]
-# Qwen3-Next keeps {{77.3 = state_bytes(HybridSizes(36, 12, 2, 256, 16, 32, 128, 128)) / 1e6}} MB of states
-# and tails, as much as the rows of
-# {{3,144 = round(state_bytes(HybridSizes(36, 12, 2, 256, 16, 32, 128, 128)) / (12 * 2 * 2 * 256 * 2))}}
-# tokens in its 12 full layers (sizes: its configuration; states in float32, the rest in 16 bits; our
-# arithmetic). For Qwen3.5-4B one layer breaks even at
-# {{524 = break_even(HybridSizes(24, 8, 4, 256, 16, 32, 128, 128))}} tokens (32 value heads assumed). vLLM
-# then takes blocks of {{528 = 16 * ceil(524 / 16)}}, and a shorter prompt is never found again (vLLM
+# Qwen3-Next keeps {{77.3 = state_bytes(HybridSizes(36, 12, 2, 256, 16, 32, 128, 128)) / 1e6}} MB of
+# states and tails, as much as the rows of {{3,144 = round(state_bytes(HybridSizes(36, 12, 2, 256, 16,
+# 32, 128, 128)) / (12 * 2 * 2 * 256 * 2))}} tokens in its 12 full layers (our arithmetic; states in
+# float32, the rest in 16 bits; all in float32: {{75.4 = state_bytes(HybridSizes(36, 12, 2, 256, 16,
+# 32, 128, 128), 1, 4, 4) / 2**20}} MiB, and llama.cpp
+# #19794 logs checkpoints of 75.376). A layer of Qwen3.5-4B breaks even at
+# {{524 = break_even(HybridSizes(24, 8, 4, 256, 16, 32, 128, 128))}} tokens (32 value heads assumed).
+# vLLM takes blocks of {{528 = 16 * ceil(524 / 16)}}, so no shorter prompt is found again (vLLM
 # #40696).
 #
 # ## 4 · A cache that goes back, or refuses
 #
 # *Difficulty 4 of 5 · importance 5 of 5 · 25 minutes*
 #
-# Rows can be cut: what is left is the cache of a shorter text. A state cannot, for every token has changed
-# every number. Could one run the rule backwards?
+# Rows can be cut. A state cannot: every token has changed every number. Could the rule run backwards?
 
 # %%
-S, undone = torch.zeros(1, 1, 16, 16), {}
+torch.manual_seed(17)
 k, v = F.normalize(torch.randn(12, 1, 1, 16), dim=-1), torch.randn(12, 1, 1, 16)
-beta, decay = torch.rand(12, 1, 1) * 0.1 + 0.9, torch.rand(12, 1, 1) * 0.1 + 0.9
+beta, decay = torch.rand(12, 1, 1) * 0.3 + 0.69, torch.rand(12, 1, 1) * 0.1 + 0.9
+passed_by = [torch.zeros(1, 1, 16, 16)]
 for t in range(12):
-    S = delta_step(S, k[t], k[t], v[t], beta[t], decay[t])[1]
-back = S
+    passed_by.append(delta_step(passed_by[-1], k[t], k[t], v[t], beta[t], decay[t])[1])
+back = passed_by[-1]
 for t in reversed(range(12)):  # the matrix that a step multiplies by, inverted
-    column, row = k[t].unsqueeze(-1), k[t].unsqueeze(-2)
-    back = back - beta[t, ..., None, None] * column * v[t].unsqueeze(-2)
-    back = torch.linalg.solve(torch.eye(16) - beta[t, ..., None, None] * column * row, back)
+    column, row, gate_of_t = k[t].unsqueeze(-1), k[t].unsqueeze(-2), beta[t, ..., None, None]
+    back = back - gate_of_t * column * v[t].unsqueeze(-2)
+    back = torch.linalg.solve(torch.eye(16) - gate_of_t * column * row, back)
     back = back / decay[t, ..., None, None]
-    if t in (8, 4, 0):
-        before = torch.zeros(1, 1, 16, 16)
-        for s in range(t):
-            before = delta_step(before, k[s], k[s], v[s], beta[s], decay[s])[1]
-        print(f"{12 - t} tokens back: max |Δ| {(back - before).abs().max():.0e}")
+    if t in (11, 8, 4, 0):
+        print(f"{12 - t} back: max |Δ| {(back - passed_by[t]).abs().max():.0e}")
 
 # %% [markdown]
-# Each step back divides what a key finds by 1 − beta, and rounding grows with it. So an engine *remembers*
-# states, at **checkpoints**, and goes back to these alone. The rows need no copy: they lie where they were.
+# No: each step back divides what a key finds by 1 − beta, and rounding errors with it. So engines
+# remember states at **checkpoints**, and go back to these alone. Rows need no copy: they lie where
+# they were.
 #
-# **Common wrong answers**, each found in an engine: rows are cut and states stay (Rapid-MLX #14); states
-# are reset (mlx-lm #1253); a checkpoint outlives the words that it was made of (llama.cpp #29117).
+# **Common wrong answers**: the rows are cut, and the states stay; the states are reset (mlx-lm
+# #1253); a checkpoint outlives the words that it was made of.
 #
 # Write the methods of `HybridCache`.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Three things for each linear layer: the pair that counts now, the pair that was kept in this pass, and the
-# pairs by length. Who writes into which tensor, and when does one become the other?
+# For each linear layer: the pair that counts now, the one kept in this pass, and those by length.
+# When does one become another, and which are copies?
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# Rows (n_full, 2, B, G, max_len, D): the full layers are numbered among themselves. A dict from a layer to
-# (S, tail); a dict from a length to such dicts.
+# Rows (n_full, 2, B, G, max_len, D): the full layers are numbered among themselves. A dict from a
+# layer to (S, tail); a dict from a length to such dicts.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# <code>truncate</code>: look whether n is possible, and raise before anything changes; zeros for 0, copies
-# for a checkpoint; then the length, the pass under way, the checkpoints above n.
+# <code>truncate</code>: raise before anything changes; zeros for 0, copies for a checkpoint; then the
+# length, the pass under way, the checkpoints above n.
 # </details>
 
 
@@ -518,7 +517,9 @@ class HybridCache:
             zeros = {layer: [torch.zeros_like(x) for x in pair] for layer, pair in self.now.items()}
             self.now = zeros
         elif n < self.length:
-            self.now = {layer: (S.clone(), t.clone()) for layer, (S, t) in self.remembered[n].items()}
+            self.now = {
+                layer: (S.clone(), t.clone()) for layer, (S, t) in self.remembered[n].items()
+            }
         self.length, self.coming = n, {}
         self.remembered = {at: states for at, states in self.remembered.items() if at <= n}
         ### END SOLUTION
@@ -536,6 +537,7 @@ class HybridCache:
         once = sum(S.nbytes + tail.nbytes for S, tail in self.now.values())
         return self.rows.nbytes + once * (1 + len(self.remembered))
         ### END SOLUTION
+
 
 # %% nbgrader={"grade_id": "every_split_keeps_the_same", "points": 1}
 checks.every_split_keeps_the_same(HybridCache)
@@ -575,6 +577,7 @@ print(f"12 tokens one by one, or at once: logits differ by {(parts - whole).abs(
 # %% [markdown]
 # ## 5 · What is still known
 
+
 # %%
 def reader(model):
     if model is story:
@@ -587,7 +590,9 @@ asked = {
     "a pause,\n400 tokens": [name_after_a_pause(397, seed) for seed in range(30)],
     "another\nstory": [name_after_a_story(seed) for seed in range(60)],
     "a list of 16,\nfirst four": [name_of_a_list(16, n, s) for n in range(4) for s in range(15)],
-    "last four": [name_of_a_list(16, n, s) for n in range(12, 16) for s in range(15)],
+    "the same list,\nlast four": [
+        name_of_a_list(16, n, s) for n in range(12, 16) for s in range(15)
+    ],
 }
 with one_thread(), torch.no_grad():
     known = {
@@ -602,19 +607,20 @@ with one_thread(), torch.no_grad():
 show(draw_known(known))
 
 # %% [markdown]
-# **Only (a).** The common wrong answer is that a state forgets with distance. It forgets by what comes
-# between: other names, or the *end* of a story, where its gates seem to clear the slate. One full layer of
-# four does not rescue it here. In the stories they were trained on, both recall
-# {{1.00 = METRICS["story-linear"]["recall_far"]}} and
-# {{1.00 = METRICS["story-hybrid"]["recall_far"]}} of what was said 100 tokens before, as `story` does
-# ({{0.99 = METRICS["story"]["recall_far"]}}).
+# **After (a).** The common wrong answer: a state forgets with distance. It forgets by what comes
+# between: other names, or the *end* of a story, where its gates seem to clear the slate. One full
+# layer does not rescue the hybrid here. Within a story all are alike: of what was said at least 100
+# tokens before, the linear model recalls {{1.00 = METRICS["story-linear"]["recall_far"]}}, the hybrid
+# {{1.00 = METRICS["story-hybrid"]["recall_far"]}} and `story` {{0.99 =
+# METRICS["story"]["recall_far"]}}.
 #
-# `story` itself fails where texts grow beyond what it was trained for: read its long bars with care.
+# (`story` drops in texts beyond some 400 tokens, though it was trained up to 1,024.)
 #
 # ## 6 · The slip that nobody sees
 #
-# > **Predict.** 12 tokens are taken back: their rows are cut, the states stay. How many of the next hundred
-# > tokens come out differently: 60, 20 or 6?
+# > **Predict.** 12 tokens are taken back: rows are cut, states stay. How many of the next hundred
+# > predictions change: 60, 20 or 6?
+
 
 # %%
 def after_a_cut(model, texts, states_left):
@@ -642,22 +648,21 @@ with one_thread():
               f"it is said in {(last == names.said[1]).sum()} of 40")  # fmt: skip
 
 # %% [markdown]
-# **About 6**: that is the danger. The text reads well, and says the name that was taken back. So the
-# checks ask whether states are *equal*, never how a text looks.
+# **About 6**, and that is the danger: the text reads well, and says the name that was taken back. So
+# our checks ask whether states are *equal*, never how a text looks.
 #
 # ## 7 · Where to go on
 #
 # *Difficulty 2 of 5 · importance 4 of 5 · 7 minutes*
 #
-# The next prompt of a chat begins like the last text, mostly. Lesson 10 compared the tokens; now there must
-# be a state there as well. Write `resume_point`.
+# The next prompt of a chat mostly begins like what is held. In lesson 10 equal tokens were enough;
+# here a state is needed as well. Write `resume_point`.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Three conditions. Which lengths meet each of them?
+# Which lengths meet each of the three conditions?
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# All are numbers of tokens: how many are equal from the beginning on, how many at most, and after how many
-# there is a state.
+# Numbers of tokens: how many are equal, and after how many there is a state.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # A loop that stops at the first difference; the largest of some lengths.
@@ -686,6 +691,7 @@ def resume_point(held: list[int], prompt: list[int], checkpoints: list[int]) -> 
     return max(n for n in (0, len(held), *checkpoints) if n <= common)
     ### END SOLUTION
 
+
 # %% nbgrader={"grade_id": "resume_leaves_a_token", "points": 1}
 checks.resume_leaves_a_token(resume_point)
 
@@ -698,55 +704,53 @@ for name, rule in rules.items():
     print(f"{name}: {fed:,} tokens are fed{kept}")
 
 # %% [markdown]
-# A chat of 8 turns, questions of 60 tokens and answers of 40, whose last two tokens come back changed, as
-# where a template writes them otherwise. Without checkpoints each turn reads everything again: 8 minutes a
-# turn were reported for 15,000 tokens (llama.cpp #20225). Choose:
+# A chat of 8 turns, questions of 60 tokens, answers of 40, of which the last two come back changed,
+# as a template may write them. Without checkpoints every turn reads everything again: 8 minutes for
+# 15,000 tokens in llama.cpp #20225. Choose:
 
 # %%
 choose_layers(state_bytes, break_even, resume_point, hybrid.sizes)
 
 # %% [markdown]
-# > **Spot the slip.** A blog on Qwen3-Next: a KV cache is a function of the tokens before t, and a state
-# > breaks this, being one "of every token before t, not of any prefix in particular".
+# > **Spot the slip.** A KV cache is a function of the tokens before t; a state breaks this, being one
+# > "of every token before t, not of any prefix in particular" (a blog on Qwen3-Next).
 #
 # <details><summary>Answer</summary>
-# These tokens <em>are</em> the prefix: an equal prefix gives an equal state. What is lost are the states at
-# all <em>other</em> places.
+# These tokens <em>are</em> the prefix: an equal prefix gives an equal state. What is lost are the
+# states at all <em>other</em> places.
 # </details>
 #
-# > **Spot the slip.** mlx-lm #1253 (closed): `trim(n)` resets the states, and the "recurrent layers
-# > recompute while KVCache layers still benefit". Its table counts 424 of 431 tokens as cached.
+# > **And here**: `trim(n)` resets the states, and "recurrent layers recompute" (mlx-lm #1253, closed).
 #
 # <details><summary>Answer</summary>
-# From what would they recompute? Nobody feeds those tokens again: your experiment of section 6, "reset".
-# The table counts and times; it compares no text.
+# From what? Nobody feeds those tokens again: see "reset" in section 6. Its table compares no text.
 # </details>
 #
-# **Not shown here.** Worse language: the loss is {{0.40 = METRICS["story-hybrid"]["loss"]}}, no worse than
-# `story`'s {{0.42 = METRICS["story"]["loss"]}}, but these are four layers and stories of few facts, one
-# seed each. Nor are speed, many requests' states, quantized states.
+# **Not shown here.** What quality costs: a loss of {{0.40 = METRICS["story-hybrid"]["loss"]}} beside
+# `story`'s {{0.42 = METRICS["story"]["loss"]}} says little, with four layers, few facts and one seed
+# each. Nor the speed of a step.
 #
 # ## Check yourself
 #
 # <details><summary>Is a hybrid's cache constant?</summary>
-# No: the rows of its full layers grow. <em>Common wrong answer:</em> yes, "linear attention". A quarter of
-# the layers still keeps everything.
+# No: the rows of its full layers grow. <em>Common wrong answer:</em> yes, its layers are linear. A
+# quarter of them is not.
 # </details>
 # <details><summary>Does a longer text mean a worse memory?</summary>
-# No: more facts do, or a gate that closes. <em>Common wrong answer:</em> yes, since everything fades. Heads
-# learn decays near 1.
+# No: more facts do, or a decay near 0. <em>Common wrong answer:</em> yes, since everything fades.
+# Heads learn decays near 1.
 # </details>
 # <details><summary>Is a checkpoint small?</summary>
-# As large as all states, {{38,400 = state_bytes(HybridSizes(3, 1, 8, 16, 8, 8, 16, 16), 1, 4, 4)}} bytes
-# here: {{9.4 = 38400 / (4 * 2 * 8 * 16 * 4)}} tokens of `story`'s own rows; for Qwen3-Next thousands of its
-# rows. <em>Common wrong answer:</em> yes, a single square.
+# It takes all states, {{38,400 = state_bytes(HybridSizes(3, 1, 8, 16, 8, 8, 16, 16), 1, 4, 4)}} bytes
+# in our hybrid: {{9.4 = 38400 / (4 * 2 * 8 * 16 * 4)}} tokens of `story`'s rows; in Qwen3-Next, 3,144
+# of its rows. <em>Common wrong answer:</em> yes, it is one square.
 # </details>
 # <details><summary>Why can lesson 12's rollback not cut a hybrid's cache?</summary>
-# No state is kept after the last accepted guess. Remember one before guessing, and feed the accepted tokens
-# again. <em>Common wrong answer:</em> a few tokens change little. See section 6.
+# There is no state after the last accepted guess. Remember one before guessing; feed the accepted
+# tokens again. <em>Common wrong answer:</em> it can, they change little.
 # </details>
 #
 # ## Next
 #
-# This is the last lesson. vLLM, SGLang and llama.cpp all serve hybrids now: look up where each remembers
-# states, how many it keeps, and what it does when a text is cut between two of them.
+# This is the last lesson. vLLM, SGLang and llama.cpp serve hybrids: look up where each remembers
+# states.

@@ -1,4 +1,4 @@
-"""The hidden checks of lesson 17: the delta rule number by number in float64, and bytes counted one by one."""
+"""The hidden checks of lesson 17: the delta rule number by number in float64, bytes one by one."""
 
 from __future__ import annotations
 

@@ -244,7 +244,7 @@ class ListedCache:
         check_is_full(self.full, layer, True)
         check_rows(self.sizes, self.batch, self.dtype, k, v)
         T = k.shape[2]
-        if T > self.max_len - self.held:
+        if self.held + T > self.max_len:
             raise CacheFull(f"{T} more do not fit")
         self.rows[layer][0].narrow(2, self.held, T).copy_(k)
         self.rows[layer][1].narrow(2, self.held, T).copy_(v)

@@ -22,9 +22,9 @@ from course.checks.weighing import WEIGHT, weigh, wrong_weight
 QUESTIONS = {
     "new": "What has a linear layer before the first token?",
     "feed": "Whose state is that, of which layer, and from when on does it count? Is it a copy?",
-    "start": "This pass is under way and may never end. Which state is the one after len(cache) tokens?",
+    "start": "This pass is under way and may never end. Which state is that after len(cache) tokens?",
     "checkpoint": "Remembering changes nothing. What is remembered, and whose memory is it?",
-    "truncate": "Then everything should be as if only these tokens had been fed. What was left as it was?",
+    "truncate": "Then everything should be as if only these tokens had been fed. What stayed as it was?",
     "reset": "Then nothing was fed. What was left as it was?",
     "rows": "Where are the rows of new tokens written, in whose storage, and how many are returned?",
     "checkpoints": "After which lengths of this very text is there a state now?",
@@ -157,8 +157,8 @@ a_refusal_changes_nothing = passes_check(
 
 
 def draw_checkpoints(seed: int) -> Challenge:
-    """Draw checkpoints that are made twice, at 0, during a pass, and of texts of which something was taken
-    back since."""
+    """Draw checkpoints that are made twice, at 0, during a pass, and of texts of which something was
+    taken back since."""
     rng = np.random.default_rng([seed, 3])
     text, other = draw_tokens(rng, 9), draw_tokens(rng, 9)
     new: Operation = ("new", 0, 14)

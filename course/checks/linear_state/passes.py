@@ -1,8 +1,8 @@
 """Drive a student's HybridCache by a toy pass, and find the first operation that went wrong.
 
 The toy pass computes nothing: rows and states are numbers drawn for the tokens that they stand for. So
-whatever comes back can be told by its tokens, and no other answer of the lesson is needed. An operation is
-a name, the number of a cache, and what it is given:
+whatever comes back can be told by its tokens, and no other answer of the lesson is needed. An operation
+is a name, the number of a cache, and what it is given:
 
     ("new", 0, places)            a cache; a number that was used is used anew
     ("feed", 0, tokens)           a pass over these tokens, advanced
@@ -192,17 +192,17 @@ class Toy:
         that is changed afterwards."""
         linear = [layer for layer, is_full in enumerate(self.series["full"]) if not is_full]
         states, checkpoints = [], []
-        for cache in self.caches:
-            states.append([self.tell_state(layer, cache.state(layer)) for layer in linear])
+        for held in self.caches:
+            states.append([self.tell_state(layer, held.state(layer)) for layer in linear])
             if "checkpoints" not in self.series["looks"]:
                 continue
-            listed = cache.checkpoints
+            listed = held.checkpoints
             is_list = isinstance(listed, list)
             checkpoints.append([plain(n) for n in listed] if is_list else in_words(listed))
             if is_list:
                 listed.append(USED_AGAIN)
         return {
-            "lengths": [plain(len(cache)) for cache in self.caches],
+            "lengths": [plain(len(held)) for held in self.caches],
             "states": states,
             "checkpoints": checkpoints,
         }
@@ -354,7 +354,8 @@ def wrong_operation(
             )
         for layer, got, rows in zip(full, record["rows"], right["rows"], strict=False):
             if got != rows:
-                return f"{case}: layer {layer} returned the rows {got}; right are {rows}. {questions['rows']}"
+                asked = questions["rows"]
+                return f"{case}: layer {layer} returned the rows {got}; right are {rows}. {asked}"
         for text, (got, n) in enumerate(zip(record["lengths"], right["lengths"], strict=False)):
             if got != n:
                 return f"{case}: then len(cache) is {got}, not {n}. Whose tokens count, and from when on?"

@@ -267,8 +267,8 @@ LONG = 256
 
 
 class CountedOperations(TorchDispatchMode):
-    """Count the operations of PyTorch inside a `with` block, views among them, and follow what is computed
-    from the tensors that were given."""
+    """Count the operations of PyTorch inside a `with` block, views among them, and follow what is
+    computed from the tensors that were given."""
 
     def __init__(self, given_tensors: dict[str, Tensor]) -> None:
         super().__init__()

@@ -87,7 +87,7 @@ def bytes_of_states(case: Case, result: float, expected: int, place: Place) -> W
 
 
 def draw_break_even(rng: np.random.Generator) -> Iterator[Case]:
-    """Draw layers whose states take exactly the bytes of some rows, one byte more and fewer, and others."""
+    """Draw layers whose states take exactly the bytes of some rows, or some more, and others."""
     exact = {**draw_sizes(rng), "width": 1, "n_kv_heads": 2, "head_dim": 4}
     exact |= {"key_heads": 2, "value_heads": 4, "key_dim": 6, "value_dim": int(rng.integers(3, 9))}
     yield call("break_even", exact, 2, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
 
 from autograder.lessons.linear_state.museum import MUSEUM
 from course.minigpt import linear_state as right
@@ -13,7 +14,7 @@ bug = MUSEUM.section("HybridCache", check="every_split_keeps_the_same")
 class TwoCachesShareStates(right.HybridCache):
     """A dict of the class and not of the object."""
 
-    shared: dict = {}
+    shared: ClassVar[dict] = {}
 
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
@@ -31,14 +32,14 @@ class TwoCachesShareStates(right.HybridCache):
 class TwoCachesShareRows(right.HybridCache):
     """One storage of the class, as long as its shape fits."""
 
-    storage: dict = {}
+    storage: ClassVar[dict] = {}
 
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
         places = self.storage.setdefault("rows", self.rows)
-        if places.shape[:4] == self.rows.shape[:4] and places.dtype == self.rows.dtype:
-            if places.shape[4] >= self.rows.shape[4]:
-                self.rows = places
+        alike = places.shape[:4] == self.rows.shape[:4] and places.dtype == self.rows.dtype
+        if alike and places.shape[4] >= self.rows.shape[4]:
+            self.rows = places
         self.storage["rows"] = self.rows
 
 
@@ -186,7 +187,7 @@ bug = MUSEUM.section("HybridCache", check="checkpoints_are_of_this_text")
 class TwoCachesShareCheckpoints(right.HybridCache):
     """A dict of the class and not of the object."""
 
-    shared: dict = {}
+    shared: ClassVar[dict] = {}
 
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
@@ -199,5 +200,3 @@ class TwoCachesShareCheckpoints(right.HybridCache):
         for at in [at for at in self.shared if at > n]:
             del self.shared[at]
         self.remembered = self.shared
-
-

@@ -53,7 +53,9 @@ def loops_over_tokens(S, q, k, v, beta, decay):
     """Right, and as slow as one by one."""
     outs = []
     for t in range(q.shape[2]):
-        out, S = right.delta_step(S, q[:, :, t], k[:, :, t], v[:, :, t], beta[:, :, t], decay[:, :, t])
+        out, S = right.delta_step(
+            S, q[:, :, t], k[:, :, t], v[:, :, t], beta[:, :, t], decay[:, :, t]
+        )
         outs.append(out)
     return torch.stack(outs, dim=2), S
 
@@ -92,7 +94,9 @@ def loops_in_numpy(S, q, k, v, beta, decay):
     """A loop that no operation of PyTorch sees."""
     import numpy as np
 
-    names = [x.detach().double().numpy() for x in (S, F.normalize(q, dim=-1), F.normalize(k, dim=-1))]
+    names = [
+        x.detach().double().numpy() for x in (S, F.normalize(q, dim=-1), F.normalize(k, dim=-1))
+    ]
     state, queries, keys = names[0].copy(), names[1], names[2]
     values, gates, decays = (x.detach().double().numpy() for x in (v, beta, decay))
     outs = []
