@@ -219,9 +219,8 @@ class HybridCache:
             zeros = {layer: [torch.zeros_like(x) for x in pair] for layer, pair in self.now.items()}
             self.now = zeros
         elif n < self.length:
-            self.now = {
-                layer: (S.clone(), t.clone()) for layer, (S, t) in self.remembered[n].items()
-            }
+            old = self.remembered[n]
+            self.now = {layer: (S.clone(), tail.clone()) for layer, (S, tail) in old.items()}
         self.length, self.coming = n, {}
         self.remembered = {at: states for at, states in self.remembered.items() if at <= n}
 

@@ -519,5 +519,5 @@ show(draw_links(links, lengths))
 #
 # ## Next
 #
-# This is the last lesson. vLLM keeps free blocks in a queue until they are taken, SGLang a radix tree
+# Then comes **16**. vLLM keeps free blocks in a queue until they are taken, SGLang a radix tree
 # with locks: look up how each says "in use", and where it evicts.

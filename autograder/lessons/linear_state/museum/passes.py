@@ -38,6 +38,7 @@ class TwoCachesShareRows(right.HybridCache):
         super().__init__(*arguments, **options)
         places = self.storage.setdefault("rows", self.rows)
         alike = places.shape[:4] == self.rows.shape[:4] and places.dtype == self.rows.dtype
+        alike = alike and places.device == self.rows.device
         if alike and places.shape[4] >= self.rows.shape[4]:
             self.rows = places
         self.storage["rows"] = self.rows
@@ -137,13 +138,16 @@ class RunsBackwards(right.HybridCache):
     """lattice #176: do not invert. Here the last step is taken back by what is remembered of it."""
 
     def advance(self, n):
-        self.before = (self.length, self.now)
+        self.before = {
+            **dict(list(getattr(self, "before", {}).items())[-1:]),
+            self.length: self.now,
+        }
         super().advance(n)
 
     def truncate(self, n):
-        before = getattr(self, "before", None)
-        if before and n == before[0] and n < self.length and n not in self.remembered:
-            self.length, self.now, self.coming = n, before[1], {}
+        before = getattr(self, "before", {})
+        if n in before and n < self.length and n not in self.remembered:
+            self.length, self.now, self.coming = n, before[n], {}
             self.remembered = {at: kept for at, kept in self.remembered.items() if at <= n}
             return
         super().truncate(n)
