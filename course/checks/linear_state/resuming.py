@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
-from course.checks.calls import Case, Words, call, check_calls
+from course.checks.calls import Case, Words, call, check_calls, run_call
 from course.checks.recording import Place
 
 
@@ -29,6 +30,7 @@ def draw_prompts(rng: np.random.Generator) -> Iterator[Case]:
         ([a, b], [a, b, a, b, c], [1]),
         ([a, b, c, d], [e, b, c, d], [2, 3]),
         ([a, b, c, d, e], [a, b, c, d, c], [2, 3]),
+        ([1, 12, 3], [11, 2, 3, 4], [1, 2]),
     ):
         yield call("resume_point", *case)
     for _ in range(200):
@@ -38,9 +40,16 @@ def draw_prompts(rng: np.random.Generator) -> Iterator[Case]:
         yield call("resume_point", held.tolist(), prompt.tolist(), checkpoints)
 
 
+def run_resume(function: Callable[..., Any], case: Case) -> Any:
+    """Call the function; a float is no number of tokens."""
+    result = run_call(function, case)
+    return f"{result!r}, no int" if isinstance(result, float) else result
+
+
 @check_calls(
     "resume_point",
     draw=draw_prompts,
+    run=run_resume,
     praise="The longest beginning that is known, has a state, and leaves a token to feed.",
 )
 def resume_leaves_a_token(case: Case, result: float, expected: int, place: Place) -> Words:

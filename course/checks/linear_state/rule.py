@@ -215,15 +215,14 @@ def wrong_pair(case: Challenge, got: Evidence, truth: Truth, tolerance: float) -
     for name in reversed(RESULTS):  # from a wrong state come wrong outputs
         numbers = got[name]["numbers"]
         if wrong := wrong_form(got[name], expected[name].shape, case["dtype"]):
-            return f"of the {'state' if name == 'state' else 'output'}: it {wrong}"
+            return f"{name} {wrong}"
         place = first_wrong(numbers, expected[name], tolerance)
         if place is not None:
-            which = "the state" if name == "state" else "out"
             used = (numbers == USED_AGAIN).any()
             question = OVERWRITTEN if used else QUESTIONS[case["stage"]]
             right = "" if name == "state" else " The state is right."
             return (
-                f"{which}[{', '.join(map(str, place))}] is {numbers[place]:.4g}; token by token it is "
+                f"{name}[{', '.join(map(str, place))}] is {numbers[place]:.4g}; token by token it is "
                 f"{expected[name][place]:.4g}.{right} {question}"
             )
     return None
@@ -237,7 +236,7 @@ def rule_check(name: str, function: str, draw: Callable[[int], Challenge], prais
     ) -> Verdict:
         for case, got in zip(challenge["cases"], evidence["results"], strict=True):
             if wrong := wrong_pair(case, got, truth, tolerance):
-                return failed(f"{case_text(case)}: {function} {wrong}")
+                return failed(f"{case_text(case)}. {function}: {wrong}")
         if wrong := wrong_device(evidence["elsewhere"]):
             return failed(f"{function}: {wrong}")
         return passed(praise)
@@ -337,7 +336,6 @@ def a_chunk_is_no_loop(challenge: Challenge, evidence: Evidence, truth: Truth) -
         )
     if wrong := wrong_pair(challenge, evidence, truth, TOLERANCE):
         return failed(
-            f"{case}: so few operations are enough, but delta_chunk {wrong} Does chunk_equals_steps "
-            f"pass?"
+            f"{case}: so few operations are enough, but {wrong} Does chunk_equals_steps pass?"
         )
     return passed(f"{LONG} tokens take about {count or 10:,} operations.")

@@ -97,8 +97,8 @@ def draw_break_even(rng: np.random.Generator) -> Iterator[Case]:
     for elements in ((), (4, 2), (2, 4), (4, 4)):
         yield call("break_even", draw_sizes(rng), *elements)
     yield call("break_even", {**draw_sizes(rng), "n_linear": 1, "n_full": 1})
-    wide = {**draw_sizes(rng), "n_kv_heads": 64, "head_dim": 512}
-    yield call("break_even", {**wide, "value_dim": 1, "key_dim": 1}, 1, 1)
+    wide = {**draw_sizes(rng), "n_kv_heads": 64, "head_dim": 512, "key_heads": 1, "value_heads": 1}
+    yield call("break_even", {**wide, "value_dim": 1, "key_dim": 1, "width": 1}, 1, 1)
 
 
 @check_calls(
