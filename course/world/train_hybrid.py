@@ -79,12 +79,12 @@ def convert(state: dict[str, Tensor], config: GPTConfig, full: Sequence[bool]) -
     mix = torch.zeros(3 * C, 4)
     mix[:, -1] = 1.0  # of the token's own row alone
     added = {"mix": mix, "gates.weight": torch.zeros(2 * H, C), "gates.bias": bias}
-    linear = [layer for layer, is_full in enumerate(full) if not is_full]
-    return state | {
-        f"blocks.{layer}.attn.{name}": tensor.clone()
-        for layer in linear
-        for name, tensor in added.items()
-    }
+    converted = dict(state)
+    for layer, is_full in enumerate(full):
+        if not is_full:
+            for name, tensor in added.items():
+                converted[f"blocks.{layer}.attn.{name}"] = tensor.clone()
+    return converted
 
 
 def starting_model(name: str, out: Path) -> HybridGPT:

@@ -35,15 +35,6 @@ Operation = tuple[str, int, Any]
 SIZES = (2, 6, 2, 4, 3, 5, 3)
 """G, D, key heads, value heads, K, V and the width, of the caches here."""
 NUMBER_OR_WORDS = (int, float, str)
-RECORD = {
-    "outcome": str,
-    "words": str,
-    "lengths": Each(NUMBER_OR_WORDS),
-    "states": Each(Each(str)),
-    "checkpoints": Each((list, str)),
-    "rows": Each(str),
-}
-"""The form of what is recorded of an operation."""
 
 
 def make_series(
@@ -256,7 +247,19 @@ def probe_passes(student: SimpleNamespace, challenge: Challenge) -> Evidence:
 
 
 def passes_form(challenge: Challenge) -> Evidence:
-    return {"series": [[RECORD] * len(one["operations"]) for one in challenge["series"]]}
+    """Tell the form of evidence: of each operation, something of all caches that there are by then."""
+    return {"series": [list(map(_record_form, follow(one))) for one in challenge["series"]]}
+
+
+def _record_form(right: Evidence) -> Evidence:
+    return {
+        "outcome": str,
+        "words": str,
+        "lengths": [NUMBER_OR_WORDS] * len(right["lengths"]),
+        "states": [[str] * len(states) for states in right["states"]],
+        "checkpoints": [(list, str)] * len(right["checkpoints"]),
+        "rows": Each(str),  # none where the operation was refused
+    }
 
 
 # --- what must be held ----------------------------------------------------------------------------
@@ -352,6 +355,8 @@ def wrong_operation(
             return (
                 f"{case} came to {record['outcome']}{error}; right is {right['outcome']}. {asked}"
             )
+        if len(record["rows"]) != len(right["rows"]):
+            return f"{case}: not every layer returned rows. {questions['rows']}"
         for layer, got, rows in zip(full, record["rows"], right["rows"], strict=False):
             if got != rows:
                 asked = questions["rows"]

@@ -85,7 +85,7 @@ class StatesAreReset(right.HybridCache):
             raise ValueError(n)
         kept = {at: states for at, states in self.remembered.items() if at <= n}
         if n < self.length:
-            super().reset()
+            super().truncate(0)
         self.length, self.remembered, self.coming = n, kept, {}
 
 
