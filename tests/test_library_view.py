@@ -23,7 +23,8 @@ LATER = [
     "serving/sparse",
 ]
 LATER += ["engine", "drafts/model", "given/latent", "given/sparse"]
-LATER += ["given/prefixes", "world/chats", "world/train_latent"]
+LATER += ["given/prefixes", "world/chats", "world/siblings", "world/train_latent"]
+LATER += ["given/hybrid", "world/train_hybrid"]
 READS = ["fast/tiled_read", "fast/triton", "given/windowed", *LATER]
 TRAINED = ["world/train", *READS]
 

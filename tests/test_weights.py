@@ -11,6 +11,7 @@ from course.world.evaluation import evaluate, held_out
 from course.world.tokenizer import VOCAB_SIZE, decode, encode
 from course.world.train import RECIPES
 from course.world.train_experts import SHIPPED as EXPERTS
+from course.world.train_hybrid import SIBLINGS
 from course.world.train_latent import SHIPPED as LATENT
 
 NAMES = list(RECIPES)
@@ -38,7 +39,7 @@ def greedy(model, text, n_new):
 
 
 def test_what_is_shipped_is_what_is_trained():
-    assert weights.available() == sorted([*NAMES, LATENT, EXPERTS])
+    assert weights.available() == sorted([*NAMES, LATENT, EXPERTS, *SIBLINGS])
 
 
 def test_weights_are_small_enough_to_come_with_the_course():

@@ -42,7 +42,10 @@ SEEN_FROM = {
     "given/sparse": "sparse_read",  # the same
     "given/prefixes": "prefix_cache",  # lesson 10's cache, without numbers
     "world/chats": "prefix_cache",  # it stands on these
-    "world/train_latent": "latent_attention",  # lesson 01's heads; it builds on world/train
+    "world/siblings": "latent_attention",  # it builds on world/train
+    "world/train_latent": "latent_attention",  # lesson 01's heads; it builds on these
+    "given/hybrid": "linear_state",  # lesson 03's cached pass
+    "world/train_hybrid": "linear_state",  # it builds on these
 }
 """Given modules of `course` that contain answers, each with the first lesson whose view may hold it: the
 one after the last lesson that asks for these answers."""

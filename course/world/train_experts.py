@@ -11,24 +11,19 @@ runs/. Some five minutes each on one idle core; an interrupted run goes on where
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import json
-import platform
 import sys
-import time
 from pathlib import Path
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from course import weights
 from course.given.experts import MoEGPT
 from course.minigpt.mixture_of_experts import moe_grouped, route
 from course.model.config import GPTConfig
+from course.world import siblings
 from course.world import train as training
-from course.world.evaluation import evaluate, held_out
+from course.world.evaluation import held_out
 from course.world.tokenizer import encode
 
 PARENT = "story"
@@ -96,34 +91,22 @@ def imbalance(model: MoEGPT, logits: dict[int, Tensor]) -> Tensor:
     return torch.stack(losses).mean()
 
 
-def train(name: str, out: Path, runs: Path, save_every: int = 50) -> None:
+def train(name: str, out: Path, runs: Path) -> None:
     """Train one sibling, from its checkpoint if there is one; write its weights and metrics."""
-    for folder in (out, runs):
-        folder.mkdir(parents=True, exist_ok=True)
-    checkpoint, strength = runs / f"{name}.pt", SIBLINGS[name]
-    with training._repeatable():
-        torch.set_num_threads(1)
-        model = starting_model(out).train().requires_grad_(True)
-        logits: dict[int, Tensor] = {}
-        for layer, block in enumerate(model.blocks):
-            block.mlp.router.register_forward_hook(
-                lambda _, __, made, layer=layer: logits.__setitem__(layer, made)
-            )
-        optimizer = torch.optim.AdamW(
-            model.parameters(), lr=RECIPE.rate, betas=(0.9, 0.95), weight_decay=0.0
+    folder, model = out if name == SHIPPED else runs, starting_model(out)
+    logits: dict[int, Tensor] = {}
+    for layer, block in enumerate(model.blocks):
+        block.mlp.router.register_forward_hook(
+            lambda _, __, made, layer=layer: logits.__setitem__(layer, made)
         )
-        done, seconds = training._resume(checkpoint, RECIPE, model, optimizer)
-        began = time.perf_counter() - seconds
-        for step in tqdm(range(done, RECIPE.steps), desc=name, file=sys.stdout, mininterval=5.0):
-            training._train_step(
-                model, optimizer, RECIPE, step, lambda: strength * imbalance(model, logits)
-            )
-            if (step + 1) % save_every == 0:
-                seconds = time.perf_counter() - began
-                training._save(checkpoint, RECIPE, model, optimizer, step + 1, seconds)
-        written = (out if name == SHIPPED else runs) / f"{name}.safetensors"
-        weights.write(written, model.config, model.state_dict())
-        _record(name, written, out / "metrics.json", seconds)
+    seconds = siblings.train_sibling(
+        name, model, RECIPE, folder, runs,
+        further_loss=lambda: SIBLINGS[name] * imbalance(model, logits),
+    )  # fmt: skip
+    config, state = weights.load(folder / f"{name}.safetensors")
+    trained = MoEGPT.from_moe_state(config, state, K, route, moe_grouped, training.attention_layer)
+    use = use_of_experts(trained)
+    siblings.record(name, trained, RECIPE.steps, seconds, out / "metrics.json", use)
 
 
 @torch.no_grad()
@@ -147,48 +130,13 @@ def use_of_experts(model: MoEGPT) -> dict[str, float]:
     }
 
 
-def _record(name: str, written: Path, path: Path, seconds: float) -> None:
-    """Measure the weights as they were written, and record it in metrics.json."""
-    config, state = weights.load(written)
-    model = MoEGPT.from_moe_state(config, state, K, route, moe_grouped, training.attention_layer)
-    measured = evaluate(model, held_out(training.HELD_OUT))
-    recorded = json.loads(path.read_text()) if path.exists() else {}
-    recorded[name] = {
-        **measured,
-        **use_of_experts(model),
-        "stories": training.HELD_OUT,
-        "steps": RECIPE.steps,
-        "seconds": round(seconds),
-        "machine": f"{platform.machine()}, 1 thread, torch {torch.__version__}",
-    }
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(dict(sorted(recorded.items())), indent=1) + "\n")
-    partial.replace(path)
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m course.world.train_experts", description=__doc__.split("\n")[0]
+    module = "course.world.train_experts"
+    summary = (
+        "Make siblings of the story model with experts: cut its feed-forward in two, copy, train."
     )
-    parser.add_argument(
-        "--only", choices=SIBLINGS, metavar="NAME", help=f"one of {', '.join(SIBLINGS)}"
-    )
-    parser.add_argument("--out", type=Path, default=weights.FOLDER, metavar="DIR",
-                        help="folder of the weights (default: course/weights)")  # fmt: skip
-    asked = parser.parse_args(arguments)
-    names = [asked.only] if asked.only else list(SIBLINGS)
-    try:
-        for name in names:
-            train(name, asked.out, training.RUNS)
-    except KeyboardInterrupt:
-        print("\nInterrupted. The same command goes on from the last checkpoint.")
-        return 130
-    for name in names:
-        with contextlib.suppress(FileNotFoundError):
-            (training.RUNS / f"{name}.pt").unlink()
-    print(f"Written to {asked.out}: {', '.join(names)}")
-    return 0
+    return siblings.run_command(module, summary, SIBLINGS, train, arguments)
 
 
 if __name__ == "__main__":

@@ -10,23 +10,18 @@ rates, on one thread. Some 6 minutes each on an idle core; an interrupted run go
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import json
-import platform
 import sys
-import time
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from course import weights
 from course.given.latent import LatentAttention, LatentGPT
 from course.minigpt.mini_gpt import merge_heads, split_heads
 from course.model.config import GPTConfig
+from course.world import siblings
 from course.world import train as training
 from course.world.evaluation import evaluate, held_out
 
@@ -101,72 +96,26 @@ def starting_model(rank: int, d_rope: int, out: Path) -> LatentGPT:
     return LatentGPT.from_latent_state(config, convert(state, config, rank, d_rope), expanded_layer)
 
 
-def train(name: str, out: Path, runs: Path, save_every: int = 50) -> None:
+def train(name: str, out: Path, runs: Path) -> None:
     """Train one sibling, from its checkpoint if there is one; write its weights and metrics."""
-    for folder in (out, runs):
-        folder.mkdir(parents=True, exist_ok=True)
-    checkpoint, rank_and_rope = runs / f"{name}.pt", SIBLINGS[name]
-    with training._repeatable():
-        torch.set_num_threads(1)
-        model = starting_model(*rank_and_rope, out).train().requires_grad_(True)
-        optimizer = torch.optim.AdamW(
-            model.parameters(), lr=RECIPE.rate, betas=(0.9, 0.95), weight_decay=0.0
-        )
-        done, seconds = training._resume(checkpoint, RECIPE, model, optimizer)
-        began = time.perf_counter() - seconds
-        for step in tqdm(range(done, RECIPE.steps), desc=name, file=sys.stdout, mininterval=5.0):
-            training._train_step(model, optimizer, RECIPE, step)
-            if (step + 1) % save_every == 0:
-                seconds = time.perf_counter() - began
-                training._save(checkpoint, RECIPE, model, optimizer, step + 1, seconds)
-        written = (out if name == SHIPPED else runs) / f"{name}.safetensors"
-        weights.write(written, model.config, model.state_dict())
-        untrained = evaluate(starting_model(*rank_and_rope, out), held_out(training.HELD_OUT))
-        _record(name, written, out / "metrics.json", seconds, untrained["recall_place_far"])
-
-
-def _record(name: str, written: Path, path: Path, seconds: float, converted: float) -> None:
-    """Measure the weights as they were written, and record it in metrics.json."""
-    config, state = weights.load(written)
-    model = LatentGPT.from_latent_state(config, state, expanded_layer)
-    measured = evaluate(model, held_out(training.HELD_OUT))
-    recorded = json.loads(path.read_text()) if path.exists() else {}
-    recorded[name] = {
-        **measured,
-        "recall_place_far_converted": converted,
-        "stories": training.HELD_OUT,
-        "steps": RECIPE.steps,
-        "seconds": round(seconds),
-        "machine": f"{platform.machine()}, 1 thread, torch {torch.__version__}",
-    }
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(dict(sorted(recorded.items())), indent=1) + "\n")
-    partial.replace(path)
+    rank_and_rope = SIBLINGS[name]
+    folder = out if name == SHIPPED else runs
+    model = starting_model(*rank_and_rope, out)
+    seconds = siblings.train_sibling(name, model, RECIPE, folder, runs)
+    untrained = evaluate(starting_model(*rank_and_rope, out), held_out(training.HELD_OUT))
+    config, state = weights.load(folder / f"{name}.safetensors")
+    trained = LatentGPT.from_latent_state(config, state, expanded_layer)
+    converted = {"recall_place_far_converted": untrained["recall_place_far"]}
+    siblings.record(name, trained, RECIPE.steps, seconds, out / "metrics.json", converted)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m course.world.train_latent", description=__doc__.split("\n")[0]
+    summary = (
+        "Make the siblings of the story model that keep latents: convert its weights, then train."
     )
-    parser.add_argument(
-        "--only", choices=SIBLINGS, metavar="NAME", help=f"one of {', '.join(SIBLINGS)}"
-    )
-    parser.add_argument("--out", type=Path, default=weights.FOLDER, metavar="DIR",
-                        help="folder of the weights (default: course/weights)")  # fmt: skip
-    asked = parser.parse_args(arguments)
-    names = [asked.only] if asked.only else list(SIBLINGS)
-    try:
-        for name in names:
-            train(name, asked.out, training.RUNS)
-    except KeyboardInterrupt:
-        print("\nInterrupted. The same command goes on from the last checkpoint.")
-        return 130
-    for name in names:
-        with contextlib.suppress(FileNotFoundError):
-            (training.RUNS / f"{name}.pt").unlink()
-    print(f"Written to {asked.out}: {', '.join(names)}")
-    return 0
+    module = "course.world.train_latent"
+    return siblings.run_command(module, summary, SIBLINGS, train, arguments)
 
 
 if __name__ == "__main__":

@@ -237,8 +237,8 @@ checks.copies_add_up(numbers_copied)
 # | one `append` | (B, G, T, D) in, (B, G, S, D) out | keys come rotated |
 # | what is held | the first `len(cache)` places | the rest is room, not zeros to attend to |
 #
-# `truncate` forgets the newest tokens. **A full cache refuses and changes nothing.** The lines above the
-# gaps refuse wrong sizes.
+# `truncate` forgets the newest tokens (lesson 17's states cannot). **A full cache refuses and changes
+# nothing.** Wrong sizes are refused.
 #
 # Write the methods of `KVCache`.
 #

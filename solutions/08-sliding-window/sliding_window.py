@@ -573,4 +573,4 @@ choose_windows(story, window_mask, windowed_cache_bytes)
 #
 # A ring's rows lie in several pieces: does softmax need all scores in one row? **Lesson 09** cuts
 # attention into parts and puts them together again, exactly. And a window chooses by age alone: lesson
-# 14 lets each query choose.
+# 14 lets each query choose. Lesson 17 goes back where a ring must refuse: it remembers.

@@ -261,10 +261,10 @@ class BlockPool:
 # * Too few free blocks: `CacheFull`, and nothing changed, in the pool either.
 #
 # **`fork`** makes a second cache of the same tokens: the same table, one owner more for each block, no
-# bytes. **`adopt`** lets an empty cache begin with full blocks that exist already. Blocks with several
-# owners are only read. **Whoever writes into one copies that block first**, in all layers, puts the
-# copy into its own table, and gives up its share of the old one (*copy-on-write*). The last owner
-# writes in place.
+# bytes. **`adopt`** lets an empty cache begin with full blocks that exist already (lesson 17 needs a
+# state there as well). Blocks with several owners are only read. **Whoever writes into one copies that
+# block first**, in all layers, puts the copy into its own table, and gives up its share of the old one
+# (*copy-on-write*). The last owner writes in place.
 #
 # **The common wrong answer** forgets the copy: two chats, and the slower one continues with the other's
 # words.

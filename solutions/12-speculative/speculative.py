@@ -505,7 +505,8 @@ play_with_drafts(expected_tokens)
 # </details>
 # <details><summary>A full ring of lesson 08 refuses to go back. Why?</summary>
 # What was rejected has overwritten the oldest rows; they are gone. <em>Common wrong answer:</em>
-# "truncate is only a number". It is one where nothing was overwritten.
+# "truncate is only a number". It is one where nothing was overwritten; in lesson 17, every token
+# overwrites all.
 # </details>
 #
 # ## Next

@@ -607,4 +607,4 @@ for written in engine.run([engine.conversation(prompts[0].tolist(), 20)]):
 # Each part came with a number for what it saves and what it costs. Now open an engine that serves real
 # users, vLLM or SGLang, and look for the scheduler, the block table, the sampler:
 # you know what each must do, and which mistake it must not make. **14** asks which
-# rows a step must read, **15** which prefixes to keep.
+# rows to read, **15** which prefixes to keep, **17** what replaces rows.

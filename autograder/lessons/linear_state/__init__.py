@@ -1,0 +1,1 @@
+"""What grading lesson 17 takes."""

@@ -1,0 +1,333 @@
+"""Right answers to lesson 17 in other styles: every check must pass them."""
+
+from __future__ import annotations
+
+import math
+from itertools import takewhile
+
+import torch
+import torch.nn.functional as F
+
+from autograder.lessons.exhibits import Variant
+from course.given.hybrid import (
+    CannotGoBack,
+    check_delta,
+    check_hybrid_cache,
+    check_is_full,
+    check_kept,
+    check_rows,
+)
+from course.minigpt.kv_cache import KVCache
+from course.model.bounds import check_between
+from course.model.cache import CacheFull
+from course.model.config import GPTConfig
+
+# --- one token ------------------------------------------------------------------------------------
+
+
+def _unit(x):
+    return x * torch.rsqrt((x * x).sum(dim=-1, keepdim=True).clamp(min=1e-20))
+
+
+def step_by_einsum(S, q, k, v, beta, decay):
+    check_delta(S, q, k, v, beta, decay, tokens=False)
+    q, k = _unit(q), _unit(k)
+    S = torch.einsum("bh,bhkv->bhkv", decay, S)
+    found = torch.einsum("bhk,bhkv->bhv", k, S)
+    S = S + torch.einsum("bh,bhk,bhv->bhkv", beta, k, v - found)
+    return torch.einsum("bhk,bhkv->bhv", q, S), S
+
+
+def step_by_matrices(S, q, k, v, beta, decay):
+    """(I - beta k kᵀ) decay S + beta k vᵀ."""
+    q, k = _unit(q), _unit(k)
+    column, gate = k.unsqueeze(-1), beta[..., None, None]
+    forget = torch.eye(k.shape[-1], dtype=S.dtype, device=S.device) - gate * column * column.mT
+    S = forget @ (decay[..., None, None] * S) + gate * column * v.unsqueeze(-2)
+    return (S.mT @ q.unsqueeze(-1)).squeeze(-1), S
+
+
+def step_in_place_on_a_copy(S, q, k, v, beta, decay):
+    S = S.clone()
+    S.mul_(decay.unsqueeze(-1).unsqueeze(-1))
+    q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
+    told = (S * k.unsqueeze(-1)).sum(dim=2)
+    S.addcmul_((k * beta[:, :, None])[..., None], (v - told)[:, :, None, :])
+    return (S * q.unsqueeze(-1)).sum(dim=2), S
+
+
+# --- a chunk --------------------------------------------------------------------------------------
+
+
+def _system(S, q, k, v, beta, decay):
+    """The triangular system of a chunk: what fades between any two tokens, and both sides."""
+    q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
+    T = k.shape[2]
+    logs = decay.log().cumsum(-1)
+    fading = (logs[..., :, None] - logs[..., None, :]).clamp(max=0).exp().tril()
+    start = logs.exp()[..., None]
+    gate = beta[..., None]
+    below = (gate * fading * (k @ k.transpose(-1, -2))).tril(-1)
+    one = torch.eye(T, dtype=S.dtype, device=S.device)
+    return q, k, fading, start, one + below, gate * (v - start * (k @ S))
+
+
+def _results(S, q, k, fading, start, written):
+    out = start * (q @ S) + (fading * (q @ k.transpose(-1, -2))) @ written
+    last = fading[..., -1, :, None]
+    return out, start[..., -1, :, None] * S + (k * last).transpose(-1, -2) @ written
+
+
+def chunk_by_inverse(S, q, k, v, beta, decay):
+    q, k, fading, start, matrix, right = _system(S, q, k, v, beta, decay)
+    return _results(S, q, k, fading, start, torch.linalg.inv(matrix) @ right)
+
+
+def chunk_by_solve(S, q, k, v, beta, decay):
+    check_delta(S, q, k, v, beta, decay, tokens=True)
+    q, k, fading, start, matrix, right = _system(S, q, k, v, beta, decay)
+    return _results(S, q, k, fading, start, torch.linalg.solve(matrix, right))
+
+
+def chunk_by_doubling(S, q, k, v, beta, decay):
+    """(I + A)⁻¹ = (I - A)(I + A²)(I + A⁴) …, for a power of A that is large enough is zero."""
+    q, k, fading, start, matrix, written = _system(S, q, k, v, beta, decay)
+    T = k.shape[2]
+    power = torch.eye(T, dtype=S.dtype, device=S.device) - matrix  # -A
+    reach = 1
+    while reach < T:
+        written = written + power @ written
+        power, reach = power @ power, 2 * reach
+    return _results(S, q, k, fading, start, written)
+
+
+# --- sizes ----------------------------------------------------------------------------------------
+
+
+def bytes_layer_by_layer(sizes, batch=1, state_element=4, element=2):
+    total = 0
+    for _ in range(sizes.n_linear):
+        total += sizes.value_heads * sizes.key_dim * sizes.value_dim * state_element
+        total += (sizes.width - 1) * sizes.channels * element
+    return total * batch
+
+
+def even_by_ceiling(sizes, state_element=4, element=2):
+    state = sizes.value_heads * sizes.key_dim * sizes.value_dim * state_element
+    tail = sizes.channels * (sizes.width - 1) * element
+    return math.ceil((state + tail) / (sizes.n_kv_heads * sizes.head_dim * 2 * element))
+
+
+def even_by_counting(sizes, state_element=4, element=2):
+    kept = sizes.value_heads * sizes.key_dim * sizes.value_dim * state_element
+    kept += sizes.channels * (sizes.width - 1) * element
+    n = 0
+    while n * 2 * sizes.n_kv_heads * sizes.head_dim * element < kept:
+        n += 1
+    return n
+
+
+# --- caches ---------------------------------------------------------------------------------------
+
+
+class SharingCache:
+    """Tensors that are kept are never written to again, so checkpoints share them. Rows lie in lesson
+    03's cache."""
+
+    def __init__(self, sizes, full, batch, max_len, dtype=torch.float32, device="cpu"):
+        check_hybrid_cache(sizes, full, batch, max_len)
+        self.sizes, self.full, self.batch, self.max_len = sizes, tuple(full), batch, max_len
+        self.dtype, self.device = dtype, device
+        self.number = {}
+        for layer, is_full in enumerate(full):
+            if is_full:
+                self.number[layer] = len(self.number)
+        self.rows = None
+        if self.number:
+            G, D = sizes.n_kv_heads, sizes.head_dim
+            config = GPTConfig(1, len(self.number), G * D, G, G, 1, max_seq_len=max_len)
+            self.rows = KVCache(config, batch, max_len, dtype=dtype, device=device)
+        self.length, self.saved = 0, {}
+        self.current, self.pending = self._zeros(), {}
+
+    def _zeros(self):
+        sizes, of = self.sizes, {"dtype": self.dtype, "device": self.device}
+        S = (self.batch, sizes.value_heads, sizes.key_dim, sizes.value_dim)
+        tail = (self.batch, sizes.width - 1, sizes.channels)
+        linear = [layer for layer in range(len(self.full)) if not self.full[layer]]
+        return {layer: (torch.zeros(S, **of), torch.zeros(tail, **of)) for layer in linear}
+
+    def __len__(self):
+        return self.length
+
+    def append(self, layer, k, v):
+        check_is_full(self.full, layer, True)
+        check_rows(self.sizes, self.batch, self.dtype, k, v)
+        return self.rows.append(self.number[layer], k, v)
+
+    def state(self, layer):
+        check_is_full(self.full, layer, False)
+        return tuple(tensor.clone() for tensor in self.current[layer])
+
+    def keep(self, layer, S, tail):
+        check_is_full(self.full, layer, False)
+        check_kept(self.sizes, self.batch, self.dtype, S, tail)
+        self.pending[layer] = (S.clone(), tail.clone())
+
+    def advance(self, n):
+        check_between("n", n, 1, self.max_len - self.length)
+        if self.rows is not None:
+            self.rows.advance(n)
+        self.length += n
+        self.current = {**self.current, **self.pending}
+        self.pending = {}
+
+    def checkpoint(self):
+        if self.length:
+            self.saved.setdefault(self.length, self.current)
+
+    @property
+    def checkpoints(self):
+        return sorted(self.saved)
+
+    def truncate(self, n):
+        check_between("n", n, 0, self.length)
+        if n == self.length:
+            self.pending = {}
+            return
+        if n and n not in self.saved:
+            raise CannotGoBack(f"no state after {n} tokens")
+        self.current = self.saved[n] if n else self._zeros()
+        self.saved = {at: kept for at, kept in self.saved.items() if at <= n}
+        self.pending, self.length = {}, n
+        if self.rows is not None:
+            self.rows.truncate(n)
+
+    def reset(self):
+        self.pending, self.saved, self.length = {}, {}, 0
+        self.current = self._zeros()
+        if self.rows is not None:
+            self.rows.reset()
+
+    def nbytes(self):
+        pair = next(iter(self.current.values()))
+        each = len(self.current) * sum(tensor.nbytes for tensor in pair)
+        rows = 0 if self.rows is None else self.rows.nbytes()
+        return rows + each * (len(self.saved) + 1)
+
+
+class ListedCache:
+    """A list of (length, state) with the newest last; rows of each layer in a tensor of its own. States
+    and tails of all layers lie in one tensor each."""
+
+    def __init__(self, sizes, full, batch, max_len, dtype=torch.float32, device="cpu"):
+        check_hybrid_cache(sizes, full, batch, max_len)
+        self.sizes, self.full, self.batch, self.max_len = sizes, full, batch, max_len
+        self.dtype, n = dtype, sizes.n_linear
+        rows = (2, batch, sizes.n_kv_heads, max_len, sizes.head_dim)
+        self.rows = [torch.zeros(rows if f else 0, dtype=dtype, device=device) for f in full]
+        state = (n, batch, sizes.value_heads, sizes.key_dim, sizes.value_dim)
+        self.S = torch.zeros(state, dtype=dtype, device=device)
+        self.tails = torch.zeros(
+            n, batch, sizes.width - 1, sizes.channels, dtype=dtype, device=device
+        )
+        self.held, self.waiting, self.stack = 0, [None] * n, []
+
+    def __len__(self):
+        return self.held
+
+    def _place(self, layer):
+        check_is_full(self.full, layer, False)
+        return list(self.full[:layer]).count(False)
+
+    def append(self, layer, k, v):
+        check_is_full(self.full, layer, True)
+        check_rows(self.sizes, self.batch, self.dtype, k, v)
+        T = k.shape[2]
+        if self.held + T > self.max_len:
+            raise CacheFull(f"{T} more do not fit")
+        self.rows[layer][0].narrow(2, self.held, T).copy_(k)
+        self.rows[layer][1].narrow(2, self.held, T).copy_(v)
+        return tuple(self.rows[layer][:, :, :, : self.held + T])
+
+    def state(self, layer):
+        at = self._place(layer)
+        return self.S[at].clone(), self.tails[at].clone()
+
+    def keep(self, layer, S, tail):
+        at = self._place(layer)
+        check_kept(self.sizes, self.batch, self.dtype, S, tail)
+        self.waiting[at] = S.clone(), tail.clone()
+
+    def advance(self, n):
+        check_between("n", n, 1, self.max_len - self.held)
+        self.held += n
+        for at, pair in enumerate(self.waiting):
+            if pair is not None:
+                self.S[at], self.tails[at] = pair
+        self.waiting = [None] * len(self.waiting)
+
+    def checkpoint(self):
+        if self.held and (not self.stack or self.stack[-1][0] < self.held):
+            self.stack.append((self.held, self.S.clone(), self.tails.clone()))
+
+    @property
+    def checkpoints(self):
+        return [length for length, _, _ in self.stack]
+
+    def truncate(self, n):
+        check_between("n", n, 0, self.held)
+        known = {length: pair for length, *pair in self.stack}
+        if n != self.held:
+            if n == 0:
+                self.S.zero_()
+                self.tails.zero_()
+            elif n in known:
+                self.S.copy_(known[n][0])
+                self.tails.copy_(known[n][1])
+            else:
+                raise CannotGoBack(f"{n}: there are {self.checkpoints}")
+        while self.stack and self.stack[-1][0] > n:
+            self.stack.pop()
+        self.held, self.waiting = n, [None] * len(self.waiting)
+
+    def reset(self):
+        self.truncate(0)
+
+    def nbytes(self):
+        rows = sum(tensor.nbytes for tensor in self.rows)
+        return rows + (len(self.stack) + 1) * (self.S.nbytes + self.tails.nbytes)
+
+
+# --- where to resume ------------------------------------------------------------------------------
+
+
+def resume_from_the_top(held, prompt, checkpoints):
+    for n in range(len(prompt) - 1, 0, -1):
+        if (n in checkpoints or n == len(held)) and held[:n] == prompt[:n]:
+            return n
+    return 0
+
+
+def resume_by_prefix(held, prompt, checkpoints):
+    both = list(takewhile(lambda pair: pair[0] == pair[1], zip(held, prompt, strict=False)))
+    most = min(len(both), len(prompt) - 1)
+    fitting = [n for n in [*checkpoints, len(held)] if n <= most]
+    return max(fitting, default=0)
+
+
+VARIANTS = [
+    Variant("einsum", {"delta_step": step_by_einsum}),
+    Variant("a product of matrices", {"delta_step": step_by_matrices}),
+    Variant("in place on a copy", {"delta_step": step_in_place_on_a_copy}),
+    Variant("an inverse", {"delta_chunk": chunk_by_inverse}),
+    Variant("solve", {"delta_chunk": chunk_by_solve}),
+    Variant("doubling", {"delta_chunk": chunk_by_doubling}),
+    Variant("layer by layer", {"state_bytes": bytes_layer_by_layer}),
+    Variant("a ceiling", {"break_even": even_by_ceiling}),
+    Variant("counting up", {"break_even": even_by_counting}),
+    Variant("checkpoints that share", {"HybridCache": SharingCache}),
+    Variant("a list of checkpoints", {"HybridCache": ListedCache}),
+    Variant("from the top", {"resume_point": resume_from_the_top}),
+    Variant("a common beginning", {"resume_point": resume_by_prefix}),
+]

@@ -1,0 +1,427 @@
+"""Drive a student's HybridCache by a toy pass, and find the first operation that went wrong.
+
+The toy pass computes nothing: rows and states are numbers drawn for the tokens that they stand for. So
+whatever comes back can be told by its tokens, and no other answer of the lesson is needed. An operation
+is a name, the number of a cache, and what it is given:
+
+    ("new", 0, places)            a cache; a number that was used is used anew
+    ("feed", 0, tokens)           a pass over these tokens, advanced
+    ("start", 0, tokens)          a pass that is never advanced
+    ("checkpoint", 0, None), ("truncate", 0, n), ("reset", 0, None)
+
+A lesson's check says at what it looks, so that one mistake does not fail all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from course.checks.caches import USED_AGAIN
+from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
+from course.checks.counts import in_words, plain
+from course.checks.recorder import given
+from course.checks.recording import type_name
+from course.given.hybrid import HybridSizes
+from course.model.cache import CacheFull
+
+Operation = tuple[str, int, Any]
+SIZES = (2, 6, 2, 4, 3, 5, 3)
+"""G, D, key heads, value heads, K, V and the width, of the caches here."""
+NUMBER_OR_WORDS = (int, float, str)
+
+
+def make_series(
+    operations: Sequence[Operation],
+    full: Sequence[bool] = (False, True, False),
+    batch: int = 2,
+    dtype: str = "float32",
+    width: int = SIZES[-1],
+    looks: Sequence[str] = ("rows",),
+    reuses: bool = False,
+) -> Challenge:
+    """Write down a model's layers and operations on its caches.
+
+    Args:
+        full: for each layer, whether it keeps rows.
+        width: of the convolution; a tail has a row less.
+        looks: at what, beside lengths and states: "rows", "checkpoints".
+        reuses: whether the owner of a tensor overwrites it once it was handed over.
+    """
+    sizes = [full.count(False), full.count(True), *SIZES[:-1], width]
+    about = {"sizes": sizes, "full": list(full), "batch": batch, "dtype": dtype}
+    how = {"looks": list(looks), "reuses": reuses}
+    return {**about, **how, "operations": list(operations)}
+
+
+# --- the numbers of tokens ------------------------------------------------------------------------
+
+
+@cache
+def numbers_of(kind: str, layer: int, tokens: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+    """Draw the numbers that stand for some tokens in a layer: whole ones, exact in any type. They are
+    the same for the same tokens; of none they are zeros, as in a new cache."""
+    if not tokens:
+        return np.zeros(shape)
+    seed = [ord(kind), layer, len(tokens), *tokens]
+    return np.random.default_rng(seed).integers(-400, 400, shape)
+
+
+class Toy:
+    """Caches of one student, fed by the toy pass; tells whatever comes back by its tokens."""
+
+    def __init__(self, student: SimpleNamespace, series: Challenge) -> None:
+        self.student, self.series = student, series
+        self.sizes = HybridSizes(*series["sizes"])
+        self.dtype, B = getattr(torch, series["dtype"]), series["batch"]
+        sizes = self.sizes
+        self.shapes = {
+            "S": (B, sizes.value_heads, sizes.key_dim, sizes.value_dim),
+            "t": (B, sizes.width - 1, sizes.channels),
+            "k": (B, sizes.n_kv_heads, sizes.head_dim),
+            "v": (B, sizes.n_kv_heads, sizes.head_dim),
+        }
+        self.caches: list[Any] = []
+        self.texts: list[list[int]] = []  # what each cache was fed, for the toy's own states
+        self.told: dict[bytes, str] = {}  # numbers that were handed over, by the words for them
+
+    def drawn(self, kind: str, layer: int, tokens: Sequence[int], words: str) -> np.ndarray:
+        """Return the numbers of tokens, and remember what they are to be called."""
+        numbers = numbers_of(kind, layer, tuple(tokens), self.shapes[kind])
+        self.told[_key(kind, layer, numbers)] = words
+        return numbers
+
+    def make(self, places: int) -> Any:
+        arguments = self.sizes, list(self.series["full"]), self.series["batch"], places
+        return self.student.HybridCache(*arguments, dtype=self.dtype)
+
+    def attempt(self, operation: Operation) -> Evidence:
+        """Do an operation; record what it came to."""
+        name, number, what = operation
+        record: Evidence = {"outcome": "returned", "words": "", "rows": []}
+        try:
+            if name == "new":
+                self.caches[number : number + 1] = [self.make(what)]
+                self.texts[number : number + 1] = [[]]
+            elif name in ("feed", "start"):
+                record["rows"] = self.run_pass(number, what, advanced=name == "feed")
+            else:
+                getattr(self.caches[number], name)(*([] if what is None else [what]))
+        except NotImplementedError:
+            raise
+        except Exception as error:
+            record["outcome"] = "CacheFull" if isinstance(error, CacheFull) else _name(error)
+            record["words"] = f"{error}"[:80]
+        else:
+            self.follow(operation)
+        return {**record, **self.look()}
+
+    def follow(self, operation: Operation) -> None:
+        """Follow the text of which the toy computes states."""
+        name, number, what = operation
+        if name == "feed":
+            self.texts[number] = self.texts[number] + list(what)
+        elif name in ("truncate", "reset"):
+            self.texts[number] = self.texts[number][: what or 0]
+
+    def run_pass(self, number: int, tokens: Sequence[int], advanced: bool) -> list[str]:
+        """Feed tokens as a model does, layer by layer; tell which rows came back."""
+        cache, past = self.caches[number], self.texts[number]
+        text, rows = [*past, *tokens], []
+        for layer, is_full in enumerate(self.series["full"]):
+            if is_full:
+                k, v = (self.rows_of(kind, layer, past, tokens) for kind in "kv")
+                returned = cache.append(layer, k, v)
+                if "rows" in self.series["looks"]:
+                    rows.append(self.tell_rows(layer, returned))
+                handed = (k, v)
+            else:
+                cache.state(layer)
+                words = _words(text)
+                handed = tuple(
+                    given(self.drawn(kind, layer, text, words), self.dtype) for kind in "St"
+                )
+                cache.keep(layer, *handed)
+            for tensor in handed if self.series["reuses"] else ():
+                tensor.fill_(USED_AGAIN)
+        if advanced:
+            cache.advance(len(tokens))
+        return rows
+
+    def rows_of(self, kind: str, layer: int, past: list[int], tokens: Sequence[int]) -> Tensor:
+        """Make the keys or values (B, G, T, D) of new tokens: of each by its place and itself."""
+        rows = [
+            self.drawn(kind, layer, (place, token), f"{token}")
+            for place, token in enumerate(tokens, len(past))
+        ]
+        return given(np.stack(rows, axis=2), self.dtype)
+
+    def tell_rows(self, layer: int, returned: Any) -> str:
+        """Tell of which tokens keys and values are, or what they are."""
+        if not isinstance(returned, tuple | list) or len(returned) != 2:
+            return f"{in_words(returned)} in the place of keys and values"
+        told = []
+        for kind, rows in zip("kv", returned, strict=True):
+            B, G, D = self.shapes[kind]
+            if not isinstance(rows, Tensor) or rows.dim() != 4:
+                return _kind(rows)
+            if rows.dtype != self.dtype or (rows.shape[:2] + rows.shape[3:]) != (B, G, D):
+                return _kind(rows)
+            numbers = rows.detach().double().numpy()
+            keys = [_key(kind, layer, numbers[:, :, place]) for place in range(rows.shape[2])]
+            told.append(" ".join(self.told.get(key, "?") for key in keys))
+        return told[0] if told[0] == told[1] else f"keys {told[0]}, values {told[1]}"
+
+    def look(self) -> Evidence:
+        """Look at all caches: their lengths, what their linear layers hold, and their checkpoints, a list
+        that is changed afterwards."""
+        linear = [layer for layer, is_full in enumerate(self.series["full"]) if not is_full]
+        states, checkpoints = [], []
+        for held in self.caches:
+            states.append([self.tell_state(layer, held.state(layer)) for layer in linear])
+            if "checkpoints" not in self.series["looks"]:
+                continue
+            listed = held.checkpoints
+            is_list = isinstance(listed, list)
+            checkpoints.append([plain(n) for n in listed] if is_list else in_words(listed))
+            if is_list:
+                listed.append(USED_AGAIN)
+        return {
+            "lengths": [plain(len(held)) for held in self.caches],
+            "states": states,
+            "checkpoints": checkpoints,
+        }
+
+    def tell_state(self, layer: int, pair: Any) -> str:
+        """Tell of which text state and tail are, or what they are."""
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            return f"{in_words(pair)} in the place of state and tail"
+        told = []
+        for kind, tensor in zip("St", pair, strict=True):
+            shape = self.shapes[kind]
+            if not isinstance(tensor, Tensor) or tuple(tensor.shape) != shape:
+                return _kind(tensor)
+            if tensor.dtype != self.dtype:
+                return _kind(tensor)
+            numbers = tensor.detach().double().numpy().copy()
+            if self.series["reuses"]:
+                tensor.fill_(USED_AGAIN)
+            if not numbers.size:
+                continue
+            zeros = "after nothing" if not numbers.any() else "unknown numbers"
+            told.append(self.told.get(_key(kind, layer, numbers), zeros))
+        return told[0] if told[0] == told[-1] else f"state {told[0]}, tail {told[-1]}"
+
+
+def _key(kind: str, layer: int, numbers: np.ndarray) -> bytes:
+    return f"{kind}{layer} ".encode() + np.ascontiguousarray(numbers, dtype=np.float64).tobytes()
+
+
+def _words(text: Sequence[int]) -> str:
+    return f"after {' '.join(map(str, text))}" if text else "after nothing"
+
+
+def _name(error: Exception) -> str:
+    return type(error).__name__
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"a {type_name(value)} tensor of shape {tuple(value.shape)}"
+    return in_words(value)
+
+
+def probe_passes(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Do all operations of every series."""
+    series = []
+    for one in challenge["series"]:
+        toy = Toy(student, one)
+        series.append([toy.attempt(operation) for operation in one["operations"]])
+    return {"series": series}
+
+
+def passes_form(challenge: Challenge) -> Evidence:
+    """Tell the form of evidence: of each operation, something of all caches that there are by then."""
+    return {"series": [list(map(_record_form, follow(one))) for one in challenge["series"]]}
+
+
+def _record_form(right: Evidence) -> Evidence:
+    return {
+        "outcome": str,
+        "words": str,
+        "lengths": [NUMBER_OR_WORDS] * len(right["lengths"]),
+        "states": [[str] * len(states) for states in right["states"]],
+        "checkpoints": [(list, str)] * len(right["checkpoints"]),
+        "rows": Each(str),  # none where the operation was refused
+    }
+
+
+# --- what must be held ----------------------------------------------------------------------------
+
+
+class Text:
+    """Follow the tokens and the checkpoints of one cache."""
+
+    def __init__(self, places: int) -> None:
+        self.places, self.held, self.checkpoints = places, [], []
+
+    def outcome(self, name: str, what: Any) -> str:
+        """Tell what an operation must come to."""
+        if name in ("feed", "start"):
+            return "CacheFull" if len(self.held) + len(what) > self.places else "returned"
+        if name != "truncate":
+            return "returned"
+        if not 0 <= what <= len(self.held):
+            return "ValueError"
+        return "returned" if what in (0, len(self.held), *self.checkpoints) else "CannotGoBack"
+
+    def take(self, name: str, what: Any) -> None:
+        """Change as an operation that is not refused."""
+        if name == "feed":
+            self.held = self.held + list(what)
+        elif name == "checkpoint" and self.held:
+            self.checkpoints = sorted({*self.checkpoints, len(self.held)})
+        elif name in ("truncate", "reset"):
+            self.held = self.held[: what or 0]
+            self.checkpoints = [n for n in self.checkpoints if n <= len(self.held)]
+
+
+def follow(series: Challenge) -> Iterator[Evidence]:
+    """Yield what must be recorded of each operation."""
+    texts: list[Text] = []
+    n_full = sum(series["full"])
+    n_linear = len(series["full"]) - n_full
+    for name, number, what in series["operations"]:
+        outcome, rows = "returned", []
+        if name == "new":
+            texts[number : number + 1] = [Text(what)]
+        else:
+            outcome = texts[number].outcome(name, what)
+            if name in ("feed", "start") and outcome == "returned":
+                told = " ".join(map(str, [*texts[number].held, *what]))
+                rows = [told] * n_full if "rows" in series["looks"] else []
+            if outcome == "returned":
+                texts[number].take(name, what)
+        listed = [list(text.checkpoints) for text in texts]
+        yield {
+            "outcome": outcome,
+            "rows": rows,
+            "lengths": [len(text.held) for text in texts],
+            "states": [[_words(text.held)] * n_linear for text in texts],
+            "checkpoints": listed if "checkpoints" in series["looks"] else [],
+        }
+
+
+# --- what is said ---------------------------------------------------------------------------------
+
+
+def passes_check(
+    name: str, draw: Callable[[int], Challenge], praise: str, questions: dict[str, str]
+) -> Check:
+    """Make a check of caches that are driven by the toy pass.
+
+    Args:
+        questions: by the name of an operation, what is asked where it goes wrong; also by "rows",
+            "checkpoints" and "others", for what comes back, and for other caches.
+    """
+
+    def verdict(challenge: Challenge, evidence: Evidence) -> Verdict:
+        for series, records in zip(challenge["series"], evidence["series"], strict=True):
+            if wrong := wrong_operation(series, records, questions):
+                return failed(wrong)
+        return passed(praise)
+
+    return Check(name, ("HybridCache",), draw, probe_passes, verdict, evidence=passes_form)
+
+
+def wrong_operation(
+    series: Challenge, records: list[Evidence], questions: dict[str, str]
+) -> str | None:
+    """Say which operation came out wrong first; None where none did."""
+    linear = [layer for layer, is_full in enumerate(series["full"]) if not is_full]
+    full = [layer for layer, is_full in enumerate(series["full"]) if is_full]
+    for step, (record, right) in enumerate(zip(records, follow(series), strict=True)):
+        name, number, _ = series["operations"][step]
+        case, question = in_short(series, step), questions.get(name, "")
+        if record["outcome"] != right["outcome"]:
+            error = f" ({record['words']})" if record["words"] else ""
+            asked = OUTCOMES.get((record["outcome"], right["outcome"]), question)
+            return (
+                f"{case} came to {record['outcome']}{error}; right is {right['outcome']}. {asked}"
+            )
+        if len(record["rows"]) != len(right["rows"]):
+            return f"{case}: not every layer returned rows. {questions['rows']}"
+        for layer, got, rows in zip(full, record["rows"], right["rows"], strict=False):
+            if got != rows:
+                asked = questions["rows"]
+                return f"{case}: layer {layer} returned the rows {got}; right are {rows}. {asked}"
+        for text, (got, n) in enumerate(zip(record["lengths"], right["lengths"], strict=False)):
+            if got != n:
+                return f"{case}: then len(cache) is {got}, not {n}. Whose tokens count, and from when on?"
+            for layer, is_, state in zip(
+                linear, record["states"][text], right["states"][text], strict=False
+            ):
+                if is_ != state:
+                    other = "" if text == number else f" of cache {text}"
+                    asked = question if text == number else questions["others"]
+                    return f"{case}: then layer {layer}{other} has {_has(is_)}; right is {state}. {asked}"
+        if record["checkpoints"] != right["checkpoints"]:
+            return (
+                f"{case}: then checkpoints gives {record['checkpoints'][number]}; right is "
+                f"{right['checkpoints'][number]}. {questions['checkpoints']}"
+            )
+    return None
+
+
+def _has(told: str) -> str:
+    return f"the state {told}" if told.startswith("after") else told
+
+
+OUTCOMES = {
+    (
+        "CannotGoBack",
+        "returned",
+    ): "There is a state of this length. Which lengths are always there?",
+    ("returned", "CannotGoBack"): "No state of this length is kept. From what would it be made?",
+    (
+        "returned",
+        "CacheFull",
+    ): "How many places are left, how many are needed, and when do you look?",
+    ("CacheFull", "returned"): "Which places does your cache take for taken?",
+}
+MEANINGS = {
+    "feed": "append or keep in every layer, then advance",
+    "start": "append or keep in every layer, never advanced",
+}
+
+
+def in_short(series: Challenge, step: int) -> str:
+    """Say which caches these are, and what was done up to a step."""
+    kinds = ", ".join("full" if is_full else "linear" for is_full in series["full"])
+    done = series["operations"][: step + 1]
+    shown = [operation_text(operation, series) for operation in done][-9:]
+    names = [name for name in MEANINGS if any(name == other for other, *_ in done)]
+    meaning = "; ".join(f"{name}: {MEANINGS[name]}" for name in names)
+    about = (
+        f"Layers {kinds}, batch {series['batch']}, {series['dtype']}, width {series['sizes'][-1]}"
+    )
+    dots = "…, " if len(done) > 9 else ""
+    return f"{about}{f' ({meaning})' if meaning else ''}: {dots}{', '.join(shown)}"
+
+
+def operation_text(operation: Operation, series: Challenge) -> str:
+    """Write an operation as a reader would say it."""
+    name, number, what = operation
+    several = any(number for _, number, _ in series["operations"])
+    which = f"cache {number} " if several else ""
+    if name == "new":
+        return f"{which}new, {what} places"
+    if name in ("feed", "start"):
+        return f"{which}{name} {' '.join(map(str, what))}"
+    return f"{which}{name}({'' if what is None else what})"
