@@ -108,13 +108,14 @@ def draw_back(seed: int) -> Challenge:
             begun.append(("feed", 0, text[start:end]))
             if end in checkpoints:
                 begun.append(("checkpoint", 0, None))
-        for n in range(LENGTH + 1):
-            operations = [*begun, ("truncate", 0, n)]
-            if n in (0, LENGTH, *checkpoints):
-                operations += [("feed", 0, other)]
-                if n in (0, *checkpoints):
-                    operations += [("truncate", 0, n), ("feed", 0, other[::-1])]
+        possible = sorted({0, LENGTH, *checkpoints})
+        for n in possible:
+            operations = [*begun, ("truncate", 0, n), ("feed", 0, other)]
+            if n in (0, *checkpoints):
+                operations += [("truncate", 0, n), ("feed", 0, other[::-1])]
             series.append(make_series(operations))
+        refused = [n for n in range(LENGTH + 1) if n not in possible]
+        series.append(make_series([*begun, *(("truncate", 0, n) for n in refused)]))
     return {"series": series}
 
 

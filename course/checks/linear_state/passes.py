@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from itertools import zip_longest
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,7 +25,7 @@ import torch
 from torch import Tensor
 
 from course.checks.caches import USED_AGAIN
-from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
+from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
 from course.checks.counts import in_words, plain
 from course.checks.recorder import given
 from course.checks.recording import type_name
@@ -32,9 +33,10 @@ from course.given.hybrid import HybridSizes
 from course.model.cache import CacheFull
 
 Operation = tuple[str, int, Any]
+BETWEEN = "; "
+"""Between the parts of what is told of a cache."""
 SIZES = (2, 6, 2, 4, 3, 5, 3)
 """G, D, key heads, value heads, K, V and the width, of the caches here."""
-NUMBER_OR_WORDS = (int, float, str)
 
 
 def make_series(
@@ -104,7 +106,7 @@ class Toy:
     def attempt(self, operation: Operation) -> Evidence:
         """Do an operation; record what it came to."""
         name, number, what = operation
-        record: Evidence = {"outcome": "returned", "words": "", "rows": []}
+        record: Evidence = {"outcome": "returned", "words": "", "rows": ""}
         try:
             if name == "new":
                 self.caches[number : number + 1] = [self.make(what)]
@@ -130,7 +132,7 @@ class Toy:
         elif name in ("truncate", "reset"):
             self.texts[number] = self.texts[number][: what or 0]
 
-    def run_pass(self, number: int, tokens: Sequence[int], advanced: bool) -> list[str]:
+    def run_pass(self, number: int, tokens: Sequence[int], advanced: bool) -> str:
         """Feed tokens as a model does, layer by layer; tell which rows came back."""
         cache, past = self.caches[number], self.texts[number]
         text, rows = [*past, *tokens], []
@@ -139,7 +141,7 @@ class Toy:
                 k, v = (self.rows_of(kind, layer, past, tokens) for kind in "kv")
                 returned = cache.append(layer, k, v)
                 if "rows" in self.series["looks"]:
-                    rows.append(self.tell_rows(layer, returned))
+                    rows.append(f"layer {layer} {self.tell_rows(layer, returned)}")
                 handed = (k, v)
             else:
                 cache.state(layer)
@@ -152,7 +154,7 @@ class Toy:
                 tensor.fill_(USED_AGAIN)
         if advanced:
             cache.advance(len(tokens))
-        return rows
+        return BETWEEN.join(rows)
 
     def rows_of(self, kind: str, layer: int, past: list[int], tokens: Sequence[int]) -> Tensor:
         """Make the keys or values (B, G, T, D) of new tokens: of each by its place and itself."""
@@ -182,21 +184,21 @@ class Toy:
         """Look at all caches: their lengths, what their linear layers hold, and their checkpoints, a list
         that is changed afterwards."""
         linear = [layer for layer, is_full in enumerate(self.series["full"]) if not is_full]
-        states, checkpoints = [], []
+        told = []
         for held in self.caches:
-            states.append([self.tell_state(layer, held.state(layer)) for layer in linear])
-            if "checkpoints" not in self.series["looks"]:
-                continue
-            listed = held.checkpoints
-            is_list = isinstance(listed, list)
-            checkpoints.append([plain(n) for n in listed] if is_list else in_words(listed))
-            if is_list:
-                listed.append(USED_AGAIN)
-        return {
-            "lengths": [plain(len(held)) for held in self.caches],
-            "states": states,
-            "checkpoints": checkpoints,
-        }
+            parts = [f"{plain(len(held))} tokens"]
+            parts += [
+                f"layer {layer} {self.tell_state(layer, held.state(layer))}" for layer in linear
+            ]
+            if "checkpoints" in self.series["looks"]:
+                listed = held.checkpoints
+                is_list = isinstance(listed, list)
+                numbers = [plain(n) for n in listed] if is_list else in_words(listed)
+                parts.append(f"checkpoints {numbers}")
+                if is_list:
+                    listed.append(USED_AGAIN)
+            told.append(BETWEEN.join(parts))
+        return {"caches": told}
 
     def tell_state(self, layer: int, pair: Any) -> str:
         """Tell of which text state and tail are, or what they are."""
@@ -252,14 +254,7 @@ def passes_form(challenge: Challenge) -> Evidence:
 
 
 def _record_form(right: Evidence) -> Evidence:
-    return {
-        "outcome": str,
-        "words": str,
-        "lengths": [NUMBER_OR_WORDS] * len(right["lengths"]),
-        "states": [[str] * len(states) for states in right["states"]],
-        "checkpoints": [(list, str)] * len(right["checkpoints"]),
-        "rows": Each(str),  # none where the operation was refused
-    }
+    return {"outcome": str, "words": str, "rows": str, "caches": [str] * len(right["caches"])}
 
 
 # --- what must be held ----------------------------------------------------------------------------
@@ -295,27 +290,29 @@ class Text:
 def follow(series: Challenge) -> Iterator[Evidence]:
     """Yield what must be recorded of each operation."""
     texts: list[Text] = []
-    n_full = sum(series["full"])
-    n_linear = len(series["full"]) - n_full
     for name, number, what in series["operations"]:
         outcome, rows = "returned", []
         if name == "new":
             texts[number : number + 1] = [Text(what)]
         else:
             outcome = texts[number].outcome(name, what)
-            if name in ("feed", "start") and outcome == "returned":
+            if name in ("feed", "start") and outcome == "returned" and "rows" in series["looks"]:
                 told = " ".join(map(str, [*texts[number].held, *what]))
-                rows = [told] * n_full if "rows" in series["looks"] else []
+                rows = [f"layer {n} {told}" for n, is_full in enumerate(series["full"]) if is_full]
             if outcome == "returned":
                 texts[number].take(name, what)
-        listed = [list(text.checkpoints) for text in texts]
-        yield {
-            "outcome": outcome,
-            "rows": rows,
-            "lengths": [len(text.held) for text in texts],
-            "states": [[_words(text.held)] * n_linear for text in texts],
-            "checkpoints": listed if "checkpoints" in series["looks"] else [],
-        }
+        caches = [_told(text, series) for text in texts]
+        yield {"outcome": outcome, "rows": BETWEEN.join(rows), "caches": caches}
+
+
+def _told(text: Text, series: Challenge) -> str:
+    """Say what a look at a cache of this text must come to."""
+    state = _words(text.held)
+    linear = [layer for layer, is_full in enumerate(series["full"]) if not is_full]
+    parts = [f"{len(text.held)} tokens", *(f"layer {layer} {state}" for layer in linear)]
+    if "checkpoints" in series["looks"]:
+        parts.append(f"checkpoints {text.checkpoints}")
+    return BETWEEN.join(parts)
 
 
 # --- what is said ---------------------------------------------------------------------------------
@@ -344,8 +341,6 @@ def wrong_operation(
     series: Challenge, records: list[Evidence], questions: dict[str, str]
 ) -> str | None:
     """Say which operation came out wrong first; None where none did."""
-    linear = [layer for layer, is_full in enumerate(series["full"]) if not is_full]
-    full = [layer for layer, is_full in enumerate(series["full"]) if is_full]
     for step, (record, right) in enumerate(zip(records, follow(series), strict=True)):
         name, number, _ = series["operations"][step]
         case, question = in_short(series, step), questions.get(name, "")
@@ -355,32 +350,24 @@ def wrong_operation(
             return (
                 f"{case} came to {record['outcome']}{error}; right is {right['outcome']}. {asked}"
             )
-        if len(record["rows"]) != len(right["rows"]):
-            return f"{case}: not every layer returned rows. {questions['rows']}"
-        for layer, got, rows in zip(full, record["rows"], right["rows"], strict=False):
-            if got != rows:
-                asked = questions["rows"]
-                return f"{case}: layer {layer} returned the rows {got}; right are {rows}. {asked}"
-        for text, (got, n) in enumerate(zip(record["lengths"], right["lengths"], strict=False)):
-            if got != n:
-                return f"{case}: then len(cache) is {got}, not {n}. Whose tokens count, and from when on?"
-            for layer, is_, state in zip(
-                linear, record["states"][text], right["states"][text], strict=False
-            ):
-                if is_ != state:
-                    other = "" if text == number else f" of cache {text}"
-                    asked = question if text == number else questions["others"]
-                    return f"{case}: then layer {layer}{other} has {_has(is_)}; right is {state}. {asked}"
-        if record["checkpoints"] != right["checkpoints"]:
-            return (
-                f"{case}: then checkpoints gives {record['checkpoints'][number]}; right is "
-                f"{right['checkpoints'][number]}. {questions['checkpoints']}"
-            )
+        if record["rows"] != right["rows"]:
+            got, expected = _first_other(record["rows"], right["rows"])
+            return f"{case} returned rows: {got}; right is {expected}. {questions['rows']}"
+        for cache_number, pair in enumerate(zip(record["caches"], right["caches"], strict=True)):
+            if pair[0] != pair[1]:
+                got, expected = _first_other(*pair)
+                other = "" if cache_number == number else f"cache {cache_number} has "
+                asked = question if cache_number == number else questions["others"]
+                if expected.startswith("checkpoints"):
+                    asked = questions["checkpoints"]
+                return f"{case}, and then {other}{got}; right is {expected}. {asked}"
     return None
 
 
-def _has(told: str) -> str:
-    return f"the state {told}" if told.startswith("after") else told
+def _first_other(got: str, right: str) -> tuple[str, str]:
+    """Return the first part that differs, and what is right in its place."""
+    pairs = zip_longest(got.split(BETWEEN), right.split(BETWEEN), fillvalue="nothing")
+    return next(pair for pair in pairs if pair[0] != pair[1])
 
 
 OUTCOMES = {
