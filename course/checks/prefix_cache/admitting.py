@@ -4,15 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.prefix_cache.moves import (
-    Follow,
-    Move,
-    draw_words,
-    probe_moves,
-    steps_form,
-    wrong_move,
-)
+from course.checks.check import Challenge
+from course.checks.prefix_cache.moves import Move, check_moves, draw_words
 
 QUESTIONS = {
     "admit": "Which blocks are adopted, how many are needed beside them, how many are free, and what may "
@@ -78,11 +71,11 @@ def draw_admissions(seed: int) -> Challenge:
     return {"n_blocks": 12, "size": size, "moves": moves}
 
 
-@check("PrefixTree", "admit", draw=draw_admissions, probe=probe_moves, evidence=steps_form)
-def admits_or_changes_nothing(challenge: Challenge, evidence: Evidence, truth: Follow) -> Verdict:
-    """Compare what each admission returns, what it evicts, and what stands after a refusal."""
-    if wrong := wrong_move(challenge, evidence, truth, QUESTIONS):
-        return failed(wrong)
-    return passed(
-        "What is known is adopted first, no more than needed goes, and a refusal leaves no trace."
-    )
+admits_or_changes_nothing = check_moves(
+    "admits_or_changes_nothing",
+    "PrefixTree",
+    "admit",
+    draw=draw_admissions,
+    questions=QUESTIONS,
+    praise="What is known is adopted first, no more than needed goes, and a refusal leaves no trace.",
+)

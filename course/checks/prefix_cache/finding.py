@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
+from course.checks.check import Challenge
 from course.checks.collisions import SAME_CHECKSUM, SAME_HASH
-from course.checks.prefix_cache.moves import (
-    Follow,
-    Move,
-    draw_words,
-    probe_moves,
-    steps_form,
-    wrong_move,
-)
+from course.checks.prefix_cache.moves import Move, check_moves, draw_words
 
 QUESTIONS = {
     "match": "Which known blocks does this text begin with, one after the other, and which token is left "
@@ -56,14 +49,13 @@ def draw_beginnings(seed: int) -> Challenge:
     return {"n_blocks": 7, "size": size, "moves": moves}  # all are used: block 0, too
 
 
-@check("PrefixTree", draw=draw_beginnings, probe=probe_moves, evidence=steps_form)
-def finds_the_longest_beginning(challenge: Challenge, evidence: Evidence, truth: Follow) -> Verdict:
-    """Compare what each look finds, and what it leaves behind."""
-    if wrong := wrong_move(challenge, evidence, truth, QUESTIONS):
-        return failed(wrong)
-    return passed(
-        "The longest known beginning is found, a token is left, and a look changes nothing."
-    )
+finds_the_longest_beginning = check_moves(
+    "finds_the_longest_beginning",
+    "PrefixTree",
+    draw=draw_beginnings,
+    questions=QUESTIONS,
+    praise="The longest known beginning is found, a token is left, and a look changes nothing.",
+)
 
 
 def draw_collisions(seed: int) -> Challenge:
@@ -80,14 +72,14 @@ def draw_collisions(seed: int) -> Challenge:
     return {"n_blocks": 40, "size": 2, "moves": moves}
 
 
-@check("PrefixTree", draw=draw_collisions, probe=probe_moves, evidence=steps_form)
-def collisions_are_no_hits(challenge: Challenge, evidence: Evidence, truth: Follow) -> Verdict:
-    """Compare what is found of words that were never offered."""
-    questions = {
+collisions_are_no_hits = check_moves(
+    "collisions_are_no_hits",
+    "PrefixTree",
+    draw=draw_collisions,
+    questions={
         **QUESTIONS,
         "match": "These words were offered, or others of which something is the same. By what are words "
         "compared in your tree?",
-    }
-    if wrong := wrong_move(challenge, evidence, truth, questions):
-        return failed(wrong)
-    return passed("Other words are never found, whatever of them is the same.")
+    },
+    praise="Other words are never found, whatever of them is the same.",
+)

@@ -6,15 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.prefix_cache.moves import (
-    Follow,
-    Move,
-    draw_words,
-    probe_moves,
-    steps_form,
-    wrong_move,
-)
+from course.checks.check import Challenge
+from course.checks.prefix_cache.moves import Move, check_moves, draw_words
 
 QUESTIONS = {
     "evict": "Which leaves does only the tree own, and which of them was used least recently? What is a "
@@ -86,14 +79,13 @@ def draw_unlocked(rng: np.random.Generator, size: int) -> list[Move]:
     return [*moves, ("adopt", "U", [*trunk, 5]), ("evict", 2), ("leave", "U"), ("evict", 2)]
 
 
-@check("PrefixTree", draw=draw_ages, probe=probe_moves, evidence=steps_form)
-def oldest_leaves_first(challenge: Challenge, evidence: Evidence, truth: Follow) -> Verdict:
-    """Compare exactly which blocks go, in their order."""
-    if wrong := wrong_move(challenge, evidence, truth, QUESTIONS):
-        return failed(wrong)
-    return passed(
-        "The leaf goes that was used least recently, then the next one; looks do not count."
-    )
+oldest_leaves_first = check_moves(
+    "oldest_leaves_first",
+    "PrefixTree",
+    draw=draw_ages,
+    questions=QUESTIONS,
+    praise="The leaf goes that was used least recently, then the next one; looks do not count.",
+)
 
 
 def draw_locked(seed: int) -> Challenge:
@@ -145,9 +137,11 @@ def ask_about_count(move: Move, got: dict[str, Any], expected: dict[str, Any]) -
     return "Below which of these does somebody still read?"
 
 
-@check("PrefixTree", draw=draw_locked, probe=probe_moves, evidence=steps_form)
-def counts_what_can_go(challenge: Challenge, evidence: Evidence, truth: Follow) -> Verdict:
-    """Compare counts, what is refused, and that what is counted can go."""
-    if wrong := wrong_move(challenge, evidence, truth, QUESTIONS, ask_about_count):
-        return failed(wrong)
-    return passed("What only the tree owns is counted, branch by branch; what is read stays.")
+counts_what_can_go = check_moves(
+    "counts_what_can_go",
+    "PrefixTree",
+    draw=draw_locked,
+    questions=QUESTIONS,
+    praise="What only the tree owns is counted, branch by branch; what is read stays.",
+    ask_about=ask_about_count,
+)

@@ -26,9 +26,10 @@ from typing import Any
 
 import numpy as np
 
-from course.checks.check import Challenge, Each, Evidence
+from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
 from course.checks.comparing import outcome
 from course.checks.counts import in_words, plain
+from course.checks.recorded import Recorded
 from course.checks.recording import one_each
 from course.given.prefixes import PaperCache, PaperPool
 from course.minigpt.paged_cache import BlockAllocator
@@ -178,19 +179,43 @@ def probe_moves(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {"steps": [engine.play(move) for move in challenge["moves"]]}
 
 
+Ask = Callable[[Move, dict[str, Any], dict[str, Any]], str]
+"""Of a move, what it came to, and what is right: a question that fits better, or ""."""
+
+
+def check_moves(
+    name: str,
+    *needs: str,
+    draw: Callable[[int], Challenge],
+    questions: dict[str, str],
+    praise: str,
+    ask_about: Ask = lambda *_: "",
+) -> Check:
+    """Make a check that compares what every move comes to with what it must.
+
+    Args:
+        needs: what students write of what the moves call.
+        questions: by the name of a move, and "owners", what to ask about it.
+        praise: the message of a pass; `{n}` is the number of moves.
+    """
+
+    def verdict(challenge: Challenge, evidence: Evidence, truth: Follow) -> Verdict:
+        if wrong := wrong_move(challenge, evidence, truth, questions, ask_about):
+            return failed(wrong)
+        return passed(praise.format(n=len(challenge["moves"])))
+
+    right = Recorded("prefix_cache", name)
+    return Check(name, needs, draw, probe_moves, verdict, evidence=steps_form, truth=right)
+
+
 def wrong_move(
     challenge: Challenge,
     evidence: Evidence,
     truth: Follow,
     questions: dict[str, str],
-    ask_about: Callable[[Move, dict[str, Any], dict[str, Any]], str] = lambda *_: "",
+    ask_about: Ask,
 ) -> str | None:
-    """Tell the first move that came to something else than it must; None where none did.
-
-    Args:
-        questions: by the name of a move, and "owners", what to ask about it.
-        ask_about: of a move, what it came to, and what is right: a question that fits better, or "".
-    """
+    """Tell the first move that came to something else than it must; None where none did."""
     n_blocks, size, moves = challenge["n_blocks"], challenge["size"], challenge["moves"]
     right = truth(n_blocks, size, moves)
     for number, (move, got, expected) in enumerate(

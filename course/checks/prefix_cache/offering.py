@@ -4,15 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.prefix_cache.moves import (
-    Follow,
-    Move,
-    draw_words,
-    probe_moves,
-    steps_form,
-    wrong_move,
-)
+from course.checks.check import Challenge
+from course.checks.prefix_cache.moves import Move, check_moves, draw_words
 
 QUESTIONS = {
     "match": "Which blocks were offered under these words, and are they still the ones?",
@@ -59,12 +52,13 @@ def draw_offers(seed: int) -> Challenge:
     return {"n_blocks": 17, "size": size, "moves": moves}
 
 
-@check("PrefixTree", draw=draw_offers, probe=probe_moves, evidence=steps_form)
-def offers_what_is_written(challenge: Challenge, evidence: Evidence, truth: Follow) -> Verdict:
-    """Compare how much each insert offers, who owns it, and what is found."""
-    if wrong := wrong_move(challenge, evidence, truth, QUESTIONS):
-        return failed(wrong)
-    return passed("What is full and written is offered, once, and the tree is its owner.")
+offers_what_is_written = check_moves(
+    "offers_what_is_written",
+    "PrefixTree",
+    draw=draw_offers,
+    questions=QUESTIONS,
+    praise="What is full and written is offered, once, and the tree is its owner.",
+)
 
 
 def draw_engine(seed: int) -> Challenge:
@@ -86,11 +80,10 @@ def draw_engine(seed: int) -> Challenge:
     return {"n_blocks": 11, "size": size, "moves": moves}  # two texts of five blocks, and one more
 
 
-@check("PrefixTree", draw=draw_engine, probe=probe_moves, evidence=steps_form)
-def whose_words(challenge: Challenge, evidence: Evidence, truth: Follow) -> Verdict:
-    """Compare the words that every text reads, and the owners of every block, after each move."""
-    if wrong := wrong_move(challenge, evidence, truth, QUESTIONS):
-        return failed(wrong)
-    return passed(
-        f"{len(challenge['moves'])} moves of an engine: everybody reads the words it wrote."
-    )
+whose_words = check_moves(
+    "whose_words",
+    "PrefixTree",
+    draw=draw_engine,
+    questions=QUESTIONS,
+    praise="{n} moves of an engine: everybody reads the words it wrote.",
+)
