@@ -49,13 +49,13 @@ def cut_and_copy(state: dict[str, Tensor], config: GPTConfig) -> dict[str, Tenso
     """
     generator = torch.Generator().manual_seed(0)
     copies, made = N_EXPERTS // HALVES, {}
-    for name, weight in state.items():
+    for name, tensor in state.items():
         prefix, mlp, part = name.partition(".mlp.")
         if not mlp:
-            made[name] = weight
+            made[name] = tensor
             continue
         axis = 1 if part == "down.weight" else 0  # down reads the width, gate and up write it
-        for half, rows in enumerate(weight.chunk(HALVES, dim=axis)):
+        for half, rows in enumerate(tensor.chunk(HALVES, dim=axis)):
             scale = HALVES if part == "down.weight" else 1
             for copy in range(copies):
                 made[f"{prefix}.mlp.experts.{half * copies + copy}.{part}"] = scale * rows.clone()
@@ -95,9 +95,9 @@ def train(name: str, out: Path, runs: Path) -> None:
     """Train one sibling, from its checkpoint if there is one; write its weights and metrics."""
     folder, model = out if name == SHIPPED else runs, starting_model(out)
     logits: dict[int, Tensor] = {}
-    for layer, block in enumerate(model.blocks):
+    for number, block in enumerate(model.blocks):
         block.mlp.router.register_forward_hook(
-            lambda _, __, made, layer=layer: logits.__setitem__(layer, made)
+            lambda _, __, made, number=number: logits.__setitem__(number, made)
         )
     seconds = siblings.train_sibling(
         name, model, RECIPE, folder, runs,

@@ -314,8 +314,8 @@ play_with_the_roof(phase_cost, attention_flops, attainable, bound_by)
 # Here decode's *matrices* are compute-bound from {{224 = next( B for B in range(1, 3000) if
 # bound_by(phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 16, B).parts(
 # attention_flops(PUBLISHED["Llama-2-7B"].config, 1, 16, B)).matrices, Machine("H200", 989e12, 4800e9))
-# == "compute")}} rows on, with any context: all rows share the weights (but
-# see lesson 16 for mixtures of experts). Its *attention* never is: every
+# == "compute")}} rows on, with any context: all rows share the weights (not experts:
+# lesson 16). Its *attention* never is: every
 # row brings a cache of its own, so FLOPs and bytes grow together, at {{1.0 =
 # phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 1024, 64).parts(
 # attention_flops(PUBLISHED["Llama-2-7B"].config, 1, 1024, 64)).attention.intensity}} FLOP/byte. The

@@ -66,6 +66,13 @@ def draw_case(
     return {**case, "stage": stage, "dtype": "float32"}
 
 
+def opposed(case: Challenge) -> Challenge:
+    """Let each key overwrite a large number, and its query read what is written: in float32 nothing of it
+    would be exact."""
+    S = case["S"] * np.float32(2**20)
+    return {**case, "S": S, "q": case["k"].copy(), "dtype": "float64"}
+
+
 def draw_steps(seed: int) -> Challenge:
     """Draw single tokens: first what writes into nothing, then what fades, what is written under a known
     key, and more of everything."""
@@ -82,13 +89,15 @@ def draw_steps(seed: int) -> Challenge:
         draw_case(rng, (1, 1, 1, 1), None, "one", decay=(0.1, 0.6)),
         draw_case(rng, (1, 3, 4, 2), None, "heads"),
         draw_case(rng, (2, 3, 4, 5), None, "texts"),
-        {**draw_case(rng, (2, 2, 3, 5), None, "type"), "dtype": "float64"},
+        opposed(draw_case(rng, (2, 2, 3, 5), None, "type", decay=1.0, beta=1.0)),
         draw_case(rng, (2, 2, 16, 8), None, "wide"),
         draw_case(rng, (1, 2, 3, 2), None, "kept", decay=1.0, beta=0.0),
     ]
+    short = draw_case(rng, (1, 2, 3, 2), None, "short", decay=(0.1, 0.6))
+    short |= {name: short[name] * np.float32(1e-3) for name in "qk"}
     silent = draw_case(rng, (1, 2, 3, 2), None, "silent", decay=(0.1, 0.6))
     silent["q"][:, 0], silent["k"][:, 1] = 0, 0
-    return {"cases": [first, known, faded, *several, silent]}
+    return {"cases": [first, known, faded, *several, short, silent]}
 
 
 def draw_chunks(seed: int) -> Challenge:
@@ -186,6 +195,7 @@ QUESTIONS = {
     "long": "Short chunks are right. How much is left at token t of what token s wrote?",
     "gone": "Nearly nothing is left from one token to the next. Which of your numbers becomes 0 or "
     "infinite, and which ratio do you need?",
+    "short": "These keys and queries are short. Which length have they when they are used?",
     "silent": "A key or a query of zeros stays zeros. By what do you divide?",
 }
 OVERWRITTEN = "The caller has used its tensors again. Is what you return memory of its own?"
