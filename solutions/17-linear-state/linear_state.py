@@ -330,7 +330,7 @@ checks.bytes_of_states(state_bytes)
 checks.break_even_tokens(break_even)
 
 # %% [markdown]
-# Our hybrid has three linear layers and a full one, as every four layers of Qwen3-Next. It and a
+# Our hybrid has three linear layers and a full one, like every four layers of Qwen3-Next. It and a
 # sibling of four linear layers began with all of `story`'s matrices, and were trained for {{800 =
 # METRICS["story-hybrid"]["steps"]}} steps on texts of at most 256 tokens (`python -m
 # course.world.train_hybrid`).
@@ -345,11 +345,11 @@ show(draw_bytes(state_bytes, break_even, hybrid.sizes, longest=1000))
 # states and tails, as much as the rows of {{3,144 = round(state_bytes(HybridSizes(36, 12, 2, 256, 16,
 # 32, 128, 128)) / (12 * 2 * 2 * 256 * 2))}} tokens in its 12 full layers (our arithmetic; states in
 # float32, the rest in 16 bits; all in float32: {{75.4 = state_bytes(HybridSizes(36, 12, 2, 256, 16,
-# 32, 128, 128), 1, 4, 4) / 2**20}} MiB, and llama.cpp
-# #19794 logs checkpoints of 75.376). A layer of Qwen3.5-4B breaks even at
+# 32, 128, 128), 1, 4, 4) / 2**20}} MiB,
+# and llama.cpp #19794 logs checkpoints of 75.376). A layer of Qwen3.5-4B breaks even at
 # {{524 = break_even(HybridSizes(24, 8, 4, 256, 16, 32, 128, 128))}} tokens (32 value heads assumed).
-# vLLM takes blocks of {{528 = 16 * ceil(524 / 16)}}, so no shorter prompt is found again (vLLM
-# #40696).
+# vLLM takes blocks of {{528 = 16 * ceil(524 / 16)}}, so no shorter prompt is found again
+# (vLLM #40696).
 #
 # ## 4 · A cache that goes back, or refuses
 #
@@ -378,8 +378,8 @@ for t in reversed(range(12)):  # the matrix that a step multiplies by, inverted
 # remember states at **checkpoints**, and go back to these alone. Rows need no copy: they lie where
 # they were.
 #
-# **Common wrong answers**: the rows are cut, and the states stay; the states are reset (mlx-lm
-# #1253); a checkpoint outlives the words that it was made of.
+# **Common wrong answers**: the rows are cut, and the states stay; the states are reset
+# (mlx-lm #1253); a checkpoint outlives the words that it was made of.
 #
 # Write the methods of `HybridCache`.
 #
@@ -722,10 +722,10 @@ choose_layers(state_bytes, break_even, resume_point, hybrid.sizes)
 # > **And here**: `trim(n)` resets the states, and "recurrent layers recompute" (mlx-lm #1253, closed).
 #
 # <details><summary>Answer</summary>
-# From what? Nobody feeds those tokens again: see "reset" in section 6. Its table compares no text.
+# From what? Nobody feeds those tokens again: see "reset" in section 6. The PR compares no text.
 # </details>
 #
-# **Not shown here.** What quality costs: a loss of {{0.40 = METRICS["story-hybrid"]["loss"]}} beside
+# **Not shown here.** What states cost in quality: a loss of {{0.40 = METRICS["story-hybrid"]["loss"]}} beside
 # `story`'s {{0.42 = METRICS["story"]["loss"]}} says little, with four layers, few facts and one seed
 # each. Nor the speed of a step.
 #

@@ -78,11 +78,6 @@ def _results(S, q, k, fading, start, written):
     return out, start[..., -1, :, None] * S + (k * last).transpose(-1, -2) @ written
 
 
-def chunk_by_inverse(S, q, k, v, beta, decay):
-    q, k, fading, start, matrix, right = _system(S, q, k, v, beta, decay)
-    return _results(S, q, k, fading, start, torch.linalg.inv(matrix) @ right)
-
-
 def chunk_by_solve(S, q, k, v, beta, decay):
     check_delta(S, q, k, v, beta, decay, tokens=True)
     q, k, fading, start, matrix, right = _system(S, q, k, v, beta, decay)
@@ -116,15 +111,6 @@ def even_by_ceiling(sizes, state_element=4, element=2):
     state = sizes.value_heads * sizes.key_dim * sizes.value_dim * state_element
     tail = sizes.channels * (sizes.width - 1) * element
     return math.ceil((state + tail) / (sizes.n_kv_heads * sizes.head_dim * 2 * element))
-
-
-def even_by_counting(sizes, state_element=4, element=2):
-    kept = sizes.value_heads * sizes.key_dim * sizes.value_dim * state_element
-    kept += sizes.channels * (sizes.width - 1) * element
-    n = 0
-    while n * 2 * sizes.n_kv_heads * sizes.head_dim * element < kept:
-        n += 1
-    return n
 
 
 # --- caches ---------------------------------------------------------------------------------------
@@ -320,12 +306,10 @@ VARIANTS = [
     Variant("einsum", {"delta_step": step_by_einsum}),
     Variant("a product of matrices", {"delta_step": step_by_matrices}),
     Variant("in place on a copy", {"delta_step": step_in_place_on_a_copy}),
-    Variant("an inverse", {"delta_chunk": chunk_by_inverse}),
     Variant("solve", {"delta_chunk": chunk_by_solve}),
     Variant("doubling", {"delta_chunk": chunk_by_doubling}),
     Variant("layer by layer", {"state_bytes": bytes_layer_by_layer}),
     Variant("a ceiling", {"break_even": even_by_ceiling}),
-    Variant("counting up", {"break_even": even_by_counting}),
     Variant("checkpoints that share", {"HybridCache": SharingCache}),
     Variant("a list of checkpoints", {"HybridCache": ListedCache}),
     Variant("from the top", {"resume_point": resume_from_the_top}),

@@ -213,7 +213,10 @@ class Toy:
                 return _kind(tensor)
             numbers = tensor.detach().double().numpy().copy()
             if self.series["reuses"]:
-                tensor.fill_(USED_AGAIN)
+                try:
+                    tensor.add_(1).fill_(USED_AGAIN)
+                except RuntimeError:
+                    return "a tensor that its caller cannot write to"
             if not numbers.size:
                 continue
             zeros = "after nothing" if not numbers.any() else "unknown numbers"
