@@ -725,9 +725,9 @@ choose_layers(state_bytes, break_even, resume_point, hybrid.sizes)
 # From what? Nobody feeds those tokens again: see "reset" in section 6. The PR compares no text.
 # </details>
 #
-# **Not shown here.** What states cost in quality: a loss of {{0.40 = METRICS["story-hybrid"]["loss"]}} beside
-# `story`'s {{0.42 = METRICS["story"]["loss"]}} says little, with four layers, few facts and one seed
-# each. Nor the speed of a step.
+# **Not shown here.** What states cost in quality: a loss of {{0.40 =
+# METRICS["story-hybrid"]["loss"]}} beside `story`'s {{0.42 = METRICS["story"]["loss"]}} says little,
+# with four layers, few facts and one seed each. Nor the speed of a step.
 #
 # ## Check yourself
 #
