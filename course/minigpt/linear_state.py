@@ -40,7 +40,7 @@ def delta_step(
     Returns:
         out: (B, H, V), what the query finds after the token was written, not scaled.
         S: (B, H, K, V), a new tensor, after this token.
-        Nothing given is changed. Both are of the arguments' dtype, float32 or float64.
+        Nothing given is changed. `out` and S have the arguments' dtype, float32 or float64.
     """
     check_delta(S, q, k, v, beta, decay, tokens=False)
     q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
@@ -65,8 +65,8 @@ def delta_chunk(
     Returns:
         out: (B, H, T, V).
         S: (B, H, K, V), a new tensor, after the last token.
-        Nothing given is changed. Both are of the arguments' dtype, float32 or float64. 256 tokens take
-        fewer than 256 operations, all of PyTorch, for only these can be counted.
+        Nothing given is changed. `out` and S have the arguments' dtype, float32 or float64. 256 tokens
+        take fewer than 256 operations of PyTorch, views included, and no others.
     """
     check_delta(S, q, k, v, beta, decay, tokens=True)
     q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
@@ -128,7 +128,7 @@ class HybridCache:
     Raises:
         ValueError: sizes, shapes, types or layers that do not fit; nothing was changed.
         CacheFull: from `append`, when there is no room; nothing was changed.
-        CannotGoBack: from `truncate`, where no state of that length is kept; nothing was changed.
+        CannotGoBack: from `truncate`, where no state after n tokens is kept; nothing was changed.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class HybridCache:
 
     def checkpoint(self) -> None:
         """Remember states and tails after `len(self)` tokens, no rows. At 0 tokens, and where this length
-        is remembered, nothing is new."""
+        is remembered, it does nothing."""
         if self.length and self.length not in self.remembered:
             self.remembered[self.length] = {layer: self.state(layer) for layer in self.now}
 
@@ -210,7 +210,7 @@ class HybridCache:
 
         Raises:
             ValueError: n is not 0 … len(self).
-            CannotGoBack: there is no state of another n.
+            CannotGoBack: no state after n tokens is kept.
         """
         check_between("n", n, 0, len(self))
         if n not in (0, self.length, *self.remembered):
@@ -238,8 +238,9 @@ class HybridCache:
 def resume_point(held: list[int], prompt: list[int], checkpoints: list[int]) -> int:
     """The most tokens of a prompt that need not be fed.
 
-    Both texts begin with them, there is a state after them, and at least one token is left to feed, whose
-    logits are wanted. There is a state after 0 tokens, at each checkpoint, and after all that is held.
+    `held` and `prompt` begin with them, there is a state after them, and at least one token is left to
+    feed, whose logits are wanted. There is a state after 0 tokens, at each checkpoint, and after all that
+    is held.
 
     Args:
         held: the tokens that a cache holds, perhaps none.

@@ -314,13 +314,12 @@ play_with_the_roof(phase_cost, attention_flops, attainable, bound_by)
 # Here decode's *matrices* are compute-bound from {{224 = next( B for B in range(1, 3000) if
 # bound_by(phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 16, B).parts(
 # attention_flops(PUBLISHED["Llama-2-7B"].config, 1, 16, B)).matrices, Machine("H200", 989e12, 4800e9))
-# == "compute")}} rows on, with any context: all rows share the weights (not experts:
-# lesson 16). Its *attention* never is: every
-# row brings a cache of its own, so FLOPs and bytes grow together, at {{1.0 =
+# == "compute")}} rows on, with any context: all rows share them (lesson 16: not experts). Its
+# *attention* never is: every row brings its own cache, so FLOPs and bytes grow together, at {{1.0 =
 # phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 1024, 64).parts(
 # attention_flops(PUBLISHED["Llama-2-7B"].config, 1, 1024, 64)).attention.intensity}} FLOP/byte. The
 # common wrong answer, "a batch as large as the balance" ({{206 = Machine("H200", 989e12,
-# 4800e9).balance}}), is nearly right for the matrices, whose rows go in and out as bytes, too, and
+# 4800e9).balance}}), is nearly right for the matrices, whose rows go in and out as bytes, and
 # wrong for the step. On the right: more tokens for all, fewer for each, until memory ends.
 #
 # ## 5 · A clock for work that is queued

@@ -84,8 +84,8 @@ from course.world.turns import tokens_fed
 #
 # Keys and queries are scaled to length 1 first, so `k (k ⊗ v)` is v. There is no softmax and no √D.
 #
-# **The common wrong answer** looks up in S before it fades, as a published book page does. The
-# difference is then one to numbers that are no longer there.
+# **The common wrong answer** looks up in S before it fades. The
+# difference is then taken from numbers that have faded since.
 #
 # Write `delta_step`.
 #
@@ -118,7 +118,7 @@ def delta_step(
     Returns:
         out: (B, H, V), what the query finds after the token was written, not scaled.
         S: (B, H, K, V), a new tensor, after this token.
-        Nothing given is changed. Both are of the arguments' dtype, float32 or float64.
+        Nothing given is changed. `out` and S have the arguments' dtype, float32 or float64.
     """
     check_delta(S, q, k, v, beta, decay, tokens=False)
     ### BEGIN SOLUTION
@@ -182,8 +182,8 @@ def delta_chunk(
     Returns:
         out: (B, H, T, V).
         S: (B, H, K, V), a new tensor, after the last token.
-        Nothing given is changed. Both are of the arguments' dtype, float32 or float64. 256 tokens take
-        fewer than 256 operations, all of PyTorch, for only these can be counted.
+        Nothing given is changed. `out` and S have the arguments' dtype, float32 or float64. 256 tokens
+        take fewer than 256 operations of PyTorch, views included, and no others.
     """
     check_delta(S, q, k, v, beta, decay, tokens=True)
     ### BEGIN SOLUTION
@@ -209,8 +209,8 @@ checks.chunk_equals_steps(delta_chunk)
 checks.a_chunk_is_no_loop(delta_chunk)
 
 # %% [markdown]
-# What is the difference good for? 16 facts under random keys in 16 × 16 numbers; then 8, the first of
-# which is told anew.
+# What is the difference good for? 16 facts under random keys in 16 × 16 numbers; then 8, the last of
+# which gives the first key a new value.
 
 # %%
 keys = F.normalize(torch.randn(400, 1, 16, 16, generator=torch.Generator().manual_seed(1)), dim=-1)
@@ -237,7 +237,7 @@ for name, found in told(8, first_again=True):
 
 # %% [markdown]
 # The sum keeps old and new alike, contradictions too. The rule knows the present, and pays with what is
-# old. And 256 tokens in chunks?
+# old. How much faster are 256 tokens in chunks?
 
 # %%
 B, H, T, D = 1, 8, 256, 16
@@ -374,7 +374,7 @@ for t in reversed(range(12)):  # the matrix that a step multiplies by, inverted
         print(f"{12 - t} back: max |Δ| {(back - passed_by[t]).abs().max():.0e}")
 
 # %% [markdown]
-# No: each step back divides what a key finds by 1 − beta, and rounding errors with it. So engines
+# No: each step back divides what a key finds, and its rounding error, by 1 − beta. So engines
 # remember states at **checkpoints**, and go back to these alone. Rows need no copy: they lie where
 # they were.
 #
@@ -411,7 +411,7 @@ class HybridCache:
     Raises:
         ValueError: sizes, shapes, types or layers that do not fit; nothing was changed.
         CacheFull: from `append`, when there is no room; nothing was changed.
-        CannotGoBack: from `truncate`, where no state of that length is kept; nothing was changed.
+        CannotGoBack: from `truncate`, where no state after n tokens is kept; nothing was changed.
     """
 
     def __init__(
@@ -486,7 +486,7 @@ class HybridCache:
 
     def checkpoint(self) -> None:
         """Remember states and tails after `len(self)` tokens, no rows. At 0 tokens, and where this length
-        is remembered, nothing is new."""
+        is remembered, it does nothing."""
         ### BEGIN SOLUTION
         if self.length and self.length not in self.remembered:
             self.remembered[self.length] = {layer: self.state(layer) for layer in self.now}
@@ -507,7 +507,7 @@ class HybridCache:
 
         Raises:
             ValueError: n is not 0 … len(self).
-            CannotGoBack: there is no state of another n.
+            CannotGoBack: no state after n tokens is kept.
         """
         check_between("n", n, 0, len(self))
         ### BEGIN SOLUTION
@@ -607,7 +607,7 @@ show(draw_known(known))
 
 # %% [markdown]
 # **After (a).** The common wrong answer: a state forgets with distance. It forgets by what comes
-# between: other names, or the *end* of a story, where its gates seem to clear the slate. One full
+# between: other names, or the *end* of a story, where its gates seem to wipe the slate clean. One full
 # layer does not rescue the hybrid here. Within a story all are alike: of what was said at least 100
 # tokens before, the linear model recalls {{1.00 = METRICS["story-linear"]["recall_far"]}}, the hybrid
 # {{1.00 = METRICS["story-hybrid"]["recall_far"]}} and `story` {{0.99 =
@@ -617,8 +617,8 @@ show(draw_known(known))
 #
 # ## 6 · The slip that nobody sees
 #
-# > **Predict.** 12 tokens are taken back: rows are cut, states stay. How many of the next hundred
-# > predictions change: 60, 20 or 6?
+# > **Predict.** 12 tokens are taken back: rows are cut, states stay. How many of the hybrid's next
+# > hundred predictions change: 60, 20 or 6?
 
 
 # %%
@@ -672,8 +672,9 @@ with one_thread():
 def resume_point(held: list[int], prompt: list[int], checkpoints: list[int]) -> int:
     """The most tokens of a prompt that need not be fed.
 
-    Both texts begin with them, there is a state after them, and at least one token is left to feed, whose
-    logits are wanted. There is a state after 0 tokens, at each checkpoint, and after all that is held.
+    `held` and `prompt` begin with them, there is a state after them, and at least one token is left to
+    feed, whose logits are wanted. There is a state after 0 tokens, at each checkpoint, and after all that
+    is held.
 
     Args:
         held: the tokens that a cache holds, perhaps none.
@@ -703,7 +704,7 @@ for name, rule in rules.items():
     print(f"{name}: {fed:,} tokens are fed{kept}")
 
 # %% [markdown]
-# A chat of 8 turns, questions of 60 tokens, answers of 40, of which the last two come back changed,
+# A chat of 8 turns, questions of 60 tokens, answers of 40, whose last two tokens come back changed,
 # as a template may write them. Without checkpoints every turn reads everything again: 8 minutes for
 # 15,000 tokens in llama.cpp #20225. Choose:
 
