@@ -11,15 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 
-ROWS = 1
-"""Where every length can be gone back to, as with rows."""
-
 
 def tokens_fed(
     resume_point: Callable[[list[int], list[int], list[int]], int],
     every: int | None = None,
     prompts: bool = False,
-    latest: bool = False,
     turns: int = 8,
     changed: int = 2,
 ) -> tuple[int, int]:
@@ -29,7 +25,6 @@ def tokens_fed(
         resume_point: lesson 17's.
         every: a checkpoint at each multiple of this many tokens; None: at none.
         prompts: a checkpoint at the end of each prompt.
-        latest: only the latest checkpoint is kept.
         turns: questions.
         changed: tokens at the end of each answer that come back as others.
 
@@ -50,7 +45,6 @@ def tokens_fed(
         lengths = range(spared + 1, len(held) + 1)
         made = [n for n in lengths if (every and n % every == 0) or (prompts and n == len(prompt))]
         checkpoints = [n for n in checkpoints if n <= spared] + made
-        checkpoints = checkpoints[-1:] if latest else checkpoints
         most = max(most, len(checkpoints))
         text = prompt + answer[: len(answer) - changed] + [next(new) for _ in range(changed)]
     return fed, most
