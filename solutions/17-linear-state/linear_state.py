@@ -346,7 +346,7 @@ show(draw_bytes(state_bytes, break_even, hybrid.sizes, longest=1000))
 # 32, 128, 128)) / (12 * 2 * 2 * 256 * 2))}} tokens in its 12 full layers (our arithmetic; states in
 # float32, the rest in 16 bits; all in float32: {{75.4 = state_bytes(HybridSizes(36, 12, 2, 256, 16,
 # 32, 128, 128), 1, 4, 4) / 2**20}} MiB,
-# and llama.cpp #19794 logs checkpoints of 75.376). A layer of Qwen3.5-4B breaks even at
+# and llama.cpp logs checkpoints of 75.376). A layer of Qwen3.5-4B breaks even at
 # {{524 = break_even(HybridSizes(24, 8, 4, 256, 16, 32, 128, 128))}} tokens (32 value heads assumed).
 # vLLM takes blocks of {{528 = 16 * ceil(524 / 16)}}, so no shorter prompt is found again
 # (vLLM #40696).
