@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from course.model.config import GPTConfig
+
 
 @dataclass(frozen=True)
 class MoESize:
@@ -58,3 +60,10 @@ EXPERTS: dict[str, MoESize] = {
     "gpt-oss-120b": MoESize(201_088, 36, 2880, 64, 8, 64, 2880, 128, 4),
 }
 """By name. gpt-oss-120b has biases as well, and its experts were released with 4.25 bits a number."""
+
+
+def as_mixture(config: GPTConfig) -> MoESize:
+    """Describe a dense model as a mixture with one expert, which every token uses."""
+    heads = config.n_heads, config.n_kv_heads, config.head_dim
+    layers = config.vocab_size, config.n_layers, config.d_model
+    return MoESize(*layers, *heads, d_expert=config.d_ff, n_experts=1, k=1)

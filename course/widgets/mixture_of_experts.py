@@ -9,10 +9,11 @@ from course.measure.limits import Machine
 from course.minigpt.speculative import expected_tokens
 from course.plots.mixture_of_experts import draw_pass
 from course.plots.style import Picture
-from course.published.experts import EXPERTS, MoESize
+from course.published.experts import EXPERTS, MoESize, as_mixture
+from course.published.models import PUBLISHED
 from course.widgets.playground import choice, playground
 
-DENSE = MoESize(32_000, 32, 4096, 32, 32, 128, 11_008, 1, 1)
+DENSE = as_mixture(PUBLISHED["Llama-2-7B"].config)
 MODELS = {**EXPERTS, "dense, 7B": DENSE}
 CHATS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 

@@ -55,7 +55,8 @@ from course.plots.mixture_of_experts import (
     draw_strip,
 )
 from course.plots.style import show
-from course.published.experts import EXPERTS
+from course.published.experts import EXPERTS, as_mixture
+from course.published.models import PUBLISHED
 from course.widgets.mixture_of_experts import choose_pass
 from course.world.evaluation import held_out
 from course.world.tokenizer import decode, encode
@@ -340,7 +341,7 @@ checks.bill_of_a_step(step_bytes)
 # Now your prediction; beside it a dense model, which is a mixture with one expert, used by every token:
 
 # %%
-qwen3, dense = EXPERTS["Qwen3-30B-A3B"], MoESize(32_000, 32, 4096, 32, 32, 128, 11_008, 1, 1)
+qwen3, dense = EXPERTS["Qwen3-30B-A3B"], as_mixture(PUBLISHED["Llama-2-7B"].config)
 tokens = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
