@@ -22,6 +22,8 @@ STUDENT = Path("judge", "student.py")
 """The program that runs inside, in a view."""
 _JUDGE = ("student.py", "wire.py")
 
+AFTER_ALL = "after the last lesson"
+
 SEEN_FROM = {
     "fast/decode": "roofline",  # it generates as lessons 03 and 04 ask for
     "fast/layer": "roofline",  # heads as lesson 01 asks for them
@@ -45,7 +47,8 @@ SEEN_FROM = {
     "world/siblings": "latent_attention",  # it builds on world/train
     "world/train_latent": "latent_attention",  # lesson 01's heads; it builds on these
     "given/hybrid": "linear_state",  # lesson 03's cached pass
-    "world/train_hybrid": "linear_state",  # it builds on these
+    "world/train_experts": "linear_state",  # lesson 16's experts
+    "world/train_hybrid": AFTER_ALL,  # lesson 17's states
 }
 """Given modules of `course` that contain answers, each with the first lesson whose view may hold it: the
 one after the last lesson that asks for these answers."""
@@ -108,6 +111,6 @@ def write_absent(view: Path) -> None:
 
 def left_out(module: str, order: Sequence[str]) -> list[str]:
     """List the modules of `SEEN_FROM` that the view of a lesson goes without. A lesson that is not in
-    `order` is one that is yet to be written, and so a later one."""
+    `order` is one that is yet to be written, and so a later one; so is `AFTER_ALL`."""
     reached = order[: order.index(module) + 1]
     return [name for name, first in SEEN_FROM.items() if first not in reached]
