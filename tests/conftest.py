@@ -5,15 +5,24 @@ import shutil
 import signal
 import sys
 from collections import Counter
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
-from selection import Selection, begin_night, part_of, run_record, unit_of
+from selection import (
+    Selection,
+    begin_night,
+    folder_of_replies,
+    part_of,
+    run_record,
+    unit_of,
+)
 from xdist.scheduler import LoadScopeScheduling
 
 import autograder.lessons
 import course.checks
+from autograder import judge
+from autograder.diagnosis.known_replies import KnownReplies
 from autograder.run_record import RunRecord
 from lessons import OVERLAY
 
@@ -122,6 +131,16 @@ def selection(pytestconfig) -> Selection:
 def record() -> RunRecord:
     """What the museum replied to the checks."""
     return run_record()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def known_replies_are_kept():
+    """What the museum replies to the challenge that is the same for everyone, for all tests together:
+    else each process that judges a wrong answer would ask all bugs of its lesson."""
+    with pytest.MonkeyPatch.context() as patch:
+        kept = cache(partial(KnownReplies, folder=folder_of_replies()))
+        patch.setattr(judge, "known_in_memory", kept)
+        yield
 
 
 @pytest.fixture

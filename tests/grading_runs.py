@@ -85,7 +85,7 @@ def wait_until(holds: Callable[[], bool], process: subprocess.Popen | None = Non
     end = time.monotonic() + PATIENCE
     while not holds() and (process is None or process.poll() is None):
         assert time.monotonic() < end, "it takes too long"
-        time.sleep(0.002)
+        time.sleep(0.01)
 
 
 # --- what is left over ---------------------------------------------------------------------------

@@ -187,10 +187,15 @@ def begin_night() -> None:
     os.environ.setdefault(NIGHT, f"{date}:{tempfile.mkdtemp(prefix='second-token-night-')}")
 
 
+def folder_of_replies() -> Path:
+    """Return where the museum's replies are kept: by night in a folder of this night alone."""
+    return night()[1] if night() else FOLDER
+
+
 @cache
 def run_record() -> RunRecord:
-    """Open the record of what the museum replied: by night one of this night alone."""
-    return RunRecord(night()[1] if night() else FOLDER)
+    """Open the record of what the museum replied."""
+    return RunRecord(folder_of_replies())
 
 
 def is_slow(item: Any) -> bool:

@@ -26,7 +26,7 @@ from lessons import COURSE
 pytestmark = [needs_bubblewrap, pytest.mark.slow]
 ATTACKS = find_attacks()
 FOLDERS = sorted({attack.folder for attack in ATTACKS})
-SECONDS = ("--Judge.cell_seconds=8", "--Judge.question_seconds=6", "--Judge.submission_seconds=60")
+SECONDS = ("--Judge.cell_seconds=5", "--Judge.question_seconds=4", "--Judge.submission_seconds=40")
 EVERY = 8
 """After so many attacks comes an honest student."""
 

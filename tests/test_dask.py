@@ -198,7 +198,7 @@ def test_a_cluster_finds_what_this_machine_finds(client, tmp_path):
 
 @pytest.mark.slow
 def test_what_ends_its_process_or_never_ends_costs_only_its_own(client, tmp_path):
-    these = Class(tmp_path, cell_seconds=20.0)
+    these = Class(tmp_path, cell_seconds=5.0)
     for number in range(3):
         these.hand_in(f"good{number}", solved(LESSON, f"number = {number}"))
     these.hand_in("exits", solved(LESSON, "import os; os._exit(0)"))

@@ -250,7 +250,7 @@ def test_an_endless_loop_costs_its_own_points_only(course):
     course.hand_in("bob", opening(LESSON, "while True:\n    pass"))
     signature = answers(LESSON)[name].splitlines()[0]
     course.hand_in("cleo", solved(LESSON, **{name: f"{signature}\n    while True:\n        pass"}))
-    grade(course, "--Judge.cell_seconds=20", "--Judge.question_seconds=20")
+    grade(course, "--Judge.cell_seconds=5", "--Judge.question_seconds=5")
     with_settings = {name: sum(course.points(name).values()) for name in ("ann", "bob", "cleo")}
     assert (with_settings["ann"], with_settings["bob"]) == (10, 10)
     assert 0 < with_settings["cleo"] < 10
@@ -263,7 +263,7 @@ def test_others_are_judged_while_one_hangs(empty, monkeypatch):
         empty.hand_in(name, solved(LESSON, f"name = {name!r}"))
     monkeypatch.setattr(judging, "PATIENCE", 0.5)
     monkeypatch.chdir(empty.place)
-    lesson = open_course(["--Judge.cell_seconds=20"]).lesson("00-start")
+    lesson = open_course(["--Judge.cell_seconds=5"]).lesson("00-start")
     desk = lesson.desk()
     try:
         ended = list(judging.judge_here(desk, list(lesson.submissions()), 1))

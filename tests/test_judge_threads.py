@@ -19,7 +19,7 @@ from lessons import COURSE
 
 pytestmark = [needs_bubblewrap, pytest.mark.slow]
 LESSON = COURSE.read("03-kv-cache")
-TIMES, THREADS = 100, 4
+TIMES, THREADS = 40, 4
 PATIENT = Deadlines(cell=600, question=600, submission=3600)
 """Four processes on two cores are slow, and how slow is not what is asked here."""
 

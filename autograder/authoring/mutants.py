@@ -16,6 +16,7 @@ The exit code is 1 when a survivor has no entry, or when an entry names no survi
 from __future__ import annotations
 
 import argparse
+import gc
 import math
 import multiprocessing
 import os
@@ -145,6 +146,7 @@ def survivors(
     One that raises, crashes, takes more than its seconds of processor time or too much memory is dead.
     """
     fork = multiprocessing.get_context("fork")
+    gc.freeze()  # or a collection in each process copies all that this one holds
     left, running, alive = list(reversed(mutants)), {}, set()
     tqdm.monitor_interval = 0  # no thread of its own: this process forks
     with tqdm(total=len(mutants), desc=title, file=sys.stdout) as progress:
@@ -159,6 +161,7 @@ def survivors(
                 if process.exitcode == SURVIVED:
                     alive.add(mutant)
                 progress.update()
+    gc.unfreeze()
     return [mutant for mutant in mutants if mutant in alive]
 
 

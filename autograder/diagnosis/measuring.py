@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,7 +84,10 @@ def measure(lesson: str, record: RunRecord, challenges: int = CHALLENGES) -> dic
     compared = [played for played in rounds if played.seed in SEEDS]
     return {
         "sources": digest_of_museum(lesson),
-        "recognized": recognition(lesson, record, compared, catches),
+        "recognized": {
+            **recognition(lesson, compared, catches),
+            STYLES: in_other_styles(record, compared, catches),
+        },
         "told": told(lesson, record, compared[0].seed, compared),
         "catches": catches,
     }
@@ -129,10 +132,10 @@ def catches_in(lesson: str, rounds: list[Round]) -> Catches:
 
 
 def recognition(
-    lesson: str, record: RunRecord, rounds: list[Round], catches: Catches
+    lesson: str, rounds: Iterable[Round], catches: Catches
 ) -> dict[str, dict[str, int]]:
-    """Count the outcomes of diagnoses, in each of four cases."""
-    counted: dict[str, Counter[str]] = {name: Counter() for name in (KNOWN, STYLES, OWN, OTHERS)}
+    """Count the outcomes of diagnoses of a lesson's bugs, in each of three cases."""
+    counted: dict[str, Counter[str]] = {name: Counter() for name in (KNOWN, OWN, OTHERS)}
     for played in rounds:
         for bug, reply in played.caught:
             named = played.is_named_by(bug)
@@ -145,12 +148,18 @@ def recognition(
             others = [known for known in _suspected(played, bug, catches) if known[0] is not bug]
             result = outcome(bug, name_mistake(others, reply, played.deciding))
             counted[OWN if named else OTHERS]["family" if result == "mistake" else result] += 1
-    # At one seed: there are thousands of these notebooks.
+    return {name: dict(sorted(counter.items())) for name, counter in counted.items()}
+
+
+def in_other_styles(record: RunRecord, rounds: Sequence[Round], catches: Catches) -> dict[str, int]:
+    """Count the outcomes of diagnoses where the notebook's other functions are in another style. At one
+    seed: there are thousands of these notebooks."""
+    counted: Counter[str] = Counter()
     for played in (played for played in rounds if played.seed == rounds[0].seed):
         for bug, reply in _restyled(played, record):
             named = name_mistake(_suspected(played, bug, catches), reply, played.deciding)
-            counted[STYLES][outcome(bug, named)] += 1
-    return {name: dict(sorted(counter.items())) for name, counter in counted.items()}
+            counted[outcome(bug, named)] += 1
+    return dict(sorted(counted.items()))
 
 
 def told(lesson: str, record: RunRecord, seed: int, rounds: Iterable[Round]) -> dict[str, int]:

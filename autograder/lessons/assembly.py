@@ -186,17 +186,20 @@ def _names_defined_by(node: ast.stmt) -> Iterator[str]:
         yield from (part.id for t in targets for part in ast.walk(t) if isinstance(part, ast.Name))
 
 
+@cache
 def _used(source: str) -> set[str]:
     """Return the names that a piece of code reads."""
     names = (node for node in ast.walk(parse(source)) if isinstance(node, ast.Name))
     return {name.id for name in names if isinstance(name.ctx, ast.Load)}
 
 
+@cache
 def _defined(source: str) -> set[str]:
     tree = parse(source)
     return {n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)}
 
 
+@cache
 def _lines_of(source: str, name: str) -> tuple[int, int]:
     """Find the lines of a definition in a cell, decorators included, as bounds of a slice."""
     nodes = [n for n in parse(source).body if getattr(n, "name", None) == name]

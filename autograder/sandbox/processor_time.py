@@ -20,7 +20,7 @@ BACKSTOP = 20
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 WANTING = ("R", "D")
 """The states of a thread that runs, would run, or waits for a disk."""
-STATE, SESSION, TIMES = 0, 3, slice(11, 15)
+STATE, TIMES = 0, slice(11, 15)
 """Where these stand in /proc/N/stat, behind the name; TIMES are of the process itself, and of those that
 it has collected, each as user and as system."""
 
@@ -60,14 +60,16 @@ def account_of(processes: str, session: int | None = None) -> Account:
 
     Args:
         processes: the path of that /proc.
-        session: only the processes of this session count; None if all do.
+        session: only the processes of this session count, in our own /proc; None if all do.
     """
 
     def account() -> tuple[float, bool]:
         ticks, wanting = 0, False
         for name in filter(str.isdigit, _names(processes)):
+            if session is not None and _session_of(int(name)) != session:
+                continue
             fields = _fields(f"{processes}/{name}/stat")
-            if not fields or session not in (None, int(fields[SESSION])):
+            if not fields:
                 continue
             ticks += sum(map(int, fields[TIMES]))
             wanting = wanting or any(state in WANTING for state in _states(f"{processes}/{name}"))
@@ -78,6 +80,14 @@ def account_of(processes: str, session: int | None = None) -> Account:
 
     # Not that of `processes`: in the /proc of a sandbox, whoever looks from outside has no self.
     return account if os.path.exists("/proc/self/stat") else on_the_clock
+
+
+def _session_of(process: int) -> int | None:
+    """Return the session of a process; None if it has ended."""
+    try:
+        return os.getsid(process)
+    except OSError:
+        return None
 
 
 def _states(process: str) -> Iterator[str]:

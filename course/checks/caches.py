@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from types import CodeType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
@@ -180,8 +181,13 @@ def _kept_outside(holder: Any) -> Iterator[Any]:
 
 
 def _globals_used_by(function: FunctionType) -> Iterator[Any]:
-    names = {i.argval for i in dis.get_instructions(function) if i.opname == "LOAD_GLOBAL"}
-    yield from (function.__globals__[name] for name in names & function.__globals__.keys())
+    names = _globals_read_in(function.__code__) & function.__globals__.keys()
+    yield from (function.__globals__[name] for name in names)
+
+
+@lru_cache(maxsize=1000)
+def _globals_read_in(code: CodeType) -> frozenset[str]:
+    return frozenset(i.argval for i in dis.get_instructions(code) if i.opname == "LOAD_GLOBAL")
 
 
 def _own_part(holder: Any, store: Any) -> Any:
