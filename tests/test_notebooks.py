@@ -21,7 +21,12 @@ def test_the_solved_notebook_runs(folder):
     done = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
-            *("--nbval-lax", "--nbval-current-env", f"--nbval-cell-timeout={PATIENCE}"),
+            *(
+                "--nbval-lax",
+                "--nbval-current-env",
+                f"--nbval-kernel-startup-timeout={PATIENCE}",
+                f"--nbval-cell-timeout={PATIENCE}",
+            ),
             str(COURSE.read(folder).solved),
         ],
         cwd=ROOT,

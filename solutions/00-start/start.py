@@ -16,8 +16,8 @@
 # **You build:** FLOPs and bytes of a matrix product.
 # **Time:** 30 minutes. **Points:** 10. **Needs:** a little Python; nothing about language models.
 #
-# > **Predict before you read on.** One token meets one weight matrix of 4,096 × 4,096 numbers of 16
-# > bits. The matrix must come out of memory, and every number in it is used. Which is larger: the
+# > **Predict before you read on.** A row of 4,096 numbers goes through a matrix of 4,096 × 4,096 numbers
+# > of 16 bits. The matrix must come out of memory, and every number in it is used. Which is larger: the
 # > number of **bytes** that are read, or the number of **operations** (multiplications and
 # > additions)? By what factor?
 
@@ -73,8 +73,8 @@ show(draw_card(machine.card()))
 show(draw_product(1, 6, 6))
 
 # %% [markdown]
-# To get **one** number of
-# the output, go along the row and down one column, multiply the pairs, and add up the products.
+# To get **one** number of the output, go along the row and down one column, multiply the pairs, and add
+# up the products.
 #
 # The field counts each multiplication and each addition as one floating-point operation, a **FLOP**.
 # Multiplying a pair and adding the product to the sum is a **multiply-add**: 2 FLOPs. (Adding the
@@ -144,9 +144,9 @@ except CheckFailed as failure:  # so that the notebook goes on
 
 # %% [markdown]
 # Read it from left to right: **a small case** that went wrong, **your number**, **the number
-# that was wanted**, what is true of all your wrong numbers, if anything is known, and **one question**.
+# that was wanted**, what all your wrong numbers have in common, if anything, and **one question**.
 # The question is there to point at the cause. Work the small case out on paper first; only then change
-# the code. The three lines at the end, in a cell of their own, show what your function was given there.
+# the code. Run the three lines at its end in a new cell: they show what your function was given.
 
 # %% [markdown]
 # ## 2 · Count the bytes
@@ -157,9 +157,10 @@ except CheckFailed as failure:  # so that the notebook goes on
 # is written back. We count each number **once**: that is the least any machine can do. A number takes
 # 4 bytes as `float32`, 2 as `float16`, 1 as `int8`.
 #
-# > **Predict.** For one token and a 4,096 × 4,096 matrix: which of the three matrices matters?
+# > **Predict.** For one token and a 4,096 × 4,096 matrix: which of the three matrices is nearly all of
+# > the bytes?
 #
-# Write `matmul_bytes`: the bytes that such a product must move at least.
+# Write `matmul_bytes`: the fewest bytes that such a product can move.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Three grids in the picture. Two are read, one is written.
@@ -190,7 +191,7 @@ checks.bytes_of_three_matrices(matmul_bytes)
 checks.bytes_follow_the_element_size(matmul_bytes)
 
 # %% [markdown]
-# Compare with your guess: the weights matter. They are {{16,777,216 = 4096 ** 2}} numbers; each of the
+# Compare with your guess: the weights are. They are {{16,777,216 = 4096 ** 2}} numbers; each of the
 # two rows has {{4,096 = 4096}}.
 #
 # ### Play with it
@@ -221,12 +222,11 @@ print(f"FLOP per byte     {flops / moved:>12.3f}")
 # **{{33,554,432 = matmul_flops(1, 4096, 4096)}} FLOPs and {{33,554,432 = 2 * 4096 * 4096}} bytes.** The
 # same number: each weight is 2 bytes, is read once, and is used for one multiply-add, 2 FLOPs. The rows
 # going in and out are {{0.05 = 100 * (matmul_bytes(1, 4096, 4096, 2) / (2 * 4096 * 4096) - 1)}} % on
-# top. So one token does
-# **{{1 = matmul_flops(1, 4096, 4096) / matmul_bytes(1, 4096, 4096, 2)}} FLOP for each byte**, and this
-# ratio is called **arithmetic intensity**.
+# top. So one token does **{{1 = matmul_flops(1, 4096, 4096) / matmul_bytes(1, 4096, 4096, 2)}} FLOP for
+# each byte**, and this ratio is called **arithmetic intensity**.
 #
-# Is that much? Below you measure how many bytes and operations a second your machine manages, with one
-# token and with many. Send more tokens through *together*:
+# Is that much? First count what happens when more tokens go through *together*; then time it, on one core
+# of your machine:
 
 # %%
 show(draw_work_and_bytes(matmul_flops, matmul_bytes))
@@ -236,8 +236,9 @@ show(draw_work_and_bytes(matmul_flops, matmul_bytes))
 # {{64 = matmul_flops(64, 4096, 4096) / matmul_flops(1, 4096, 4096)}} times the work for
 # nearly the same bytes.
 #
-# > **Predict.** On your machine, one token takes some time to go through such a matrix, of 32-bit
-# > numbers. How many times longer do 64 tokens take: 64 times? Not longer at all? Something between?
+# > **Predict.** On one core, one token takes some time to go through such a matrix, of 32-bit numbers.
+# > How much of that does each of 64 tokens cost that go through together: all of it? A 64th? Something
+# > between?
 
 # %%
 weights = torch.randn(4096, 4096)
@@ -251,21 +252,21 @@ for m, seconds in times.items():
     print(f"{m:2} tokens: {moved / giga:5.1f} GB/s, {flops / giga:6.1f} GFLOP/s")
 
 # %% [markdown]
-# Something between, on most machines: together, each token is cheaper by several times. The operations
+# Something between, on most machines: together, each token is several times cheaper. The operations
 # a second say why: if they climb with the tokens, the core waited for the matrix before. Your numbers
 # differ from your neighbour's. So **no grade in this course depends on a stopwatch**. Work is
 # counted; time is only drawn.
 #
-# A model can *read* your question as many tokens at once. It can *write* its answer only one token
-# after another, because each word depends on the one before.
+# A model can *read* your question many tokens at a time. It can *write* its answer only one token after
+# another, because each word depends on the one before.
 
 # %% [markdown]
 # ## House rules
 #
 # Others call what you write, later lessons too. So in every lesson, and in every check:
 #
-# * Never change an argument, nor later what you have returned. No two results are the same memory,
-#   unless it is an argument's.
+# * Never change an argument, or a result that you have already returned. No two results share memory,
+#   except an argument's, or where a task asks for views.
 # * Results have the dtype and device of the inputs.
 # * A tensor may be a slice or a transpose (not contiguous), and sizes may be 0 or 1.
 # * If you refuse a call, raise before you change anything or draw a random number.
@@ -315,8 +316,8 @@ print(doubled(mine), "and mine, which I still need:", mine)
 # change: the matrix is still read once, and only the rows going in and out become 100 times as many
 # ({{1,638,400 = matmul_bytes(100, 4096, 4096, 2) - 2 * 4096 * 4096}} bytes beside
 # {{33,554,432 = 2 * 4096 * 4096}}).<br>
-# <b>The common wrong answer</b> is "both grow 100 times". Then it would gain nothing to serve
-# many people at once.
+# <b>The common wrong answer</b> is "both grow 100 times". Then serving many people at once would gain
+# nothing.
 # </details>
 #
 # **3.** Your code passes the check in the notebook. Is the point safe?

@@ -11,7 +11,7 @@
 # * name every axis of the tensors inside a model,
 # * write causal attention by hand, with KV heads that several query heads share,
 # * choose the next word: the likeliest, or one by chance,
-# * say why a new word changes no number of the words before it.
+# * say which numbers a new word changes, and why.
 #
 # **You build:** heads, causal attention, sampling.
 # **Time:** 90 minutes. **Points:** 10. **Needs:** lesson 00 and matrix products in PyTorch.
@@ -56,7 +56,7 @@ print(tokens, "shape", tuple(tokens.shape))
 print(repr(decode(tokens)))
 
 # %% [markdown]
-# The lessons use these letters. *Here* is this text in our model `mini`:
+# The lessons use these letters. The column *here* is this text in our model `mini`:
 #
 # | letter | counts | here | | tensor | shape |
 # |---|---|---|---|---|---|
@@ -70,9 +70,8 @@ print(repr(decode(tokens)))
 # | L | blocks, also called layers | 2 | | | |
 #
 # `embed` turns a token into a vector x. Each **block** adds to it twice (x is the *residual stream*):
-# `attention(attn_norm(x))`,
-# what the token finds in others, then `mlp(mlp_norm(x))`, what it makes of it alone. `lm_head` turns
-# the vector into logits.
+# `attention(attn_norm(x))`, what the token finds in others, then `mlp(mlp_norm(x))`, what it makes of it
+# alone. At the end, `norm` and `lm_head` turn the vector into logits.
 #
 # The weights are trained. **What an attention layer does with them is up to you**: you hand the model
 # a function. We begin with one that does nothing.
@@ -249,7 +248,7 @@ show(draw_weights(["The", "cat", "sat"], {**steps, "scores × 10": (10 * scores)
 #
 # 1. A **score** for each pair: query · key, divided by √D. The typical size of a sum of D products
 #    grows like √D, and large scores leave all the weight to one word (last panel).
-# 2. A pair that must not be seen gets −∞.
+# 2. Where the key comes later than the query, the score is −∞.
 # 3. **Softmax** over each row.
 # 4. The output is the average of the values with these weights.
 #
@@ -339,7 +338,7 @@ show(draw_angles(angles, [(5, 3), (25, 23)]))
 #
 # *Difficulty 3 of 5 · importance 5 of 5 · 8 minutes*
 #
-# Write `attention_layer`, from x (B, T, C) to what is added to x.
+# Write `attention_layer`, from a normed x (B, T, C) to what the model adds to the residual stream.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Project three times, cut into heads, turn two, attend, glue, project once more.
@@ -398,10 +397,10 @@ show(draw_attention(model, story, causal_attention, looks=[(0, 1, "Wood"), (1, 1
 
 # %% [markdown]
 # At *Wood*, the word after the first *Mia*. That takes **two blocks**. In block 0, *Wood* looks one word
-# back and notes: "I follow *Mia*". In block 1, an **induction head**, the second *Mia* searches for
-# this note, finds *Wood*, and copies it. In block 0 it could not: there the key of *Wood* is made of
-# *Wood* alone. Hide *Mia* from *Wood* in all heads of block 0, and *Wood* is predicted with 19 % instead
-# of 99 %; in head 1 alone, nothing is lost: the other heads have noted it too.
+# back and notes: "I follow *Mia*". In block 1 an **induction head** lets the second *Mia* search for this
+# note, find *Wood*, and copy it. In block 0 it could not: there the key of *Wood* is made of
+# *Wood* alone. Hide *Mia* from *Wood* in all heads of block 0, and the probability of *Wood* falls from
+# 99 % to 19 %; hide it in head 1 alone, and nothing is lost: the other heads have noted it too.
 #
 # ## What moves when a word changes
 #
@@ -412,10 +411,10 @@ show(draw_attention(model, story, causal_attention, looks=[(0, 1, "Wood"), (1, 1
 play_with_causality(model, "The cat sat on the mat . It was a cold", j=2)
 
 # %% [markdown]
-# **Left of the change nothing moves, at any depth**; *dog* and all after it do. A hidden state depends
-# on its own token and on those before it. Keys and values are computed from hidden states. So **keys
-# and values of the past never change**. Without the mask, each new
-# word would change those of every block but block 0.
+# **Left of the change nothing moves, at any depth**; *dog* moves at every depth, all after it from block
+# 0's output on. A hidden state depends on its own token and on those before it. Keys and values are
+# computed from hidden states. So **keys and values of the past never change**. Without the mask, each
+# new word would change those of every block but block 0.
 #
 # ## 5 · A word by chance
 #

@@ -57,7 +57,7 @@ print("The cat sat …", decode(greedy_next(logits[:, -1])))
 # ## Many words
 #
 # For the next word, put this one behind the text and ask again. Writing like that is called
-# **autoregressive**: the model reads what it wrote. No step can start before the one before is done.
+# **autoregressive**: the model reads what it wrote. No step can start until the one before it is done.
 #
 # Here are the first two of four steps. Each column is one forward pass over everything so far:
 
@@ -82,8 +82,8 @@ show(draw_grid(3, 4, words, n_shown=2))
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # <code>model.check_tokens</code> refuses an empty prompt; <code>check_between(name, value, low,
-# high)</code> refuses a number out of bounds, and names it. How many places are left? Then a
-# <code>for</code> loop with <code>greedy_next</code>, <code>unsqueeze(1)</code> and
+# high)</code> refuses what is not in low … high, ends included, and names it. How many places are left?
+# Then a <code>for</code> loop with <code>greedy_next</code>, <code>unsqueeze(1)</code> and
 # <code>torch.cat</code>.
 # </details>
 
@@ -158,8 +158,8 @@ show(draw_grid(3, 4, words))
 show(draw_same_keys(model, encode("The cat sat"), encode("The cat sat on the mat")))
 
 # %% [markdown]
-# **Why must they be equal?** In lesson 01 nothing to the left of a changed token moved: a position
-# sees itself and what is before it. So its hidden state depends on tokens 0 … i only, in every layer,
+# **Why must they be equal?** In lesson 01 nothing to the left of a changed token moved: position i sees
+# itself and what is before it. So its hidden state depends on tokens 0 … i only, in every layer,
 # and key and value are made from that. What is written later comes too late.
 #
 # **A common wrong answer** is "because the weights do not change". They do not; but without the
@@ -238,8 +238,8 @@ for p, g in [(3, 4), (100, 50), (500, 200), (1000, 500), (2000, 1000)]:
 # > </details>
 #
 # > **Spot the slip.** The same text then multiplies these ratios by 96 layers and 96 heads,
-# > {{9,216 = 96 * 96}} in all. What happens to a *ratio* if both its sides grow
-# > {{9,216 = 96 * 96}} times?
+# > {{9,216 = 96 * 96}} in all. What happens to a *ratio* when both its counts are
+# > multiplied by {{9,216 = 96 * 96}}?
 # >
 # > <details><summary>Answer</summary>
 # > Nothing. The counts grow: {{9,216 = 96 * 96}} times as many rows are computed, and
@@ -301,19 +301,19 @@ show(draw_staircases([(1, 8), (1, 16), (2000, 200)]))
 
 # %% [markdown]
 # Alone, twice the tokens are *nearly four times* the work, {{36 = attention_visits(1, 8)}} and
-# {{136 = attention_visits(1, 16)}}: quadratic growth. After a long
-# prompt, twice the answer costs little more than twice. The areas show why.
+# {{136 = attention_visits(1, 16)}}: quadratic growth. After a long prompt, twice the answer costs little
+# more than twice. The areas show why.
 #
 # One sum, two meanings. **Rows computed again** are waste, and lesson 03 removes them. **Positions
-# looked at** are attention itself: a new token must look at everything before it, however clever we
-# are. So even a step that computes nothing twice is not free.
+# looked at** are attention itself: in this model a new token looks at everything before it, cached or
+# not. So even a step that computes nothing twice is not free.
 
 # %% [markdown]
 # ### A small model in numbers
 #
 # One projection of a mini-GPT, C = 64: a row costs C² multiply-adds (twice that in FLOPs). A prompt of
 # p = 8, g = 20 new: each step reads p rows, and those written before it, 0, 1, … g - 1. Textbooks round:
-# g²/2 in the place of g(g - 1)/2, and p + g rows in the place of p + g - 1. Does that matter?
+# g²/2 for g(g - 1)/2, and p + g rows for p + g - 1. Does that matter?
 
 # %%
 p, g, C = 8, 20, 64
@@ -358,13 +358,13 @@ show(draw_step_times(times, fit_to=128))
 # looks back. All n tokens do, again: code that masks a full matrix scores n² pairs, in every head and
 # layer. For short texts this hides behind the matrices; later it takes over.
 #
-# A step is quadratic, so a **run is cubic**: 1² + 2² + … + n² is about n³/3 pairs. Your visits, about
-# n²/2, are what remains if only the last token looks.
+# These pairs are quadratic in a step, so **cubic in a run** from one token: 1² + 2² + … + n² is about
+# n³/3. Your visits, about n²/2, are what remains if only the last token looks.
 
 # %% [markdown]
 # ## Check yourself
 #
-# **1.** You write 100 tokens after a prompt of 100. How often is the key of token 0 computed?
+# **1.** You write 100 tokens after a prompt of 100. How many times is the key of token 0 computed?
 #
 # <details><summary>Answer</summary>
 # 100 times: once in each forward pass, and there is one for each new token.<br>
@@ -383,8 +383,8 @@ show(draw_step_times(times, fit_to=128))
 # **3.** Does the prompt still cost anything once the answer has begun?
 #
 # <details><summary>Answer</summary>
-# Yes: every new token looks at all of it. <b>The common wrong answer</b> is "no, it is paid for in
-# the first pass". Look at the blue area above.
+# Yes: here its rows are computed again at each step, and with a cache, too, every new token looks at all
+# of it. <b>The common wrong answer</b> is "no, it is paid for in the first pass".
 # </details>
 #
 # **4.** By hand: the visits for 32 new tokens after one token, and after a prompt of 1,024.

@@ -17,7 +17,7 @@
 #
 # > **Predict.** A prompt has 3 tokens and the model writes 4 more. Lesson 02 computed
 # > {{18 = kv_rows_naive(3, 4)}} rows of keys and needed {{6 = kv_rows_needed(3, 4)}}. With a cache, how
-# > often is a kept row *read*?
+# > often in all are kept rows *read*?
 
 # %% tags=["setup"]
 
@@ -86,7 +86,7 @@ show(draw_masks([(5, 5), (2, 5), (1, 5)]))
 
 # %% [markdown]
 # **The common wrong answer** puts the triangle at the top *left*, as PyTorch's `is_causal=True` does. One
-# new token then sees only the oldest of five, and nothing stops: the shapes fit.
+# new token then sees only the oldest of five, and nothing fails: the shapes fit.
 #
 # Write `causal_mask`, True where a new token may see a token.
 #
@@ -132,7 +132,7 @@ checks.mask_is_rectangular(causal_mask)
 #
 # *Difficulty 2 of 5 · importance 4 of 5 · 10 minutes*
 #
-# The plainest cache keeps one tensor of keys and one of values a layer, and puts new tokens behind the
+# The plainest cache keeps one tensor of keys and one of values per layer, and puts new tokens behind the
 # old ones by `torch.cat`. Write its `append`. It is called once per *layer*, so it must not
 # move the length; `advance` does, once per forward pass.
 #
@@ -237,7 +237,7 @@ checks.copies_add_up(numbers_copied)
 # | one `append` | (B, G, T, D) in, (B, G, S, D) out | keys come rotated |
 # | what is held | the first `len(cache)` places | the rest is room, not zeros to attend to |
 #
-# `truncate` forgets the newest tokens (lesson 17's states cannot). **A full cache refuses and changes
+# `truncate(n)` keeps the first n tokens (lesson 17's states cannot). **A full cache refuses and changes
 # nothing.** Wrong sizes are refused.
 #
 # Write the methods of `KVCache`.
@@ -431,7 +431,7 @@ checks.layer_equals_uncached(attention_layer_cached, KVCache)
 # **The common wrong answer** lets positions start at 0 in every call. The first call is right; then every
 # new token believes that it is the first.
 #
-# Write `forward_cached`: the logits of the new tokens, which the cache then holds.
+# Write `forward_cached`: logits out, the new tokens into the cache.
 #
 # <details><summary>Hint 1: the idea</summary>
 # How many tokens came before this chunk? The cache knows.
@@ -440,7 +440,7 @@ checks.layer_equals_uncached(attention_layer_cached, KVCache)
 # tokens (B, T) → embed (B, T, C) → L blocks, (B, T, C) each → norm, lm_head (B, T, V).
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# Is there room? Positions from <code>len(cache)</code>; a loop over
+# Is there room (<code>cache.max_len</code>)? Positions from <code>len(cache)</code>; a loop over
 # <code>enumerate(model.blocks)</code>, two lines that add to x, as in each block;
 # <code>cache.advance</code> after it.
 # </details>
@@ -609,7 +609,7 @@ show(draw_race(runs, steps))
 
 # %% [markdown]
 # For texts of 256 tokens the rows fell {{129 = kv_rows_naive(3, 256) / kv_rows_needed(3, 256)}}-fold,
-# the time by far less: while a text is short, few rows cost nearly what one costs. But the gain of a
+# the time by much less: while a text is short, several rows cost little more than one. But the gain of a
 # step climbs with every token.
 #
 # Now the question at the top, after a prompt of 500 tokens:
@@ -730,8 +730,8 @@ show(draw_bytes(caches))
 # <details><summary>Answer</summary>
 # The formula gives the last bar,
 # {{344 = kv_cache_bytes(GPTConfig(128_256, 80, 8192, 64, 64, 28_672), 131_072) / 1e9}} GB. The number
-# fits the bar above, {{43 = kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 131_072) / 1e9}} GB, where
-# 8 key/value heads serve 64 query heads. The factor is H / G = {{8 = 64 // 8}}: lesson 06.
+# fits the bar above, {{43 = kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 131_072) / 1e9}} GB, where 8
+# key/value heads serve 64 query heads. The factor is H / G = {{8 = 64 // 8}}: lesson 06.
 # </details>
 #
 # ## Check yourself

@@ -3,11 +3,11 @@
 #
 # {{badge}}
 #
-# **Why is the second token faster than the first?** And what do serving engines make of it?
+# **Why does a first token cost so much more than the second?** And what do serving engines make of it?
 #
 # **After this lesson you can**
 #
-# * tell the two phases apart by shapes and clocks,
+# * tell the two phases apart by shape and timing,
 # * feed a prompt in chunks, stream tokens, and report TTFT and ITL as engines do,
 # * decode prompts of different lengths in one batch, each as if it were alone.
 #
@@ -15,8 +15,8 @@
 # **Time:** 95 minutes. **Points:** 10. **Needs:** lesson 03 (your answers, or ours). No GPU is
 # used.
 #
-# > **Predict.** A prompt of 500 tokens goes in, then one token at a time. How many times longer
-# > does the first token take than the second: 500 times, 20 times, or the same?
+# > **Predict.** A prompt of 500 tokens goes in. How many times longer does the first token take than the
+# > second: 500, 100 or 20? (Do not look back.)
 
 # %% tags=["setup"]
 
@@ -131,8 +131,8 @@ checks.every_chunk_size_gives_the_same_logits(prefill)
 checks.too_long_a_prompt_changes_nothing(prefill)
 
 # %% [markdown]
-# All but the last row of those logits are thrown away. With 128,256 words, those of 2,048 prompt
-# tokens take {{1.05 = 2048 * 128_256 * 4 / 1e9}} GB in float32: an engine sends the last row alone
+# All but the last row of those logits are thrown away. Over 128,256 tokens, those of 2,048
+# prompt tokens take {{1.05 = 2048 * 128_256 * 4 / 1e9}} GB in float32: an engine sends the last row alone
 # through `lm_head`.
 #
 # ## 2 · A stream
@@ -299,9 +299,9 @@ show(draw_timeline(prompt.shape[1], start, stamps, uncached))
 # > token, {{80 = PUBLISHED["Llama-3-70B"].config.n_layers}} layers.
 #
 # <details><summary>Answer</summary>
-# Attention in prefill has N² / 2 scores a head, if only visible pairs are computed. Its FLOPs are
+# Not linear: attention has N² / 2 scores a head, if only visible pairs are computed. Its FLOPs are
 # {{1.9 = 100 * 2000 * 8192 * 80 / 70e9}} % of the matrices' at 2,000 tokens, and
-# {{94 = 100 * 100_000 * 8192 * 80 / 70e9}} % at 100,000. And at 2,000 tokens a step reads
+# {{94 = 100 * 100_000 * 8192 * 80 / 70e9}} % at 100,000. Nor cache reads: at 2,000 tokens a step reads
 # {{0.66 = kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 2000) / 1e9}} GB of cache and
 # {{140 = 70e9 * 2 / 1e9}} GB of weights; only with about
 # {{200 = round(70e9 * 2 / kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 2000), -2)}} such users do
@@ -327,22 +327,22 @@ show(
 
 # %% [markdown]
 # The FLOPs are the same: {{140 = 2 * 70e9 / 1e9}} billion for the matrices. The bytes are not: even
-# beside 64 users, output reads {{40 = round((140e9 / 64 +
-# kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 2000)) / (140e9 / 2000 +
-# kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 1)), -1)}} times as many, since 64 are fewer than
-# 2,000 and each reads a cache of its own. Input has to wait as well, but for arithmetic. By the
-# datasheet of an H100 (989 TFLOP/s, 3,350 GB/s) these FLOPs take {{0.14 = 140e9 / 989e12 * 1e3}} ms,
-# and the bytes of one of the 64 {{0.85 = (140e9 / 64 + kv_cache_bytes(PUBLISHED["Llama-3-70B"].config,
-# 2000)) / 3350e9 * 1e3}} ms: {{6 = round((140e9 / 64 + kv_cache_bytes(PUBLISHED["Llama-3-70B"].config,
-# 2000)) / 3350e9 / (140e9 / 989e12))}} to 1.
+# among 64 users, output reads {{40 = round((140e9 / 64 + kv_cache_bytes(PUBLISHED["Llama-3-70B"].config,
+# 2000)) / (140e9 / 2000 + kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 1)), -1)}} times as many,
+# since 64 are fewer than 2,000 and each reads a cache of its own. Input has to wait as
+# well, but for arithmetic. By the datasheet of an H100 (989 TFLOP/s, 3,350 GB/s) these FLOPs take
+# {{0.14 = 140e9 / 989e12 * 1e3}} ms, and the bytes of one user among 64 take
+# {{0.85 = (140e9 / 64 + kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 2000)) / 3350e9 * 1e3}} ms: {{6
+# = round((140e9 / 64 + kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 2000)) / 3350e9 / (140e9 /
+# 989e12))}} to 1.
 #
 # ## 5 · What chunks are for
 #
 # A machine that prefills 500 tokens in one go serves nobody else meanwhile. Cut the prompt into chunks,
 # and each iteration can carry a chunk *and* everybody's next token.
 #
-# > **Predict.** Smaller chunks: what happens to the longest gap of the other user, and to the
-# > newcomer's TTFT?
+# > **Predict.** Another's prompt arrives while you read. Smaller chunks: what happens to your longest
+# > gap, and to the newcomer's TTFT?
 
 # %%
 share_a_machine(storyteller, forward_cached, KVCache, prompt)
@@ -446,7 +446,8 @@ checks.pads_stand_on_the_left(pad_prompts)
 show(draw_masks())
 
 # %% [markdown]
-# The triangle ends in the lower right corner, cached places or not; the pads are the first columns.
+# The triangle ends in the lower right corner, with or without cached places; the pads are the first
+# columns.
 #
 # Write `ragged_mask`, True where a place may see a place.
 #
@@ -589,7 +590,7 @@ for text, row in zip(texts, torch.cat(written, dim=1), strict=True):
 # ## Check yourself
 #
 # <details><summary>Why is the second token faster than the first?</summary>
-# Because the prompt's rows are kept, it computes one row; the first had to compute all.
+# Because the prompt's keys and values are kept, it computes one row; the first had to compute all.
 # <em>Common wrong answer:</em> "the prompt has been read". Without a cache it is read again.
 # </details>
 # <details><summary>After a prompt of P, how wide are the scores of the first step?</summary>
@@ -597,8 +598,7 @@ for text, row in zip(texts, torch.cat(written, dim=1), strict=True):
 # fed.
 # </details>
 # <details><summary>101 tokens: 1 s to the first, 3 s in all. Tokens per second?</summary>
-# 100 / 2 =
-# {{50 = latency_metrics(0.0, [1 + step / 50 for step in range(101)]).tokens_per_second}}.
+# 100 / 2 = {{50 = latency_metrics(0.0, [1 + step / 50 for step in range(101)]).tokens_per_second}}.
 # <em>Another common definition:</em> 101 / 3 = {{34 = 101 / 3}}, which mixes the phases and falls as
 # the prompt grows.
 # </details>

@@ -9,13 +9,13 @@
 #
 # * write the bill of a forward pass from a model's sizes,
 # * draw a machine's roofline, put prefill and decode under it, and hit the measured points,
-# * time work on a device that only pretends to be finished.
+# * time a device that returns before it has finished.
 #
 # **You build:** the bill of a forward pass, a roofline, and a clock that waits.
 # **Time:** 75 minutes. **Points:** 10. **Needs:** lessons 00, 01 and 03 (your answers, or ours).
 #
 # > **Predict.** One token goes through a matrix of 16,384 × 4,096 numbers of 16 bits, on a machine
-# > that can do 100 FLOPs while one byte arrives. Which part of its time does it spend calculating?
+# > that can do 100 FLOPs while one byte arrives. What fraction of its time does it spend calculating?
 
 # %% tags=["setup"]
 
@@ -311,16 +311,18 @@ checks.bound_is_the_lower_roof(bound_by)
 play_with_the_roof(phase_cost, attention_flops, attainable, bound_by)
 
 # %% [markdown]
-# Here decode's *matrices* are compute-bound from {{224 = next( B for B in range(1, 3000) if
+# For Llama-2-7B decode's *matrices* are compute-bound from {{224 = next( B for B in range(1, 3000) if
 # bound_by(phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 16, B).parts(
 # attention_flops(PUBLISHED["Llama-2-7B"].config, 1, 16, B)).matrices, Machine("H200", 989e12, 4800e9))
-# == "compute")}} rows on, with any context: all rows share them (lesson 16: not experts). Its
-# *attention* never is: every row brings its own cache, so FLOPs and bytes grow together, at {{1.0 =
+# == "compute")}} rows on, with any context: all rows share them (but lesson 16).
+# Its *attention*
+# never is: every row brings its own cache, so FLOPs and bytes grow together, at {{1.0 =
 # phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 1024, 64).parts(
 # attention_flops(PUBLISHED["Llama-2-7B"].config, 1, 1024, 64)).attention.intensity}} FLOP/byte. The
-# common wrong answer, "a batch as large as the balance" ({{206 = Machine("H200", 989e12,
-# 4800e9).balance}}), is nearly right for the matrices, whose rows go in and out as bytes, and
-# wrong for the step. On the right: more tokens for all, fewer for each, until memory ends.
+# common wrong answer, "a batch as large as the balance"
+# ({{206 = Machine("H200", 989e12, 4800e9).balance}}), is nearly right for the matrices, whose rows go in
+# and out as bytes, and wrong for attention. On the right: more tokens for all, fewer for
+# each, until memory ends.
 #
 # ## 5 · A clock for work that is queued
 #
@@ -332,10 +334,10 @@ play_with_the_roof(phase_cost, attention_flops, attainable, bound_by)
 show(draw_queue())
 
 # %% [markdown]
-# Three rules: **wait** for an empty queue before each reading of the clock; let **first calls** pass;
+# Three rules: **wait** for an empty queue before each reading of the clock; discard the **first calls**;
 # take the **median**, because something always disturbs one call.
 #
-# The checks use a pretended device, so seconds are never graded: only what you read, and when.
+# The checks use a simulated device, so seconds are never graded: only what you read, and when.
 #
 # Write `time_on_device`: the median seconds of one call.
 #
@@ -443,8 +445,8 @@ show(draw_phases(attainable, here, bills, times, recordings()))
 del call, calls  # their decoders hold caches and, on a GPU, recorded steps
 
 # %% [markdown]
-# Of three rounds' medians the best counts, as for the limits. For decode, predicted by measured time is
-# the **MBU** (model bandwidth utilization) that others report.
+# Of three rounds' medians the best counts, as for the limits. Where memory limits, predicted over
+# measured time is the **MBU** (model bandwidth utilization) that others report.
 #
 # **Within a factor of 2**, on an idle machine: one row (decode, with little and with much
 # context) and 64 rows or more.
@@ -461,7 +463,8 @@ del call, calls  # their decoders hold caches and, on a GPU, recorded steps
 #
 # ## 7 · The third roof
 #
-# Our `mini` model moves half a megabyte a step.
+# Our `mini` model moves {{0.47 = phase_cost(MiniGPT.from_weights("mini").config, 1, 64, 1, 4).bytes /
+# 1e6}} MB a step.
 #
 # > **Predict.** At 20 GB/s that takes
 # > {{23 = phase_cost(MiniGPT.from_weights("mini").config, 1, 64, 1, 4).bytes / 20e9 * 1e6}}
@@ -504,20 +507,20 @@ show(draw_third_roof(phase_cost(mini.config, 1, 64, 1, 4), here, prices, asked, 
 # ## Check yourself
 #
 # <details><summary>A 4,096 × 4,096 matrix in FP16, one token: how many FLOP/byte?</summary>
-# {{33,554,432 = matmul_flops(1, 4096, 4096)}} FLOPs,
-# {{33,554,432 = 2 * 4096 * 4096}} bytes: {{1 = matmul_flops(1, 4096, 4096) / (2 * 4096 * 4096)}}.
+# {{33,554,432 = matmul_flops(1, 4096, 4096)}} FLOPs, {{33,554,432 = 2 * 4096 * 4096}} bytes:
+# {{1 = matmul_flops(1, 4096, 4096) / (2 * 4096 * 4096)}}.
 # <em>Common wrong answer:</em> {{0.5 = 4096 * 4096 / (2 * 4096 * 4096)}}, which counts a multiply-add
 # as one.
 # </details>
 # <details><summary>A GPU has twice the FLOP/s and the same memory. How much faster does one user's text
-# come?</summary>
-# Not at all: it waits for bytes. <em>Common wrong answer:</em> twice. Only prefill becomes twice as fast.
+# come?</summary> Not at all: it waits for bytes. <em>Common wrong answer:</em> twice. Only long prefills
+# come near.
 # </details>
 # <details><summary>By the roofs of an H200, a step of Llama-2-7B for 64 users takes 1.3 times as long
-# as for one if each has 128 tokens cached, and 9.8 times if each has 4,096. Why?</summary>
-# The weights are read once for all of them; the 64 caches are not shared, and at 4,096 tokens they are
-# {{10 = phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 4096, 64).kv_read_bytes /
-# phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 4096, 64).weight_bytes}} times as many bytes as the
+# as for one if each has 128 tokens cached, and 3.5 times if each has 1,024. Why?</summary>
+# The weights are read once for all of them; the 64 caches are not shared, and at 1,024 tokens they are
+# {{2.6 = phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 1024, 64).kv_read_bytes /
+# phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 1024, 64).weight_bytes}} times as many bytes as the
 # weights.
 # <em>Common wrong answer:</em> "they run in parallel". Bytes add up.
 # </details>

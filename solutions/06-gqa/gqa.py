@@ -3,8 +3,8 @@
 #
 # {{badge}}
 #
-# Lesson 05: a decode step waits for bytes, and at long context most of them are the cache. Must every
-# query head have keys and values of its own? Most models say no.
+# Lesson 05: a decode step waits for bytes, and with a batch of long texts most of them are the cache.
+# Must every query head have keys and values of its own? Most models say no.
 #
 # **After this lesson you can**
 #
@@ -21,8 +21,9 @@
 # > of 100 cases. A sibling has *one*, and so an eighth of the cache. How often will it be right:
 # > {{98 = 100 * METRICS["story-g4"]["recall_place_far"]}},
 # > {{85 = 100 * METRICS["story-g2"]["recall_place_far"]}} or
-# > {{28 = 100 * METRICS["story-g1"]["recall_place_far"]}} of 100? And for people's surnames? Write both
-# > down.
+# > {{28 = 100 * METRICS["story-g1"]["recall_place_far"]}} of 100? And a surname said as long ago, which
+# > the full model gets right in {{100 = 100 * METRICS["story"]["recall_surname_far"]}} of 100 cases?
+# > Write both down.
 
 # %% tags=["setup"]
 
@@ -76,9 +77,9 @@ show(draw_sharing(n_heads=8, kv_heads=(8, 2, 1)))
 # > it?
 #
 # <details><summary>Answer</summary>
-# No: GQA leaves the query heads as they are. It must be G: Llama-3-70B
-# (H = {{64 = PUBLISHED["Llama-3-70B"].config.n_heads}},
-# G = {{8 = PUBLISHED["Llama-3-70B"].config.n_kv_heads}}) needs an eighth of what the formula says.
+# No: GQA leaves the query heads as they are. It must be G: Llama-3-70B (H =
+# {{64 = PUBLISHED["Llama-3-70B"].config.n_heads}}, G =
+# {{8 = PUBLISHED["Llama-3-70B"].config.n_kv_heads}}) needs an eighth of what the formula says.
 # </details>
 #
 # ## 1 · A row of copies
@@ -130,7 +131,7 @@ checks.heads_stand_in_a_row(repeat_kv)
 # A cache of 2 heads, written out for 16 at every step, moves *more* bytes than one of 16 that is only
 # read. So move the queries: put the H // G heads of a group **below one another**, and for a matrix
 # product they are T · H // G queries of one head. The keys are read where they lie.
-# Write it out: PyTorch's `enable_gqa=True` is not accepted.
+# Spell out the steps yourself: PyTorch's `enable_gqa=True` is not accepted.
 #
 # | tensor | shape |
 # |---|---|
@@ -229,7 +230,7 @@ for name, count in numbers.items():
 # * 8192 + 2 * 16 * 64)}} times the numbers (scores count on both sides, and scaling the queries makes
 # fewer new numbers than scaling the scores); less in time, for both read the cache.
 #
-# Whether `enable_gqa=True` copies depends on version, device, mask.
+# Whether `enable_gqa=True` copies depends on the version, the device and the mask.
 #
 # Now in a model: lesson 01's layer around *your* attention, in the sibling with two KV heads.
 
@@ -449,10 +450,10 @@ show(draw_published({name: PUBLISHED[name].config for name in per_token}, per_to
 # tokens; its rows are arithmetic.)
 #
 # Sharing buys speed, too. A step reads a full memory once, whoever fills it: at an H100's 3.35 TB/s,
-# lesson 05's bill allows 59 conversations with Llama-3-8B {{2,512 = 59 * 3.35e12 /
-# phase_cost(PUBLISHED["Llama-3-8B"].config, 1, 8191, 59).bytes}} tokens/s, and the 14 that fit without
-# sharing {{610 = 14 * 3.35e12 / phase_cost(GPTConfig(128_256, 32, 4096, 32, 32, 14_336), 1, 8191,
-# 14).bytes}}.
+# lesson 05's bill allows
+# {{2,512 = 59 * 3.35e12 / phase_cost(PUBLISHED["Llama-3-8B"].config, 1, 8191, 59).bytes}} tokens/s for
+# 59 conversations with Llama-3-8B, and for the 14 that fit without sharing
+# {{610 = 14 * 3.35e12 / phase_cost(GPTConfig(128_256, 32, 4096, 32, 32, 14_336), 1, 8191, 14).bytes}}.
 
 # %%
 play_with_memory(max_batch_that_fits)
@@ -460,10 +461,10 @@ play_with_memory(max_batch_that_fits)
 # %% [markdown]
 # ## 6 · The point on the roof
 #
-# Weights are shared by the batch: 16-bit weights give B FLOP/byte. Keys are shared only by the heads of
-# a group: each byte of the cache gives H / G, *whatever the batch*.
+# Weights are shared by the batch, keys only by the heads of a group: what is the intensity of each?
 #
-# > **Predict.** 32 conversations grow from 1,000 to 131,000 tokens. Where does the decode step, as
+# > **Predict.** 32 conversations with Llama-3-8B (H = 32) grow from 1,000 to 131,000 tokens. Where does
+# > the decode step, as
 # > one lump, go on lesson 05's roof, for G = 32, 8 and 1?
 
 # %%
@@ -488,8 +489,8 @@ show(
 )
 
 # %% [markdown]
-# The longer the context, the nearer to H / G:
-# {{1 = PUBLISHED["Llama-3-8B"].config.n_heads // 32}} and
+# Weights give B FLOP/byte, and each byte of the cache H / G, *whatever the batch*. The longer the
+# context, the nearer to H / G: {{1 = PUBLISHED["Llama-3-8B"].config.n_heads // 32}} and
 # {{4 = PUBLISHED["Llama-3-8B"].config.n_heads // 8}}. For G = 1 weights and cache both give
 # {{32 = PUBLISHED["Llama-3-8B"].config.n_heads // 1}}: the point stays. Fewer KV heads keep a long
 # context from undoing what batching won, and leave room for the batch.

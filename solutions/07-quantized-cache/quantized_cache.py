@@ -76,7 +76,7 @@ show(draw_example())
 # A code counts *steps* from the row's lowest number: row 0 starts at -0.2 and its step is 0.5, so code
 # 3 means -0.2 + 3 · 0.5 = {{1.3 = -0.2 + 3 * 0.5}}.
 #
-# > **Spot the slip.** "A 4-bit cache is a quarter of an fp16 cache." What that is stored does this
+# > **Spot the slip.** "A 4-bit cache is a quarter of an fp16 cache." Which stored numbers does this
 # > forget?
 #
 # <details><summary>Answer</summary>
@@ -243,7 +243,7 @@ share_a_step(story, quantize, dequantize)
 # | all later ones: at most `window + group - 1` | as they came, in `recent` |
 # | appended, not yet advanced | as they came, in `pending` |
 #
-# * `append` only notes the new tokens in `pending[layer]` (nothing else stays there) and returns all:
+# * `append` puts the new tokens, and only these, into `pending[layer]` and returns all:
 #   old groups as their codes say, the rest exactly.
 # * `advance(n)` moves the first n pending tokens into `recent`, and complete groups on into the stores.
 #   However tokens are cut into blocks, the cache must end up the same.
@@ -252,7 +252,8 @@ share_a_step(story, quantize, dequantize)
 #   fills, they are rounded again.
 #
 # `GroupStore` is given (`course/fast/storage.py`): `write(first, quantized)` packs and keeps codes
-# (L, B, G, n, group, D); `read(layer, n)` gives the first n groups of a layer, (B, G, n, group, D).
+# (L, B, G, n, group, D); `read(layer, n)` gives the first n groups of a layer as a `Quantized`, (B, G, n,
+# group, D); `nbytes()` counts its bytes.
 #
 # Write `append`, `advance`, `truncate` and `nbytes` of `QuantizedKVCache`.
 #
@@ -482,7 +483,8 @@ for name, config, n_tokens in (("8B, D = 128", llama, 8192), ("ours, D = 16", st
     show(draw_cache_bytes(caches))
 
 # %% [markdown]
-# Ours pays twice: for step and zero of 16 codes, and, in a short text, for the window.
+# Ours pays twice: a value's step and zero serve only 16 codes, and in a short text the window weighs
+# more.
 #
 # In 80 GB, beside the weights of Llama-3-8B, lesson 06 found room for {{59 =
 # max_batch_that_fits(PUBLISHED["Llama-3-8B"].config, 80 * 10**9, 8192,
@@ -554,7 +556,8 @@ show(draw_true_bits({name: (here, result) for name, (here, _, result) in found.i
 #
 # Now one pair of key channels is 20 times as large in every head.
 #
-# > **Predict.** Keys per channel or per token, 4 bits and 2: which of the four loses its memory?
+# > **Predict.** Keys per channel or per token, 4 bits and 2: how many of the far places does each of the
+# > four keep?
 
 # %%
 loud = with_outliers(story, n_pairs=1, factor=20)
@@ -570,13 +573,14 @@ show(draw_quality((4, 2), both, measure(loud, full)))
 # moves the factor from keys to queries, which nobody rounds.) KIVI (Liu et al. 2024) found such
 # channels in real models, and for that reason shares steps as your cache does.
 #
-# ## 8 · Smaller, and slower
+# ## 8 · What reading codes costs
 #
 # Your `append` dequantizes *everything* at each step. A *tiled read* (`course/fast/tiled_read.py`)
 # writes a few thousand tokens into a small scratch, adds their part to the softmax's running sums, and
 # overwrites them with the next (exactly: lesson 09).
 #
-# > **Predict.** 8-bit codes take a quarter of a float's bytes. Which beats plain floats?
+# > **Predict.** 8-bit codes take a quarter of a float's bytes. Does dequantizing everything beat plain
+# > floats? Does the tiled read?
 
 # %%
 G, S, D = 4, 8192, 128

@@ -16,8 +16,8 @@
 # **Time:** 60 minutes. **Points:** 10. **Needs:** lesson 03 (your answers, or ours).
 #
 # > **Predict.** Our story model has four layers. Three may look back 32 tokens, one keeps every token.
-# > Which one should it be? For each of the four write down how many of 100 facts, told 100 tokens
-# > earlier, are still recalled.
+# > Which one should it be? For each choice write down how many of 100 facts, told 100 or more tokens ago,
+# > are recalled.
 
 # %% tags=["setup"]
 
@@ -72,8 +72,8 @@ story = MiniGPT.from_weights("story")
 show(draw_ring(n_tokens=9, window=4, n_sinks=2))
 
 # %% [markdown]
-# Left: a token sees itself, the 3 before it, and the sinks. Right: so 2 + 4 places are enough. Token 6
-# has overwritten token 2, token 7 token 3, and places are no longer in the order of the text. Nobody
+# Left: a token sees itself, the 3 before it, and the sinks. Right: so 2 + 4 places are enough. Tokens 6,
+# 7, 8 have overwritten 2, 3, 4: places are no longer in the order of the text. Nobody
 # minds: a rotated key carries its position inside (lesson 03).
 #
 # ## 1 · What a window shows
@@ -189,7 +189,7 @@ print("attention on tokens 32 back or more:", shares)
 
 # %% [markdown]
 # **Layer 2.** That one layer looks a name up; the others can do without what is far. With layer 0 as
-# well hardly a fact is lost, at about half of the rows. Published models mix in the same way, and are
+# well hardly a fact is lost, at 56 % of the rows. Published models mix in the same way, and are
 # trained so: Gemma 3 has five layers with a window of 1,024 or less for each full one (Gemma Team
 # 2025).
 #
@@ -202,8 +202,7 @@ print("attention on tokens 32 back or more:", shares)
 # *Difficulty 2 of 5 · importance 4 of 5 · 5 minutes*
 #
 # Sinks keep the first places; later tokens go round through the `window` places behind them. With W = 4
-# and 2 sinks: token 5 lies in place 5, token 6 in place
-# {{2 = int(place_of(torch.tensor([6]), 4, 2))}}.
+# and 2 sinks: token 5 lies in place 5, token 6 in place {{2 = int(place_of(torch.tensor([6]), 4, 2))}}.
 #
 # Write `place_of`: the place of each token's rows.
 #
@@ -421,7 +420,7 @@ checks.refusal_and_return(WindowedKVCache)
 checks.bytes_stay(WindowedKVCache)
 
 # %% [markdown]
-# A step now costs the same wherever the text stands:
+# A step now costs the same at any length:
 
 # %%
 text = encode(" ".join(held_out(5)[i].text for i in range(5)))[:, :1000]
@@ -445,8 +444,8 @@ with one_thread():
 show(draw_steps(steps, {"ring": ring.nbytes(), "full": full.nbytes()}))
 
 # %% [markdown]
-# A step of this ring is slower: `append` copies the window twice, by a mask and by `cat`, and going
-# back is timed along. Engines write one row in place and read where it lies. The bytes are what counts:
+# A step of the ring is slower: `append` copies the window twice (mask, then `cat`), and the `truncate` is
+# timed, too. Engines write one row in place and read where it lies. The bytes are what counts:
 # {{278,528 = WindowedKVCache(MiniGPT.from_weights("story").config, 1, 1024, 64, 4).nbytes()}} beside
 # {{4,194,304 = KVCache(MiniGPT.from_weights("story").config, 1, 1024).nbytes()}}.
 #
@@ -535,8 +534,8 @@ show(draw_bytes(windowed_cache_bytes))
 # | gpt-oss-20b | 24 | 12 | 128 |
 # | Gemma-3-27B | 62 | 10 | 1,024 |
 #
-# (The sinks of gpt-oss are no tokens: each head has learned one more
-# score, of nothing, to rest on. So no row is kept for them.)
+# (The sinks of gpt-oss are no tokens: each head has learned one extra score that belongs to no key. So no
+# row is kept for them.)
 
 # %%
 for name, model in WINDOWED.items():
@@ -564,13 +563,14 @@ choose_windows(story, window_mask, windowed_cache_bytes)
 # No: weights do not depend on the order of rows, and positions are inside the keys. The mask must know
 # the numbers. <em>Common wrong answer:</em> roll it, one more copy at every step.
 # </details>
-# <details><summary>Window 16, 4 sinks: where does token 100 lie?</summary>
-# In place {{4 = int(place_of(torch.tensor([100]), 16, 4))}}, for 96 tokens came through the ring before
-# it, six rounds. <em>Common wrong answer:</em> 0, a place of a sink.
+# <details><summary>Window 16, 4 sinks: where does token 115 lie?</summary>
+# In place {{19 = int(place_of(torch.tensor([115]), 16, 4))}}: {{111 = 115 - 4}} came through the ring
+# before it, six rounds and 15. <em>Common wrong answer:</em> {{3 = 115 % 16}}, a place of a sink, or
+# {{15 = 111 % 16}}, without the sinks' places.
 # </details>
 #
 # ## Next
 #
 # A ring's rows lie in several pieces: does softmax need all scores in one row? **Lesson 09** cuts
 # attention into parts and puts them together again, exactly. And a window chooses by age alone: lesson
-# 14 lets each query choose. Lesson 17 goes back where a ring must refuse: it remembers.
+# 14 lets each query choose. Lesson 17 goes back to saved states alone.

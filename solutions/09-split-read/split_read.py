@@ -8,7 +8,7 @@
 #
 # **After this lesson you can**
 #
-# * say in three numbers what a query found in some of its keys,
+# * say in D + 2 numbers what a query found in some of its keys,
 # * merge such parts in any order, and show that nothing is approximated,
 # * read keys where they lie: in blocks, or once for many chats.
 #
@@ -53,7 +53,7 @@ show(draw_three_parts())
 # its *own* largest, its **top**. It weighs its keys by exp(score - top) and keeps two sums: of the
 # weights (**total**) and of the weighted values (**out**). Against a higher top, every weight of the
 # part shrinks by the same factor, exp(old top - new top), and so do both sums: they **fade**. Here part
-# A fades by {{0.14 = math.exp(2 - 4)}}.
+# A's factor is {{0.14 = math.exp(2 - 4)}}.
 #
 # So the prediction: 2.1 or 3, or anything between 2 and 4. The whole is a mean of the parts' results, in
 # which a part weighs exp(top) · total. In the picture, part A alone gives {{4.92 =
@@ -128,8 +128,8 @@ checks.parts_say_their_sums(attend_part)
 #
 # *Difficulty 3 of 5 · importance 5 of 5 · 15 minutes*
 #
-# Two parts of the same queries become one, of the same form, so it can be merged again. `finish` makes
-# attention of a part in which every query saw some key.
+# Two parts of the same queries become one, of the same form, so it can be merged again. `finish` turns a
+# part into attention output; every query saw some key.
 #
 # **Two common wrong answers.** The mean of both finished outputs: a part in which nothing matters then
 # counts half. And sums that are added without fading: they were counted from different tops.
@@ -375,11 +375,8 @@ def attend_blocks(
 checks.blocks_where_they_lie(attend_blocks)
 
 # %% [markdown]
-# Your loop copies nothing, yet pays for some twenty operations a block. A kernel has no such price
-# (PagedAttention, Kwon et al. 2023). In PyTorch a **tile** helps, as in lesson 07: some blocks at a
-# time are copied into a scratch (`course/fast/paged_tiles.py`) that stays in the processor's cache.
-#
-# > **Predict.** Three ways to read 8,192 tokens in blocks of 16. Which comes closest to contiguous keys?
+# > **Predict.** Read 8,192 tokens in blocks of 16: gathered first, block by block with your loop, or in
+# > tiles of 512. Which comes closest to contiguous keys?
 
 
 # %%
@@ -411,9 +408,11 @@ for S, sizes in {8192: {"H": 32, "G": 8, "D": 128}, 1024: {"H": 8, "G": 8, "D": 
     show(draw_times(times, what, beside="contiguous"))
 
 # %% [markdown]
-# In the first picture tiles come closest: what they copy stays in the processor's cache. The second is
-# a short text of our story model. All its keys fit into that cache, so gathering them costs less than
-# tiles, which only add operations.
+# In the first picture tiles come closest. Your loop copies nothing, yet pays for some twenty operations a
+# block; a kernel has no such price (PagedAttention, Kwon et al. 2023). A **tile** copies some blocks at a
+# time into a scratch (`course/fast/paged_tiles.py`) that stays in the processor's cache, as in lesson 07.
+# The second is a short text of our story model. All its keys fit into that cache, so gathering them costs
+# less than tiles, which only add operations.
 #
 # ## 5 · One prefix, many chats
 #
@@ -511,12 +510,11 @@ show(draw_times(times, f"one step of {B} chats", beside="each its own"))
 # </details>
 # <details><summary>Why does a mean of outputs fail even for parts of equal length?</summary>
 # Their weights differ: one part may hold all that matters. <em>Common wrong answer:</em> it only fails
-# where lengths differ. It is right only where exp(top) · total is the same in both.
+# where lengths differ. It is right where exp(top) · total is the same in both, or where the outputs are.
 # </details>
 # <details><summary>gpt-oss learns one more score for each head, a <em>sink</em>, to which no key and no
-# value belong. Which part is it?</summary>
-# top: that score; total: 1; out: 0. Merge it with the others. <em>Common wrong answer:</em> none, since
-# it has no value. It takes weight away from all that have one.
+# value belong. Which part is it?</summary> top: that score; total: 1; out: 0. Merge it with the others.
+# <em>Common wrong answer:</em> none, since it has no value. It takes weight away from all that have one.
 # </details>
 #
 # ## Next

@@ -3,7 +3,7 @@
 #
 # {{badge}}
 #
-# Every cache so far was reserved for the longest text. Here a text takes small blocks, when it needs
+# Lesson 03's cache reserves room for the longest text. Here a text takes small blocks, when it needs
 # them, from a pool that all conversations share.
 #
 # **After this lesson you can**
@@ -89,7 +89,8 @@ show(draw_waste(traces))
 
 # %% [markdown]
 # **Put back**: where a text needs a block and none is free, the newest text gives up its blocks and
-# computes its tokens again later (at no cost, in this simulation).
+# computes its tokens again later (at no cost, in this simulation). "Length known" and "next power of
+# two" know the text's length beforehand.
 #
 # Kwon et al. (2023) found the same in real servers: 20 to 38 % in use before, 96 % in blocks
 # (PagedAttention, vLLM). In OPT-13B a token takes {{819,200 = 2 * 40 * 5120 * 2}} bytes, a reservation of
@@ -252,12 +253,13 @@ class BlockPool:
 
 # %% [markdown]
 # A cache keeps only a *table*: which blocks its text has, in the order of the text. Token 37 in blocks of
-# 16 is in block `table[2]`, place {{5 = 37 % 16}}. `append` gathers all blocks by the table and returns
+# 16 is in block `table[2]`, place {{5 = 37 % 16}}. `append` gathers all blocks by the table, since
+# `forward_cached` wants one tensor (section 4 bills that), and returns
 # exactly the tokens held and new, not the room behind them.
 #
 # * Blocks are taken in `append`, by whichever layer comes first; one block serves **all layers**.
-# * None is taken before a token needs it; none is kept that holds no token: `truncate` and `reset`
-#   release these (`append` need not), also those of an append that was never advanced.
+# * None is taken before a token needs it. `truncate` and `reset` release every block without a token,
+#   also those of an append that was never advanced.
 # * Too few free blocks: `CacheFull`, and nothing changed, in the pool either.
 #
 # **`fork`** makes a second cache of the same tokens: the same table, one owner more for each block, no
@@ -476,9 +478,8 @@ waste_of_blocks()
 # </details>
 #
 # `block_keys` gives a key to each **full** block. Two keys are equal only if all tokens from the start
-# to the end of the block are. A short checksum is not enough.
-# Nor is Python's `hash()`, made for speed: for vLLM's first keys, prompts that collide could be computed
-# (CVE-2025-25183). Today it takes SHA-256.
+# to the end of the block are. A short checksum is not enough. Nor is Python's `hash()`, made for speed:
+# for vLLM's first keys, prompts that collide could be computed (CVE-2025-25183). Today it takes SHA-256.
 #
 # <details><summary>Hint 1: the idea</summary>
 # A chain: the key of the block before is a part of what is hashed.
@@ -645,7 +646,7 @@ print(f"largest difference of any logit from those without a cache: {apart:.0e}"
 show(draw_first_token(times, {n: prefill_saved(story.config, 512, n) for n in shared}))
 
 # %% [markdown]
-# The share of FLOPs says nearly all of it, until a pass costs more than its arithmetic.
+# FLOPs predict the time, until so few tokens are left that a pass's fixed cost counts.
 #
 # Cached input is cheap, not free. Llama-3-8B, a prompt of 2,000 tokens, 1,984
 # of them cached: {{120 = 1 / (1 - prefill_saved(PUBLISHED["Llama-3-8B"].config, 2000, 1984))}} times
@@ -680,9 +681,9 @@ with one_thread():
 show(draw_times(times, "one token appended and attended, one layer", beside="contiguous"))
 
 # %% [markdown]
-# Fresh memory costs most: it is written, and read again. Lesson 09's tiles stay in the processor's cache.
-# On a GPU one kernel follows the table itself (*PagedAttention*). vLLM today shares full blocks only, so
-# it never copies.
+# The fresh copy costs most: written at each step, then read. Lesson 09's tiles stay in the processor's
+# cache. On a GPU one kernel follows the table itself (*PagedAttention*). vLLM today shares full blocks
+# only, so it never copies.
 #
 # ## Check yourself
 #

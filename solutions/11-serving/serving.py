@@ -16,9 +16,9 @@
 # **You build:** the scheduler of a serving engine.
 # **Time:** 90 minutes. **Points:** 10. **Needs:** lessons 03 and 04 (your answers, or ours).
 #
-# > **Predict.** A pass may take 128 tokens, prompts and answers together. You halve that to 64. Which of
-# > these gets better, which worse: the longest gap between two tokens of an answer, the time to first
-# > token (TTFT), tokens per second?
+# > **Predict.** A pass may take 2,048 tokens, 128 or 24, prompts and answers together. Which of the three
+# > serves most users within limits on the time to first token (TTFT) and on every gap? Which writes most
+# > tokens per second?
 
 # %% tags=["setup"]
 
@@ -72,8 +72,8 @@ show(draw_holes())
 # A **static** batch runs until its longest answer is complete; rows that are done are holes. A
 # **continuous** batch gives a free row to the next request before the next pass (Yu et al. 2022, Orca).
 #
-# Why batch at all? Weights are read once a pass, however many rows it has (lesson 05;
-# not so in a mixture of experts: lesson 16):
+# Why batch at all? Weights are read, and operations launched, once a pass, however many rows it has
+# (lesson 05; not so in a mixture of experts: lesson 16):
 
 # %%
 sizes = (1, 2, 4, 8, 16, 32, 64)
@@ -188,7 +188,7 @@ for share in (0, 10, 25, 50, 100):
 # `decodes` (its prompt is behind it).
 #
 # **The common wrong answer** feeds prompts first, "so that nobody waits for the first token". In one real
-# engine 250 users got one token in 24 seconds (sglang, issue 32549).
+# engine 250 users waited 24 seconds from one decode pass to the next (sglang, issue 32549).
 #
 # Write `plan_step`, which says how many tokens of whom go through the next pass.
 #
@@ -253,8 +253,8 @@ checks.nothing_is_left_idle(plan_step)
 #
 # *Difficulty 4 of 5 · importance 5 of 5 · 20 minutes*
 #
-# `forward(pieces)` is given: it feeds the next n tokens of each request and returns the logits after
-# the last token of each piece, (n, V). Your scheduler carries plans out. After a pass, every request of
+# `forward(pieces)` is given: it feeds the next n tokens of each request and returns the logits after the
+# last token of each piece, (pieces, V). Your scheduler carries plans out. After a pass, every request of
 # the plan was fed n tokens more. **Whoever has been fed all it has gets its next token** (greedy): a
 # prompt whose last chunk was fed gets its first one. After an earlier chunk there is nothing to say:
 # the logits after a chunk that is not the last are thrown away.
@@ -351,7 +351,7 @@ checks.leaves_and_joins_at_once(Scheduler)
 
 # %% [markdown]
 # Now with the model. `forward_mixed` sends the tokens of all pieces through the matrices side by side;
-# only attention is computed for each request (*selective batching*).
+# only attention goes request by request (*selective batching*).
 
 # %%
 stories = [text.text.split() for text in held_out(12)]
@@ -379,8 +379,8 @@ show(draw_texts(served))
 # *Difficulty 2 of 5 · importance 5 of 5 · 15 minutes*
 #
 # A real clock shakes with whatever else runs. So we time plans on a **virtual clock**: each pass costs
-# what a line says that was measured with the story model: 1.2 ms to begin, then so much for each request,
-# each token and each token seen. It has no noise.
+# what a linear fit to timings of the story model says: 1.2 ms to begin, and so much per request, per
+# token and per token attended to. It has no noise.
 #
 # What is a good server? Users feel TTFT and gaps. A **service level objective (SLO)** sets limits to
 # both; **goodput** (Zhong et al. 2024) counts requests a second that met both.
@@ -394,7 +394,8 @@ show(draw_texts(served))
 # Just on the limit is within. <code>itl_p99</code> is None for an answer of one token: no gap, no harm.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# A <code>sum</code> of two conditions for each latency, over <code>seconds</code>.
+# A <code>sum</code> over the latencies of one condition, <code>A and B</code>; divided by
+# <code>seconds</code>.
 # </details>
 
 
@@ -441,10 +442,10 @@ show(draw_budgets(rows))
 
 # %% [markdown]
 # The longest gap shrinks with the budget, newcomers wait longer, and tokens per second fall a little;
-# they fall much once the server is full. Goodput has its best in the middle: too large, and gaps break
+# they fall much once the server is full. Goodput peaks in the middle: too large, and gaps break
 # the limit; too small, and first tokens do.
 #
-# How many users can it take? Whole prompts beside a budget of 64, as more of them come:
+# How many users can it take? Whole prompts against a budget of 64, as more of them come:
 
 
 # %%
@@ -481,10 +482,10 @@ tune_the_server(Scheduler, goodput)
 #
 # <details><summary>Input is cheaper than output (lesson 04). What does the cost of a pass say?</summary>
 # A prompt's tokens share one pass, and weights are read once for all; each token of an answer needs a
-# pass. From the line above: a prompt of 256 costs {{9 = (1.2 + 0.11 + 0.016 * 256 + 0.000098 * 256 * 257
-# / 2)}} ms,
-# 256 passes of one row cost {{339 = 256 * (1.2 + 0.11 + 0.016)}} ms and more. <em>Common wrong
-# answer:</em> "reading is easier than writing". A token costs the same arithmetic.
+# pass. On the virtual clock a prompt of 256 costs
+# {{9 = (1.2 + 0.11 + 0.016 * 256 + 0.000098 * 256 * 257 / 2)}} ms, 256 passes of one row cost
+# {{339 = 256 * (1.2 + 0.11 + 0.016)}} ms and more. <em>Common wrong answer:</em> "reading is easier than
+# writing". A token costs the same arithmetic.
 # </details>
 # <details><summary>Why is the first token slow, and what does a cached prefix change?</summary>
 # It waits for its turn and for the whole prompt. A cached prefix (lesson 10) takes most of the

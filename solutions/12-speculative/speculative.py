@@ -17,8 +17,8 @@
 # **You build:** greedy and sampled verification, a draft by lookup, and the loop around them.
 # **Time:** 90 minutes. **Points:** 10. **Needs:** lessons 01, 03 and 04 (your answers, or ours).
 #
-# > **Predict.** Two other models guess for ours, both right 8 times of 10. One makes decoding
-# > nearly twice as slow. How can that be? And is a guess accepted more often when tokens are chosen
+# > **Predict.** Two other models guess for ours, both right 8 times out of 10. One makes decoding much
+# > slower. How can that be? And is a guess accepted more often when tokens are chosen
 # > greedily or when they are drawn?
 
 # %% tags=["setup"]
@@ -93,9 +93,9 @@ with one_thread():
 show(draw_pass_times(passes))
 
 # %% [markdown]
-# Weights are read once, for all tokens of the pass (lesson 05; not so in a mixture of experts: lesson
-# 16). More tokens in a pass cost little (read
-# the numbers below the figure): room for guesses.
+# Weights are read, and operations launched, once for all tokens of the pass (lesson 05; not so in a
+# mixture of experts: lesson 16). More tokens in a pass cost little (read the numbers below the figure):
+# room for guesses.
 #
 # ## 1 · Which guesses were right?
 #
@@ -104,9 +104,9 @@ show(draw_pass_times(passes))
 # The last sure token and K drafted ones went through the model together: K + 1 rows of logits. Row 0
 # says what follows the sure token, row 1 what follows the first drafted one, if that was right.
 #
-# Keep drafted tokens **as long as** each is the model's own choice. The row after the last kept one
-# gives a further token for free: a *correction* where a guess was wrong, a *bonus* where none was. So a
-# pass writes 1 to K + 1 tokens, never 0.
+# Keep drafted tokens **as long as** each is the model's own choice. Row `kept`, which stands after the
+# last kept token, gives a further token for free: a *correction* where a guess was wrong, a *bonus*
+# where none was. So a pass writes 1 to K + 1 tokens, never 0.
 #
 # **The common wrong answer** counts all guesses that agree. A guess after a wrong one continues a text
 # that does not exist.
@@ -296,8 +296,9 @@ checks.lookup_copies_what_followed(lookup_draft)
 
 # %% [markdown]
 # Six drafts for the story model, four tokens each. `mini` is a model a sixth its size, `story-g1` a
-# sibling as deep as the story model, `2 of 4 layers` its lower half. The table holds, for each run of
-# up to four words in 300 stories, the word that followed most often. Which of them is fastest?
+# sibling as deep as the story model, `2 of 4 layers` the lower half of the story model. The table holds,
+# for each run of up to four words in 300 stories, the word that followed most often. Which of them is
+# fastest?
 
 # %%
 table = NextWords.of_stories(300)
@@ -315,12 +316,11 @@ show(draw_drafts(found))
 show(draw_marks(prompts[1], found["table + own text"]))
 
 # %% [markdown]
-# Your prediction: two drafts guess about equally well, and one of them is much the slower. A guess of a
-# model that is as deep as the large one takes as long as a token of the large one, where launching
-# operations is what costs (lesson 05). The table guesses worse and
-# wins, since it costs nothing. `lookup` costs nothing either, and guesses so rarely right that the pass
-# of five, a little dearer than a pass of one, does not pay. On accelerators, a draft of 4B made a model
-# of 70B 2 to 2.5 times as fast (Chen et al. 2023).
+# Your prediction: two drafts guess about equally well, and one of them is far slower. A guess of a model
+# that is as deep as the large one takes as long as a token of the large one, where launching operations
+# is what costs (lesson 05). The table guesses worse and wins, since it costs nothing. `lookup` costs
+# nothing either, and is right so rarely that the pass of five, a little dearer than a pass of one, does
+# not pay. On accelerators, a draft of 4B made a model of 70B 2 to 2.5 times as fast (Chen et al. 2023).
 #
 # ## 4 · When tokens are drawn
 #
@@ -338,8 +338,8 @@ show(draw_rejection())
 # q it is proposed too often, so it is kept with probability **p / q**. All kept together make min(p,
 # q), blue. What is missing from p, orange, is **(p − q)⁺**: after a rejection, the token is drawn from
 # that, normalised, and the rest of the draft is void. All accepted: one more token from the last row of
-# p. This is *rejection sampling*; no rule that judges one token at a
-# time accepts more often (Leviathan et al. 2023). One that judges the whole draft at once does (*block
+# p. This is *speculative sampling*, a modified rejection sampling; no rule that judges one token at a
+# time accepts more often. One that judges the whole draft at once does (*block
 # verification*, Sun et al. 2025).
 #
 # Write `verify_sampled`: how many drafted tokens are kept, and which token follows them.
@@ -413,8 +413,8 @@ for name, model in (
 # More when sampling, for good drafts: where the model wavers between two names, greedy calls
 # half of the guesses wrong; min(p, q) accepts nearly all.
 #
-# And the text? Two words more, 2,000 times each: from the model alone, with `mini`'s guesses judged by
-# your rule, and with every guess kept.
+# And the text? Two more words, drawn 2,000 times each: from the model alone, with `mini`'s guesses
+# judged by your rule, and with every guess kept.
 
 # %%
 start = encode("Kenji Snow came in with a black lamp. He put the black lamp in the shed. The")[0]
@@ -432,8 +432,8 @@ counts = {
 show(draw_pairs(counts))
 
 # %% [markdown]
-# By your rule nobody can tell that there was a draft: the gaps are chance. Where every guess is kept, the
-# favourites of `mini` stand in the text.
+# With your rule nobody can tell that there was a draft: the gaps are chance. Where every guess is kept,
+# the favourites of `mini` stand in the text.
 #
 # ## 5 · What to expect
 #
@@ -500,8 +500,8 @@ play_with_drafts(expected_tokens)
 # that the large one did not choose.
 # </details>
 # <details><summary>Why does verify_sampled need q?</summary>
-# A token that the draft proposes too often must be rejected as much more often. <em>Common wrong
-# answer:</em> "accept with probability p": right tokens are rejected then, and the odds are wrong, too.
+# A token that the draft proposes too often must be rejected in proportion. <em>Common wrong answer:</em>
+# "accept with probability p": then far too many are rejected, and the odds are wrong, too.
 # </details>
 # <details><summary>A full ring of lesson 08 refuses to go back. Why?</summary>
 # What was rejected has overwritten the oldest rows; they are gone. <em>Common wrong answer:</em>
@@ -511,4 +511,4 @@ play_with_drafts(expected_tokens)
 #
 # ## Next
 #
-# **13 · Latent attention** shrinks the rows themselves, and puts your parts together to an engine.
+# **13 · Latent attention** shrinks the rows themselves, and puts your parts together into an engine.

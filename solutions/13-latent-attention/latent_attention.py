@@ -18,8 +18,8 @@
 # or ours).
 #
 # > **Predict.** With 32 numbers a token and layer, one KV head, lesson 06's model recalls
-# > {{28 = 100 * METRICS["story-g1"]["recall_place_far"]}} of 100 places. How many are recalled if the
-# > same 32 numbers are a latent, which all heads share? Write your number down.
+# > {{28 = 100 * METRICS["story-g1"]["recall_place_far"]}} of 100 places. How many are recalled if these
+# > 32 numbers are one row for all heads? Write your number down.
 
 # %% tags=["setup"]
 
@@ -83,8 +83,8 @@ show(draw_regrouping(head_dim=16, rank=8, n_tokens=24))
 # matrix once.
 #
 # The design is *multi-head latent attention*, MLA, of DeepSeek-V2 (DeepSeek-AI 2024). The published one
-# also normalises the latent and compresses the queries, which we leave out; absorbing works as well
-# with both:
+# also normalises the latent and compresses the queries, which we leave out; absorbing works with them,
+# too. Ours:
 #
 # | part | shape | what it does |
 # |---|---|---|
@@ -94,7 +94,7 @@ show(draw_regrouping(head_dim=16, rank=8, n_tokens=24))
 # | `wo` | (C, H · D) | as ever |
 #
 # **Why a key apart?** A rotated key would be rotate(U c, p): between q and U stands a matrix that
-# depends on the position p, another for every token, so U cannot move to the query. Positions get a
+# depends on the position p, another one for each token, so U cannot move to the query. Positions get a
 # small key of their own, R numbers, rotated once, shared by all heads.
 #
 # A score is the content's product plus the positions', divided by √(D + R), the root of the length of a
@@ -153,7 +153,7 @@ checks.bytes_of_rows(latent_cache_bytes)
 #
 # *Difficulty 2 of 5 · importance 4 of 5 · 12 minutes*
 #
-# It is used like lesson 03's cache, and keeps rows alone. A full cache refuses the whole block.
+# It is used like lesson 03's cache, and keeps nothing but rows. A full cache refuses the whole block.
 #
 # **The common wrong answer** stores keys and values beside the rows, "to save time": the bytes are
 # back.
@@ -266,8 +266,8 @@ checks.full_changes_nothing(LatentKVCache)
 checks.can_go_back(LatentKVCache)
 
 # %% [markdown]
-# What do published models keep of one token and layer? DeepSeek-V2 has 60 layers, 128 heads of
-# 128, rank 512 and R = 64.
+# What would designs keep of one token and layer? DeepSeek-V2 has 60 layers, 128 heads of 128, rank 512
+# and R = 64.
 
 # %%
 kept = {"MHA, 128 heads": 2 * 128 * 128, "GQA, 8 heads": 2 * 8 * 128, "latent": 512 + 64}
@@ -478,15 +478,15 @@ recorded = {name: weights.metrics(name) for name in (*SHARED, *trained_latents()
 show(draw_recall(recorded))
 
 # %% [markdown]
-# Your prediction: 32 numbers as a latent recall
+# Your prediction: 32 numbers as one shared row recall
 # {{91 = 100 * METRICS["story-latent-16-16"]["recall_place_far"]}} of 100 places, as one KV head
 # {{28 = 100 * METRICS["story-g1"]["recall_place_far"]}}. Right after the conversion it was
-# {{0 = 100 * METRICS["story-latent-16-16"]["recall_place_far_converted"]}}: training does it.
+# {{0 = 100 * METRICS["story-latent-16-16"]["recall_place_far_converted"]}}: training did that.
 #
-# But look at 48 + 16: twice the numbers, and only {{65 = 100 *
-# METRICS["story-latent-48-16"]["recall_place_far"]}}. And at 24 + 8, with a smaller rotated part: {{51
-# = 100 * METRICS["story-latent-24-8"]["recall_place_far"]}}. **One run each is no proof.** The paper
-# finds MLA *better* than MHA.
+# But look at 48 + 16: twice the numbers, and only
+# {{65 = 100 * METRICS["story-latent-48-16"]["recall_place_far"]}}. And at 24 + 8, with a smaller rotated
+# part: {{51 = 100 * METRICS["story-latent-24-8"]["recall_place_far"]}}. **One run each is no proof.**
+# The paper finds MLA *better* than MHA.
 #
 # Choose other widths:
 
@@ -558,16 +558,17 @@ show(draw_times(times[8192], "one token on 8,192 in one layer", beside="absorbed
 # "yes, as rows are shorter than all keys together". But every head reads the whole row.
 # </details>
 # <details><summary>Why not rotate the latent?</summary>
-# U (rotate c) is not rotate(U c): scores would no longer depend on the difference of positions.
+# rotate(q) · U rotate(c) depends on both positions. With qU rotated, it does not; but the same rows are
+# the values, and would turn.
 # <em>Common wrong answer:</em> "a latent is too short for it".
 # </details>
 #
 # ## What you have built: an engine
 #
-# Thirteen lessons make one thing: `course/engine.py` puts your functions together. Prompts go in by
+# Thirteen lessons make one thing: `course/engine.py` puts your functions together. Prompts enter in
 # chunks, whoever decodes shares a pass, keys and values lie in pages, pages of a common beginning
-# are read once. One alone is decoded with fixed shapes, and with lesson 12's guesses where they pay.
-# Eight that begin with the same 100 tokens:
+# are read once. A single text is decoded with fixed shapes, and with lesson 12's guesses where they pay.
+# Eight that begin with the same 100 words:
 
 # %%
 gpt = MiniGPT.from_weights("story")
@@ -594,15 +595,16 @@ for written in engine.run([engine.conversation(prompts[0].tolist(), 20)]):
     print(decode([token for _, token in written]), end=" ", flush=True)
 
 # %% [markdown]
-# A real model runs through the same functions, yours where they pass our checks:
+# A real model runs through the same functions:
 #
 # ```python
 # from course.engine import main
 # main(["Once upon a time", "--model", "HuggingFaceTB/SmolLM2-135M"])
 # ```
 #
-# In a terminal, `python -m course.engine "Anna Stone found a red kite ."` takes ours, with `--mine`
-# yours; with `--serve`, clients share your passes and pages (docs/engine.md).
+# In a terminal, `python -m course.engine "Anna Stone found a red kite ."` runs our functions, with
+# `--mine` yours; with `--serve`, clients share your passes and pages
+# (docs/engine.md).
 #
 # Each part came with a number for what it saves and what it costs. Now open an engine that serves real
 # users, vLLM or SGLang, and look for the scheduler, the block table, the sampler:

@@ -100,7 +100,7 @@ def draw_back(seed: int) -> Challenge:
     rng = np.random.default_rng([seed, 1])
     drawn = sorted(rng.choice(np.arange(1, LENGTH), 3, replace=False).tolist())
     series = []
-    for checkpoints in ([], [4], [2, LENGTH], drawn):
+    for checkpoints in ([], [3], [2, LENGTH], drawn):
         text, other = draw_tokens(rng, LENGTH), draw_tokens(rng, 2)
         begun: list[Operation] = [("new", 0, LENGTH + 3)]
         ends = sorted({*checkpoints, LENGTH - 1, LENGTH})

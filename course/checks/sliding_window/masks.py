@@ -89,10 +89,12 @@ def mask_counts_itself(case: Case, result: Array, expected: Array, place: Place)
 
 
 def of_sinks(new: Array, rows: Array, window: int, n_sinks: int = 0) -> Array:
-    """Mark the pairs that tell of sinks, (T, R): their columns, and each token's view of itself and of
-    the token behind the sinks, long after it. The window's edge has its own check."""
+    """Mark the pairs that tell of sinks, (T, R): their columns, and each token's view of itself, of one
+    that is just inside the window, and of the token behind the sinks, long after it. The window's edge
+    has its own check."""
     behind = (rows == n_sinks) & (new[:, None] > n_sinks + window + 1)
-    return (rows < n_sinks) | (rows == new[:, None]) | behind
+    inside = rows == new[:, None] - (window - 2)
+    return (rows < n_sinks) | (rows == new[:, None]) | inside | behind
 
 
 def run_for_sinks(function: Callable[..., Any], case: Case) -> Any:
@@ -112,11 +114,12 @@ def run_for_sinks(function: Callable[..., Any], case: Case) -> Any:
 )
 def sinks_are_no_future(case: Case, result: Array, expected: Array, place: Place) -> Words:
     token, row, sentence = _pair(case, result, place)
-    *_, (_, n_sinks) = _parts(case)
+    *_, (window, n_sinks) = _parts(case)
     return sentence, (
         (row > token, "That is a sink, and it comes later. From which tokens is a sink seen?"),
         (row == token, "Does mask_counts_itself pass? A token sees itself, with sinks too."),
         (row == n_sinks, f"{n_sinks} sinks: which numbers do they have?"),
+        (row > n_sinks, f"Is a window of {window} any shorter where there are sinks?"),
         (True, "That is a sink. When is it hidden?"),
     )
 
