@@ -314,9 +314,8 @@ play_with_the_roof(phase_cost, attention_flops, attainable, bound_by)
 # For Llama-2-7B decode's *matrices* are compute-bound from {{224 = next( B for B in range(1, 3000) if
 # bound_by(phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 16, B).parts(
 # attention_flops(PUBLISHED["Llama-2-7B"].config, 1, 16, B)).matrices, Machine("H200", 989e12, 4800e9))
-# == "compute")}} rows on, with any context: all rows share them (but lesson 16).
-# Its *attention*
-# never is: every row brings its own cache, so FLOPs and bytes grow together, at {{1.0 =
+# == "compute")}} rows on, with any context: all rows share them (not so in lesson 16).
+# Its *attention* never is: every row brings its own cache, so FLOPs and bytes grow together, at {{1.0 =
 # phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 1024, 64).parts(
 # attention_flops(PUBLISHED["Llama-2-7B"].config, 1, 1024, 64)).attention.intensity}} FLOP/byte. The
 # common wrong answer, "a batch as large as the balance"
@@ -513,7 +512,8 @@ show(draw_third_roof(phase_cost(mini.config, 1, 64, 1, 4), here, prices, asked, 
 # as one.
 # </details>
 # <details><summary>A GPU has twice the FLOP/s and the same memory. How much faster does one user's text
-# come?</summary> Not at all: it waits for bytes. <em>Common wrong answer:</em> twice. Only long prefills
+# come?</summary>
+# Not at all: it waits for bytes. <em>Common wrong answer:</em> twice. Only long prefills
 # come near.
 # </details>
 # <details><summary>By the roofs of an H200, a step of Llama-2-7B for 64 users takes 1.3 times as long

@@ -513,7 +513,8 @@ show(draw_times(times, f"one step of {B} chats", beside="each its own"))
 # where lengths differ. It is right where exp(top) · total is the same in both, or where the outputs are.
 # </details>
 # <details><summary>gpt-oss learns one more score for each head, a <em>sink</em>, to which no key and no
-# value belong. Which part is it?</summary> top: that score; total: 1; out: 0. Merge it with the others.
+# value belong. Which part is it?</summary>
+# top: that score; total: 1; out: 0. Merge it with the others.
 # <em>Common wrong answer:</em> none, since it has no value. It takes weight away from all that have one.
 # </details>
 #

@@ -38,9 +38,9 @@ def draw_cases(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def _draw_low(rng: np.random.Generator) -> Case:
-    """Draw queries of which each sees one row, and scores that are all below -100,000."""
+    """Draw queries of which each sees one row, and scores that are all below -10¹²."""
     q, rows = np.zeros((2, 3, 4, 9)), rng.normal(size=(2, 7, 9))
-    q[..., 0], rows[..., 0] = -4e5, rng.uniform(1.5, 3, (2, 7))
+    q[..., 0], rows[..., 0] = -4e12, rng.uniform(1.5, 3, (2, 7))
     mask = rng.integers(0, 7, (2, 1, 4, 1)) == np.arange(7)
     return call("attend_latent", q, rows, 5, 0.25, mask, dtype="float64")
 
@@ -92,7 +92,9 @@ def absorbed_scores_are_the_scores(
     shares = "Whose query is this, where may it look, and what do its shares add up to?"
     score = "Which numbers of a row are in a score, and by what is that multiplied?"
     large = "Scores are thousands here. Which of your numbers are too large?"
-    low = "All scores are below -100,000 here. Which score does a hidden row get, and is another lower?"
+    low = (
+        "All scores are below -10¹² here. Which score does a hidden row get, and is another lower?"
+    )
     one_row = "There is one row, so its share is 1. Which of its numbers come back?"
     return sentence, (
         (second.shape[1] == 1, one_row),
