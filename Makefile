@@ -30,9 +30,9 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 lab: $(VENV)/installed-lab
 	python -m course lab $(ARGS)
 
-# Each process has one thread: the tests are many and small. There is one process more than cores, for some
+# Each process has one thread: the tests are many and small. There are two processes more than cores, for some
 # tests wait for other programs. The longest part comes first.
-export PYTEST_XDIST_AUTO_NUM_WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
+export PYTEST_XDIST_AUTO_NUM_WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 2 )))
 PYTEST := OMP_NUM_THREADS=1 python -m pytest --numprocesses auto --dist loadscope --no-loadscope-reorder
 
 test: lint

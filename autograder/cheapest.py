@@ -142,7 +142,7 @@ def judge_cheats(lesson: str, cheats: Sequence[Cheat], start_for: StartFor) -> R
         file = Path(folder, f"{lesson}.ipynb")
         file.write_text(json.dumps(handed_in(lesson, cheats)), encoding="utf-8")
         with start_for(file.parent) as start:
-            return grade_one(file, _assignment(lesson), start, SECRET)
+            return grade_one(file, _assignment(lesson), start, SECRET, names=False)
 
 
 def handed_in(lesson: str, cheats: Iterable[Cheat]) -> dict:

@@ -31,9 +31,9 @@ import numpy as np
 import torch
 
 SEED = 1
-SECONDS, BYTES = 4, 4 * 2**30
-"""Processor time and memory of one call: a function that trains a model or fills the memory, given
-numbers that it was not made for, is let go."""
+AT_ONCE, SECONDS, BYTES = 0.5, 4, 4 * 2**30
+"""Processor time of a first call and of a check, and memory: a function that trains a model or fills the
+memory, given numbers that it was not made for, is let go."""
 Names = Mapping[str, Any]
 
 
@@ -156,7 +156,7 @@ class Asked:
 
 def kind_of_call(function: Any, args: tuple, kwargs: dict[str, Any]) -> object:
     """Call a function; return the kind of its result, or "stopped"."""
-    with limits(), contextlib.suppress(BaseException):
+    with limits(AT_ONCE), contextlib.suppress(BaseException):
         return kind_of(function(*args, **kwargs))
     return "stopped"
 
@@ -173,9 +173,9 @@ def kind_of(value: Any) -> object:
 
 
 @contextlib.contextmanager
-def limits() -> Iterator[None]:
-    """Let what is called print nothing, and run for SECONDS at most."""
-    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+def limits(seconds: float = SECONDS) -> Iterator[None]:
+    """Let what is called print nothing, and run for so many seconds at most."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             yield

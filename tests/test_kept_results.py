@@ -211,9 +211,14 @@ JUDGED_ANEW = {
 }
 
 
+@pytest.fixture(scope="module")
+def before() -> dict[str, str]:
+    """The digests of two lessons' judging, with nothing changed."""
+    return {lesson: digest_of_judging(lesson) for lesson in ("start", "kv_cache")}
+
+
 @pytest.mark.parametrize(("file", "old", "anew"), JUDGED_ANEW.values(), ids=JUDGED_ANEW)
-def test_a_result_rests_on_its_own_lesson_and_on_what_judges_it(change, file, old, anew):
-    before = {lesson: digest_of_judging(lesson) for lesson in ("start", "kv_cache")}
+def test_a_result_rests_on_its_own_lesson_and_on_what_judges_it(before, change, file, old, anew):
     new = (
         old.replace("\n\n\n", "\n\n# A comment.\n\n") if "\n\n\n" in old else old.replace(" ", "  ")
     )

@@ -321,6 +321,7 @@ def _holds(holds, arrays, words) -> bool:
         return False
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("lesson", lesson_folders())
 def test_what_is_said_of_the_museums_numbers_is_true(lesson, selection, record):
     (seed,) = selection.seeds(lesson, by_day=1, full=1)

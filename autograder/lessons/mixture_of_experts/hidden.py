@@ -34,12 +34,12 @@ def mean_of_different(n_experts: int, k: int, n_tokens: int) -> float:
     """Follow the probabilities of how many experts were read, token by token, and return the mean."""
     chances = np.zeros(n_experts + 1)
     chances[0] = 1.0
+    step = np.zeros((n_experts + 1, n_experts + 1))  # from how many experts to how many, by a token
+    for read in range(n_experts + 1):
+        for new in range(min(k, n_experts - read) + 1):
+            step[read, read + new] = _hypergeometric(n_experts - read, n_experts, k, new)
     for _ in range(n_tokens):
-        after = np.zeros_like(chances)
-        for read, chance in enumerate(chances):
-            for new in range(min(k, n_experts - read) + 1):
-                after[read + new] += chance * _hypergeometric(n_experts - read, n_experts, k, new)
-        chances = after
+        chances = chances @ step
     return float(chances @ np.arange(n_experts + 1))
 
 
