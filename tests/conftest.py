@@ -12,6 +12,7 @@ import pytest
 from selection import (
     Selection,
     begin_night,
+    end_night,
     folder_of_replies,
     part_of,
     run_record,
@@ -115,6 +116,11 @@ def pytest_sessionfinish(session, exitstatus):
         config.selection.remember(config.ran - config.failed, config.seconds)
     if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and config.selection.mode == "touched":
         session.exitstatus = pytest.ExitCode.OK  # nothing changed since it was last proven
+
+
+def pytest_unconfigure(config):
+    if config.option.mode == "night" and not is_worker(config):
+        end_night()
 
 
 def is_worker(config) -> bool:

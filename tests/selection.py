@@ -20,6 +20,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import tempfile
 from collections import defaultdict
 from collections.abc import Collection, Mapping
@@ -185,6 +186,12 @@ def begin_night() -> None:
     """Draw seeds from the date, and keep replies in a new folder, for this process and its workers."""
     date = os.environ.get("SEEDS_FROM") or f"{datetime.date.today():%Y%m%d}"
     os.environ.setdefault(NIGHT, f"{date}:{tempfile.mkdtemp(prefix='second-token-night-')}")
+
+
+def end_night() -> None:
+    """Remove the replies of this night."""
+    _, folder = night()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def folder_of_replies() -> Path:

@@ -6,6 +6,7 @@ prints both.
 """
 
 from collections.abc import Callable
+from math import inf
 
 import pytest
 from submissions import ORDER
@@ -56,11 +57,8 @@ def test_right_answers_pass_at_a_quarter_of_the_tolerance(name, scores, record_p
     needed, lesson = {}, name.split(".")[0]
     differing = reached_by(lesson, find(name).needs, variants_of(lesson))
     for variant in [Variant("the reference", {}), *differing]:
-        lost = [
-            next((rung for rung in DOWN if score(rung) < 1), 0.0)
-            for score in scores(name, variant.answer)
-        ]
-        needed[variant.name] = max(lost)
+        lost = [first(DOWN, lambda rung, s=s: s(rung) < 1) for s in scores(name, variant.answer)]
+        needed[variant.name] = max(rung or 0.0 for rung in lost)
     roughest = max(needed, key=needed.get)
     record_property(
         "margin",
@@ -73,11 +71,8 @@ def test_right_answers_pass_at_a_quarter_of_the_tolerance(name, scores, record_p
 def test_wrong_answers_fail_at_a_hundred_tolerances(name, scores, record_property):
     passed = {
         bug.name: min(
-            (
-                next((rung for rung in UP if score(rung) == 1), float("inf"))
-                for score in scores(name, bug.answer)
-            ),
-            default=float("inf"),
+            (first(UP, lambda rung, s=s: s(rung) == 1) or inf for s in scores(name, bug.answer)),
+            default=inf,
         )
         for bug in bugs_of(name.split(".")[0])
         if bug.check == name
@@ -87,6 +82,11 @@ def test_wrong_answers_fail_at_a_hundred_tolerances(name, scores, record_propert
         "margin", f"{name}: wrong answers fail below {passed[mildest]:.0e} times it ({mildest})"
     )
     assert passed[mildest] > 100, mildest
+
+
+def first(rungs: list[float], holds: Callable[[float], bool]) -> float | None:
+    """The first rung from which on something holds; None where it does not even on the last."""
+    return next(filter(holds, rungs)) if holds(rungs[-1]) else None
 
 
 def rung_before(rungs: list[float], lost: float) -> str:
