@@ -92,7 +92,7 @@ def pytest_testnodedown(node):
 
 
 def pytest_report_from_serializable(config, data):
-    """Where other processes run the tests, note here what they report."""
+    """Count here what other processes report, if they run the tests."""
     count(config, data["nodeid"], data["user_properties"], data["duration"], data["outcome"])
 
 
@@ -135,14 +135,14 @@ def selection(pytestconfig) -> Selection:
 
 @pytest.fixture(scope="session")
 def record() -> RunRecord:
-    """What the museum replied to the checks."""
+    """The record of the museum's replies to the checks."""
     return run_record()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def known_replies_are_kept():
-    """What the museum replies to the challenge that is the same for everyone, for all tests together:
-    else each process that judges a wrong answer would ask all bugs of its lesson."""
+    """Share the museum's replies to the challenge that is the same for everyone among all tests;
+    otherwise each process that judges a wrong answer would ask all bugs of its lesson."""
     with pytest.MonkeyPatch.context() as patch:
         kept = cache(partial(KnownReplies, folder=folder_of_replies()))
         patch.setattr(judge, "known_in_memory", kept)
@@ -151,7 +151,7 @@ def known_replies_are_kept():
 
 @pytest.fixture
 def fixture_checks(monkeypatch):
-    """Let this process find the checks of the fixture lessons beside the real ones."""
+    """Let this process find the checks of the fixture lessons as well as the real ones."""
     for package in (autograder.lessons, course.checks):
         there = str(OVERLAY / package.__name__.replace(".", "/"))
         monkeypatch.setattr(package, "__path__", [*package.__path__, there])
@@ -159,7 +159,7 @@ def fixture_checks(monkeypatch):
 
 @pytest.fixture(scope="session")
 def desks(tmp_path_factory):
-    """Where submissions to a lesson are judged, by its folder's name; each made when first asked for."""
+    """The desk that judges submissions to a lesson, by the lesson's folder; each is made on first use."""
     from submissions import Desk  # loads the authoring tools, which most tests do without
 
     return cache(lambda folder: Desk(folder, tmp_path_factory.mktemp(folder)))
@@ -167,7 +167,7 @@ def desks(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def released(tmp_path_factory) -> Path:
-    """A course's folder in which lesson 00 is released, and nobody handed in."""
+    """A course folder in which lesson 00 is released and nobody has handed in."""
     from nbgrader_course import CourseFolder
 
     from lessons import COURSE
@@ -179,7 +179,7 @@ def released(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def empty(released, tmp_path):
-    """A copy of it."""
+    """A fresh copy of the `released` course."""
     from nbgrader_course import CourseFolder
 
     from lessons import COURSE
@@ -189,7 +189,7 @@ def empty(released, tmp_path):
 
 @pytest.fixture
 def no_bubblewrap(tmp_path) -> dict[str, str]:
-    """An environment in which every program is found but bwrap."""
+    """An environment in which every program except bwrap is found."""
     programs = tmp_path / "bin"
     programs.mkdir()
     for name in ("choom", "prlimit", "setpriv"):

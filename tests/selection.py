@@ -1,15 +1,15 @@
-"""Choose which tests run, and how hard a lesson is tried.
+"""Choose which tests run, and how thoroughly each lesson is tested.
 
-    make test     by day: what is quick; of what is slow, lesson 03 and lessons that changed since they
-                  were last proven. What was green here before, on the very same sources, is left out.
-    make touched  what is slow and stands on sources that changed since they were last proven; no lesson
-                  where more than three changed.
+    make test     by day: all quick tests; of the slow ones, those of lesson 03 and of lessons that
+                  changed since they were last proven. Skips what was green here on the very same sources.
+    make touched  the slow tests whose sources changed since they were last proven; no lesson's if more
+                  than three lessons changed.
     make night    everything, with seeds drawn from the date, and without memory of earlier runs.
-    pytest --full -k kv_cache     everything of what is named, at the same seeds each time.
+    pytest --full -k kv_cache     every test that is selected, at the same seeds each time.
 
-A lesson is one part of the tests, and so is every file of tests for what belongs to no lesson. A part is
-*proven* when all of it was green at full strength: `tests/proven.json`, which is committed, holds the
-digest of the sources on which it was. What was green by day on this machine stands in `build/green.json`.
+A lesson is one part of the tests, and so is every test file, for tests that belong to no lesson. A part
+is *proven* when all of it was green at full strength: `tests/proven.json`, which is committed, holds the
+digest of the sources on which it was. `build/green.json` records what was green by day on this machine.
 """
 
 from __future__ import annotations
@@ -85,13 +85,13 @@ class Selection:
         self.left_out: dict[str, int] = {}
 
     def is_full(self, lesson: str) -> bool:
-        """Tell whether a lesson is tried at full strength: at many seeds, and with slow tests."""
+        """Tell whether a lesson is tested at full strength: at many seeds, and with its slow tests."""
         if self.mode in ("full", "night"):
             return True
         return lesson in self.changed and len(self.changed) <= MOST_CHANGED
 
     def seeds(self, lesson: str, by_day: int, full: int) -> list[int]:
-        """Return the seeds with which a lesson's checks are tried."""
+        """Return the seeds at which a lesson's checks are tested."""
         first = int(night()[0]) * 1000 if night() else 1  # as in `measuring`, which shares replies
         return [first + number for number in range(full if self.is_full(lesson) else by_day)]
 
@@ -131,13 +131,13 @@ class Selection:
         return self.green[part] == self._digest_by_day(part)
 
     def _digest_by_day(self, part: str) -> str:
-        """Digest what a part's tests, as they are chosen by day, rest on."""
+        """Digest everything that a part's tests, as chosen by day, depend on."""
         if part in self.digests:
             return hashed([digest_of_tree(), self.digests[part], str(self.is_full(part))])[:16]
         return hashed([digest_of_tree(), digest_of_pictures(part)])[:16]
 
     def remember(self, green: Collection[str], seconds: Mapping[str, float]) -> None:
-        """Write which parts were green, and at night how many seconds each unit took."""
+        """Record which parts were green and, at night, how many seconds each unit took."""
         if not self.whole or not green:
             return
         if self.mode == "day":
@@ -177,7 +177,7 @@ class Selection:
 
 
 def night() -> tuple[str, Path] | None:
-    """Return the date whose seeds are drawn, and the folder of the run record; None by day."""
+    """Return the date from which seeds are drawn, and the folder of the run record; None by day."""
     date, _, folder = os.environ.get(NIGHT, "").partition(":")
     return (date, Path(folder)) if date else None
 
@@ -189,19 +189,19 @@ def begin_night() -> None:
 
 
 def end_night() -> None:
-    """Remove the replies of this night."""
+    """Remove this night's replies."""
     _, folder = night()
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def folder_of_replies() -> Path:
-    """Return where the museum's replies are kept: by night in a folder of this night alone."""
+    """Return the folder of the museum's replies; by night, it belongs to this night alone."""
     return night()[1] if night() else FOLDER
 
 
 @cache
 def run_record() -> RunRecord:
-    """Open the record of what the museum replied."""
+    """Open the record of the museum's replies."""
     return RunRecord(folder_of_replies())
 
 
@@ -210,8 +210,8 @@ def is_slow(item: Any) -> bool:
 
 
 def part_of(item: Any) -> str:
-    """Name the part that a test belongs to: the module of a lesson, for what is slow or tried at several
-    seeds; otherwise the file of the test, whose fixtures it shares."""
+    """Name the part that a test belongs to: a lesson's module, if the test is slow or runs at several
+    seeds and belongs to a lesson; otherwise the test's file, whose fixtures it shares."""
     if not is_slow(item) and "selection" not in item.fixturenames:
         return item.path.stem
     folders = {folder: module for module, folder in lesson_folders().items()}
@@ -226,7 +226,7 @@ def part_of(item: Any) -> str:
 
 
 def unit_of(nodeid: str) -> str:
-    """Name the unit that one process runs: a file of tests, which share fixtures, or a lesson."""
+    """Name the unit that one process runs: a test file, whose tests share fixtures, or a lesson."""
     file, _, rest = nodeid.partition("::")
     stem, case = Path(file).stem, rest.partition("[")[2].rstrip("]")
     for module, folder in lesson_folders().items() if stem in BY_LESSON else ():
@@ -245,8 +245,8 @@ def digests_of_lessons() -> dict[str, str]:
 
 
 def digest_of_lesson(lesson: str) -> str:
-    """Digest what the tests of a lesson are about: its code, checks, museum and right styles. Its words
-    decide about none of them."""
+    """Digest what a lesson's tests exercise: its code, checks, museum and right answers in other styles.
+    Its prose affects none of them."""
     package, checks = f"autograder.lessons.{lesson}", f"course.checks.{lesson}"
     texts = [text for part in ("museum", "variants") for text in texts_of(f"{package}.{part}")]
     text = (ROOT / "solutions" / lesson_folders()[lesson] / f"{lesson}.py").read_text(
@@ -270,7 +270,7 @@ def digest_of_lesson(lesson: str) -> str:
 
 @cache
 def digest_of_file(stem: str) -> str:
-    """Digest a file of tests, and the modules of the project that it imports itself."""
+    """Digest a test file, and the project's modules that it imports directly."""
     text = (ROOT / "tests" / f"{stem}.py").read_text(encoding="utf-8")
     imported = {place.module for place in imports_of(text)}
     imported |= {f"{place.module}.{place.name}" for place in imports_of(text)}
@@ -280,7 +280,7 @@ def digest_of_file(stem: str) -> str:
 
 @cache
 def digest_of_tree() -> str:
-    """Digest every file of the project but pictures, and the versions of what it runs on."""
+    """Digest every file of the project except pictures, and the versions of what it runs on."""
     digest = hashlib.sha256()
     for folder, names, files in os.walk(ROOT):
         names[:] = sorted(n for n in names if n not in LEFT_OUT and n[0] != ".")
@@ -297,7 +297,7 @@ def digest_of_tree() -> str:
 
 @cache
 def digest_of_pictures(stem: str) -> str:
-    """Digest all pictures and widgets for a file of tests that names them, directly or not."""
+    """Digest all pictures and widgets for a test file that names them, directly or not."""
     text = (ROOT / "tests" / f"{stem}.py").read_text(encoding="utf-8")
     if not SHOWS_PICTURES.search(text):
         return ""
