@@ -5,7 +5,7 @@
 #
 # **Why is the second token faster than the first?** Ask a chatbot something: it waits, then the
 # words flow. In this course you build a small language model, watch it write slowly, find out why,
-# and make it fast, one notebook after another. This one shows how a lesson works.
+# and make it fast, one notebook after another. This notebook shows how a lesson works.
 #
 # **After this lesson you can**
 #
@@ -16,9 +16,9 @@
 # **You build:** FLOPs and bytes of a matrix product.
 # **Time:** 30 minutes. **Points:** 10. **Needs:** a little Python; nothing about language models.
 #
-# > **Predict before you read on.** A row of 4,096 numbers goes through a matrix of 4,096 × 4,096 numbers
-# > of 16 bits. The matrix must come out of memory, and every number in it is used. Which is larger: the
-# > number of **bytes** that are read, or the number of **operations** (multiplications and
+# > **Predict before you read on.** You multiply a row of 4,096 numbers by a matrix of 4,096 × 4,096
+# > numbers of 16 bits. The matrix must be read from memory, and every number in it is used. Which is
+# > larger: the number of **bytes** read, or the number of **operations** (multiplications and
 # > additions)? By what factor?
 
 # %% tags=["setup"]
@@ -36,7 +36,7 @@
 #
 # <details><summary>If something is stuck</summary>
 # <b>JupyterLab:</b> Kernel → Restart Kernel and Run All Cells. <b>Colab:</b> Runtime → Restart
-# session and run all. Both forget all variables and start again, which cures most trouble.
+# session and run all. Both clear all variables and rerun the notebook, which cures most trouble.
 # </details>
 
 # %%
@@ -52,22 +52,21 @@ from course.widgets.start import play_with_a_product
 # %% [markdown]
 # ## Your machine
 #
-# Every lesson runs on a laptop's CPU. A GPU helps later and is never needed. Here is what you have:
+# Every lesson runs on a laptop's CPU. A GPU helps later but is never required. Here is what you have:
 
 # %%
 show(draw_card(machine.card()))
 
 # %% [markdown]
-# The orange marks are models: their weights, two bytes for each (a weight is also called a
-# *parameter*). Each label of the scale is 1,000 times the one before. **A mark beyond the end of your
-# bar is a model that this machine cannot even hold.** In lesson 03 something else will ask for that
-# memory, too.
+# Each orange mark is a model's weights, at two bytes each (a weight is also called a *parameter*). Each
+# label on the scale is 1,000 times the previous one. **A mark beyond the end of your bar is a model
+# that this machine cannot even hold.** In lesson 03, something else will also need that memory.
 
 # %% [markdown]
 # ## A model is mostly matrix products
 #
-# A text is cut into **tokens** (words, more or less), a token is a row of numbers, and the model sends
-# these rows through big matrices of **weights**, one after another. Here is one such product:
+# A text is split into **tokens** (roughly, words), each token becomes a row of numbers, and the model
+# multiplies these rows by large matrices of **weights**, one after another. Here is one such product:
 
 # %%
 show(draw_product(1, 6, 6))
@@ -80,7 +79,7 @@ show(draw_product(1, 6, 6))
 # Multiplying a pair and adding the product to the sum is a **multiply-add**: 2 FLOPs. (Adding the
 # first product to 0 counts as well; that keeps the formula simple.)
 #
-# > **Predict.** Two rows of three numbers, through a 3 × 4 matrix of weights. How many numbers come
+# > **Predict.** Multiply two rows of three numbers by a 3 × 4 matrix of weights. How many numbers come
 # > out? How many FLOPs is that?
 
 # %% [markdown]
@@ -91,10 +90,10 @@ show(draw_product(1, 6, 6))
 # Write `matmul_flops`: the FLOPs of `(m, k)` times `(k, n)`.
 #
 # <details><summary>Hint 1: the idea</summary>
-# First count the numbers of the output. Then count what <i>one</i> of them costs.
+# First count the numbers in the output. Then count what <i>one</i> of them costs.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# (m, k) times (k, n) is (m, n). Each of these numbers comes from k pairs.
+# (m, k) times (k, n) is (m, n). Each output number comes from k pairs.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # One <code>return</code>, and one product of four factors.
@@ -113,9 +112,9 @@ def matmul_flops(m: int, k: int, n: int) -> int:
 
 
 # %% [markdown]
-# The next two cells are **graded**: they are locked, and each asks for one property. What you see
-# is a check with small numbers. When you hand in, the same property is checked with numbers that
-# nobody has seen.
+# The next two cells are **graded**: they are locked, and each tests one property. The check you see
+# uses small numbers. When you hand in, the grader checks the same property with numbers that nobody has
+# seen.
 
 # %% nbgrader={"grade_id": "flops_of_one_dot_product", "points": 1}
 checks.flops_of_one_dot_product(matmul_flops)
@@ -124,8 +123,8 @@ checks.flops_of_one_dot_product(matmul_flops)
 checks.flops_of_any_product(matmul_flops)
 
 # %% [markdown]
-# Compare with your guess: 2 · 4 = {{8 = 2 * 4}} numbers come out, each from 3 multiply-adds, so it is
-# {{48 = matmul_flops(2, 3, 4)}} FLOPs.
+# Compare with your guess: 2 · 4 = {{8 = 2 * 4}} numbers come out, each from 3 multiply-adds, which
+# makes {{48 = matmul_flops(2, 3, 4)}} FLOPs.
 #
 # ### How a failing check reads
 #
@@ -143,22 +142,22 @@ except CheckFailed as failure:  # so that the notebook goes on
     print("FAIL ", failure)
 
 # %% [markdown]
-# Read it from left to right: **a small case** that went wrong, **your number**, **the number
-# that was wanted**, what all your wrong numbers have in common, if anything, and **one question**.
-# The question is there to point at the cause. Work the small case out on paper first; only then change
-# the code. Run the three lines at its end in a new cell: they show what your function was given.
+# Read it from left to right. It names **a small case** that failed, **your number**, **the expected
+# number**, what all your wrong numbers have in common, if anything, and asks **one question**, which
+# points at the cause. Work the small case out on paper first; only then change the code. Run the last
+# three lines of the message in a new cell: they show what your function was given.
 
 # %% [markdown]
 # ## 2 · Count the bytes
 #
 # *Difficulty 1 of 5 · importance 5 of 5 · 5 minutes*
 #
-# A processor cannot multiply what it does not have. Both matrices are read from memory and the output
-# is written back. We count each number **once**: that is the least any machine can do. A number takes
-# 4 bytes as `float32`, 2 as `float16`, 1 as `int8`.
+# A processor must load numbers before it can multiply them: it reads both matrices from memory and
+# writes the output back. We count each number **once**, the least that any machine can move. A number
+# takes 4 bytes as `float32`, 2 as `float16`, 1 as `int8`.
 #
-# > **Predict.** For one token and a 4,096 × 4,096 matrix: which of the three matrices is nearly all of
-# > the bytes?
+# > **Predict.** For one token and a 4,096 × 4,096 matrix: which of the three matrices accounts for
+# > nearly all the bytes?
 #
 # Write `matmul_bytes`: the fewest bytes that such a product can move.
 #
@@ -191,19 +190,19 @@ checks.bytes_of_three_matrices(matmul_bytes)
 checks.bytes_follow_the_element_size(matmul_bytes)
 
 # %% [markdown]
-# Compare with your guess: the weights are. They are {{16,777,216 = 4096 ** 2}} numbers; each of the
-# two rows has {{4,096 = 4096}}.
+# Compare with your guess: the weights do, with {{16,777,216 = 4096 ** 2}} numbers; the input and output
+# rows have {{4,096 = 4096}} each.
 #
 # ### Play with it
 #
 # Move the sliders. *Your* two functions compute the title, at 2 bytes a number. When does a product do
-# much work for each byte, and when little?
+# a lot of work per byte, and when little?
 
 # %%
 play_with_a_product(matmul_flops, matmul_bytes)
 
 # %% [markdown]
-# Much where all three sizes are large, little where one of them is 1.
+# It does a lot where all three sizes are large, and little where one of them is 1.
 #
 # ## The answer to the first question
 #
@@ -220,24 +219,23 @@ print(f"FLOP per byte     {flops / moved:>12.3f}")
 
 # %% [markdown]
 # **{{33,554,432 = matmul_flops(1, 4096, 4096)}} FLOPs and {{33,554,432 = 2 * 4096 * 4096}} bytes.** The
-# same number: each weight is 2 bytes, is read once, and is used for one multiply-add, 2 FLOPs. The rows
-# going in and out are {{0.05 = 100 * (matmul_bytes(1, 4096, 4096, 2) / (2 * 4096 * 4096) - 1)}} % on
-# top. So one token does **{{1 = matmul_flops(1, 4096, 4096) / matmul_bytes(1, 4096, 4096, 2)}} FLOP for
-# each byte**, and this ratio is called **arithmetic intensity**.
+# two are equal because each weight takes 2 bytes, is read once, and is used for one multiply-add, 2
+# FLOPs. The input and output rows add {{0.05 = 100 * (matmul_bytes(1, 4096, 4096, 2) / (2 * 4096 *
+# 4096) - 1)}} %. So one token does **{{1 = matmul_flops(1, 4096, 4096) / matmul_bytes(1, 4096, 4096,
+# 2)}} FLOP for each byte**, and this ratio is called **arithmetic intensity**.
 #
-# Is that much? First count what happens when more tokens go through *together*; then time it, on one core
-# of your machine:
+# Is that a lot? First count what happens when more tokens go through *together*; then time it on one
+# core of your machine:
 
 # %%
 show(draw_work_and_bytes(matmul_flops, matmul_bytes))
 
 # %% [markdown]
-# The matrix is read once, however many tokens go through. So 64 tokens are
-# {{64 = matmul_flops(64, 4096, 4096) / matmul_flops(1, 4096, 4096)}} times the work for
-# nearly the same bytes.
+# The matrix is read once, however many tokens go through. So 64 tokens take {{64 = matmul_flops(64,
+# 4096, 4096) / matmul_flops(1, 4096, 4096)}} times the work for nearly the same bytes.
 #
 # > **Predict.** On one core, one token takes some time to go through such a matrix, of 32-bit numbers.
-# > How much of that does each of 64 tokens cost that go through together: all of it? A 64th? Something
+# > If 64 tokens go through together, how much of that time does each cost: all of it? A 64th? Something
 # > between?
 
 # %%
@@ -252,10 +250,10 @@ for m, seconds in times.items():
     print(f"{m:2} tokens: {moved / giga:5.1f} GB/s, {flops / giga:6.1f} GFLOP/s")
 
 # %% [markdown]
-# Something between, on most machines: together, each token is several times cheaper. The operations
-# a second say why: if they climb with the tokens, the core waited for the matrix before. Your numbers
-# differ from your neighbour's. So **no grade in this course depends on a stopwatch**. Work is
-# counted; time is only drawn.
+# Something between, on most machines: together, each token is several times cheaper. The operations per
+# second show why: if they rise with the tokens, the core had been waiting for the matrix. Your numbers
+# will differ from your neighbour's, so **no grade in this course depends on a stopwatch**. We count
+# work; we only plot time.
 #
 # A model can *read* your question many tokens at a time. It can *write* its answer only one token after
 # another, because each word depends on the one before.
@@ -263,10 +261,10 @@ for m, seconds in times.items():
 # %% [markdown]
 # ## House rules
 #
-# Others call what you write, later lessons too. So in every lesson, and in every check:
+# Other code calls your functions, in later lessons too. So in every lesson and every check:
 #
-# * Never change an argument, or a result that you have already returned. No two results share memory,
-#   except an argument's, or where a task asks for views.
+# * Never change an argument, or a result that you have already returned. No two results share memory
+#   (an argument's is allowed), except where a task asks for views.
 # * Results have the dtype and device of the inputs.
 # * A tensor may be a slice or a transpose (not contiguous), and sizes may be 0 or 1.
 # * If you refuse a call, raise before you change anything or draw a random number.
@@ -288,12 +286,12 @@ print(doubled(mine), "and mine, which I still need:", mine)
 # ## Handing in
 #
 # Save the notebook; submit it as your instructor says. Before that, restart the kernel and run all
-# cells: what only works because of an old variable works for nobody else.
+# cells: code that depends on an old variable works for nobody else.
 #
 # Leave the locked cells as they are, and do not duplicate answer cells. Cells of your own are welcome.
-# Of several definitions of a function, the one with the most points counts. Points are given for each
-# graded cell, so a half-finished lesson is worth handing in. Later lessons bring earlier answers along:
-# you can never be stuck.
+# Of several definitions of a function, the one with the most points counts. You get points for each
+# graded cell, so a half-finished lesson is worth handing in. Later lessons bring earlier answers along,
+# so you can never get stuck.
 
 # %% [markdown]
 # ## Check yourself

@@ -3,8 +3,8 @@
 #
 # {{badge}}
 #
-# A language model reads words and says the next one. You build the part of it in which words meet,
-# **attention**, and then it talks.
+# A language model reads words and predicts the next one. You build **attention**, the part in which
+# words exchange information, and then the model talks.
 #
 # **After this lesson you can**
 #
@@ -17,7 +17,7 @@
 # **Time:** 90 minutes. **Points:** 10. **Needs:** lesson 00 and matrix products in PyTorch.
 #
 # > **Predict before you read on.** A model has read *The cat sat on the mat*. Now replace *sat* by
-# > *dog*. For which words do the model's inner numbers change: all six, only *dog*, or some?
+# > *dog*. For which words do the model's internal numbers change: all six, only *dog*, or some?
 
 # %% tags=["setup"]
 
@@ -46,9 +46,8 @@ from course.widgets.mini_gpt import play_with_causality, play_with_sampling
 # %% [markdown]
 # ## Words in, words out
 #
-# Our models know 243 words. Each word or punctuation mark is one **token**, a number. The model
-# answers with **logits**: for each token, one number for every word that could come next, larger
-# for likelier words.
+# Our models know 243 words. Each word or punctuation mark is one **token**, a number. The model returns
+# **logits**: for each token, one number for every possible next word, larger for likelier words.
 
 # %%
 tokens = encode("The cat sat")
@@ -56,7 +55,7 @@ print(tokens, "shape", tuple(tokens.shape))
 print(repr(decode(tokens)))
 
 # %% [markdown]
-# The lessons use these letters. The column *here* is this text in our model `mini`:
+# The lessons use these letters. The column *here* describes this text in our model `mini`:
 #
 # | letter | counts | here | | tensor | shape |
 # |---|---|---|---|---|---|
@@ -70,8 +69,8 @@ print(repr(decode(tokens)))
 # | L | blocks, also called layers | 2 | | | |
 #
 # `embed` turns a token into a vector x. Each **block** adds to it twice (x is the *residual stream*):
-# `attention(attn_norm(x))`, what the token finds in others, then `mlp(mlp_norm(x))`, what it makes of it
-# alone. At the end, `norm` and `lm_head` turn the vector into logits.
+# `attention(attn_norm(x))`, what the token gathers from others, then `mlp(mlp_norm(x))`, what it
+# computes from its own vector. At the end, `norm` and `lm_head` turn the vector into logits.
 #
 # The weights are trained. **What an attention layer does with them is up to you**: you hand the model
 # a function. We begin with one that does nothing.
@@ -122,7 +121,7 @@ print("the model's own mlp is this one: ", torch.allclose(through_mlp, block.mlp
 # with a `ValueError`.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Not the row's largest number, but where it stands.
+# Find the index of the row's largest number.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # (B, V) → (B,): the vocabulary axis goes away.
@@ -151,8 +150,8 @@ def greedy_next(logits: Tensor) -> Tensor:
 checks.greedy_takes_the_likeliest(greedy_next)
 
 # %% [markdown]
-# > **Predict.** Training showed it *The cat sat on the mat .* very often. But without attention no
-# > token knows the others. What will it say after *The cat sat*?
+# > **Predict.** In training it saw *The cat sat on the mat .* very often. But without attention no
+# > token sees the others. What will it say after *The cat sat*?
 
 
 # %%
@@ -167,7 +166,7 @@ def tell(model: MiniGPT, text: str, n_words: int, choose: Callable[[Tensor], Ten
 print(tell(lonely, "The cat sat", 10, greedy_next))
 
 # %% [markdown]
-# It goes in circles: each word is chosen by the one before it alone. **Tokens must look at each
+# It goes in circles: it chooses each word from the previous one alone. **Tokens must look at each
 # other.**
 #
 # ## 2 · Heads
@@ -189,8 +188,8 @@ show(draw_heads())
 # (B, T, H · D) → (B, T, H, D) → (B, H, T, D), and back.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# Two steps each: one call cuts or glues the last axes, one exchanges two axes. Cutting straight
-# to (B, H, T, D) has the right shape but mixes tokens. Back, PyTorch has to copy:
+# Each takes two steps: one call splits or merges the last axes, one swaps two axes. Cutting straight to
+# (B, H, T, D) gives the right shape but mixes tokens. To merge, PyTorch has to copy:
 # <code>reshape</code> does, <code>view</code> refuses.
 # </details>
 
@@ -219,8 +218,8 @@ checks.heads_split_and_merge(split_heads, merge_heads)
 # %% [markdown]
 # ## 3 · Causal attention
 #
-# Each token gives a **value**, and gets an average of the values it may see: its own and earlier
-# ones. Later ones are what it should predict.
+# Each token contributes a **value** and receives an average of the values it may see: its own and
+# earlier ones. Later tokens are what it must predict.
 
 # %%
 values = torch.tensor([[1.0], [2.0], [6.0]])  # of The, cat, sat: (T, 1)
@@ -244,7 +243,8 @@ steps = {"seen": seen, "average": average, "softmax": scores.softmax(dim=1)}
 show(draw_weights(["The", "cat", "sat"], {**steps, "scores × 10": (10 * scores).softmax(dim=1)}))
 
 # %% [markdown]
-# In attention, the tokens make the scores: each asks with its **query** and is found by its **key**.
+# In attention, the tokens produce the scores: each searches with its **query** and is found by its
+# **key**.
 #
 # 1. A **score** for each pair: query · key, divided by √D. The typical size of a sum of D products
 #    grows like √D, and large scores leave all the weight to one word (last panel).
@@ -262,7 +262,7 @@ show(draw_weights(["The", "cat", "sat"], {**steps, "scores × 10": (10 * scores)
 # Write `causal_attention` with matrix products, a mask and a softmax, not with a ready-made call.
 #
 # <details><summary>Hint 1: the idea</summary>
-# First give every query head a KV head. Then steps 1 to 4, for all heads and tokens at once.
+# First give every query head a KV head. Then do steps 1 to 4 for all heads and tokens at once.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # k and v (B, G, T, D) → (B, H, T, D), each head H // G times in a row. Scores (B, H, T, T). The mask
@@ -310,8 +310,8 @@ checks.query_heads_share_kv_heads(causal_attention)
 # %% [markdown]
 # ## 4 · The attention layer
 #
-# A query cannot yet tell in which order the keys stand. So both are turned by their positions, each
-# pair of numbers by an angle of its own:
+# A query cannot yet tell the order of the keys. So we rotate both by their positions, each pair of
+# numbers by its own angle:
 
 
 # %%
@@ -333,15 +333,16 @@ for m, n in [(5, 3), (25, 23), (5, 4)]:
 show(draw_angles(angles, [(5, 3), (25, 23)]))
 
 # %% [markdown]
-# The product depends only on the **difference of positions**. Values are carried, not compared, so
-# they are not turned. `attn.rotate(heads, positions)` turns all heads and tokens at once.
+# The product depends only on the **difference of positions**. Values are carried, not compared, so they
+# are not rotated. `attn.rotate(heads, positions)` rotates all heads and tokens at once.
 #
 # *Difficulty 3 of 5 · importance 5 of 5 · 8 minutes*
 #
-# Write `attention_layer`, from a normed x (B, T, C) to what the model adds to the residual stream.
+# Write `attention_layer`, which maps a normed x (B, T, C) to what the model adds to the residual
+# stream.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Project three times, cut into heads, turn two, attend, glue, project once more.
+# Project three times, split into heads, rotate two, attend, merge, project once more.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # x (B, T, C) → q (B, H, T, D), k and v (B, G, T, D) → heads (B, H, T, D) → (B, T, H · D) → (B, T, C).
@@ -383,8 +384,8 @@ checks.layer_obeys_positions(attention_layer)
 # %% [markdown]
 # ## It talks
 #
-# The same loop, now with your layer. Surnames are drawn anew for every story, so none can be known by
-# heart.
+# Here is the same loop with your layer. Every story draws new surnames, so the model cannot know them
+# by heart.
 #
 # > **Predict.** To say her surname, at which word must the second *Mia* look?
 
@@ -396,32 +397,33 @@ print(tell(model, story, 1, greedy_next))
 show(draw_attention(model, story, causal_attention, looks=[(0, 1, "Wood"), (1, 1, "Mia")]))
 
 # %% [markdown]
-# At *Wood*, the word after the first *Mia*. That takes **two blocks**. In block 0, *Wood* looks one word
-# back and notes: "I follow *Mia*". In block 1 an **induction head** lets the second *Mia* search for this
-# note, find *Wood*, and copy it. In block 0 it could not: there the key of *Wood* is made of
-# *Wood* alone. Hide *Mia* from *Wood* in all heads of block 0, and the probability of *Wood* falls from
-# 99 % to 19 %; hide it in head 1 alone, and nothing is lost: the other heads have noted it too.
+# It looks at *Wood*, the word after the first *Mia*. This takes **two blocks**. In block 0, *Wood*
+# looks one word back and notes: "I follow *Mia*". In block 1 an **induction head** lets the second
+# *Mia* search for this note, find *Wood*, and copy it. It could not do so in block 0: there the key of
+# *Wood* comes from *Wood* alone. Hide *Mia* from *Wood* in all heads of block 0, and the probability of
+# *Wood* falls from 99 % to 19 %; hide it in head 1 alone, and nothing is lost: the other heads have
+# noted it too.
 #
 # ## What moves when a word changes
 #
-# Now your guess from the beginning. A cell is coloured where the **hidden state**, the token's vector
-# at that depth, moved. Below: the same without the mask.
+# Now check your guess from the beginning. A cell is coloured where the **hidden state**, the token's
+# vector at that depth, changed. Below is the same without the mask.
 
 # %%
 play_with_causality(model, "The cat sat on the mat . It was a cold", j=2)
 
 # %% [markdown]
-# **Left of the change nothing moves, at any depth**; *dog* moves at every depth, all after it from block
-# 0's output on. A hidden state depends on its own token and on those before it. Keys and values are
-# computed from hidden states. So **keys and values of the past never change**. Without the mask, each
-# new word would change those of every block but block 0.
+# **Left of the change nothing moves, at any depth**; *dog* moves at every depth, and all later tokens
+# move from block 0's output on. A hidden state depends on its own token and on those before it. Keys
+# and values are computed from hidden states. So **keys and values of the past never change**. Without
+# the mask, each new word would change those of every block but block 0.
 #
 # ## 5 · A word by chance
 #
-# The likeliest word every time makes one story only. **Sampling** draws from softmax(logits /
-# temperature): a low temperature stretches the distances between logits, a high one shrinks them.
-# `top_k` keeps the k likeliest words. (`top_p`, which you will meet elsewhere, keeps the likeliest that
-# together reach a probability of p.)
+# Greedy decoding tells only one story. **Sampling** draws from softmax(logits / temperature): a low
+# temperature stretches the distances between logits, a high one shrinks them. `top_k` keeps the k
+# likeliest words. (`top_p`, which you will meet elsewhere, keeps the likeliest words that together
+# reach probability p.)
 #
 # *Difficulty 3 of 5 · importance 3 of 5 · 10 minutes*
 #
@@ -432,7 +434,7 @@ play_with_causality(model, "The cat sat on the mat . It was a cold", j=2)
 # Refuse; keep the top k; divide; softmax; draw once per row.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# (B, V) → weights → draw (B, 1) → (B,). Of the k best, (B, k), a draw is a place among them, not yet
+# (B, V) → weights → draw (B, 1) → (B,). A draw from the k best, (B, k), is a place among them, not yet
 # a token.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
@@ -513,8 +515,8 @@ play_with_sampling(model, sample_next, prompts)
 # **2. Is the key of *sat* in block 1 computed from the word *sat* alone?**
 # <details><summary>Answer</summary>
 # No. In block 0 it has looked at <i>The</i> and <i>cat</i>: change one of them, and the key changes.
-# <b>Common wrong answer:</b> “yes, each token has its own key”. Its own, but made from its past too.
-# So a stored key belongs to one past and to no other.
+# <b>Common wrong answer:</b> “yes, each token has its own key”. It is its own, but depends on its past
+# too. So a stored key belongs to one past only.
 # </details>
 #
 # ## Next

@@ -3,21 +3,21 @@
 #
 # {{badge}}
 #
-# **Why is the second token faster than the first?** Today it is not: it is *slower*. You let the
-# model write, in the plainest way there is, and count what that costs.
+# **Why is the second token faster than the first?** In this lesson it is *slower*. You let the model
+# write in the simplest possible way and count what that costs.
 #
 # **After this lesson you can**
 #
 # * write the loop that turns a model into a writer,
 # * say which work is done again at every step, and why its result never changes,
-# * count that work for any prompt and any answer, and see where popular counts slip.
+# * count that work for any prompt and any answer, and see where popular counts err.
 #
 # **You build:** naive generation, and a count of its waste.
 # **Time:** 60 minutes. **Points:** 10. **Needs:** lesson 01 (your answers, or ours).
 #
 # > **Predict before you read on.** The prompt "The cat sat" has 3 tokens. The model writes 4 more, and
-# > for each of them reads everything so far. A token that is read gets one row of keys and one of
-# > values, in every layer. How many rows of keys does one layer compute? How many were needed?
+# > for each of them reads everything so far. For every token it reads, each layer computes one row of
+# > keys and one of values. How many rows of keys does one layer compute? How many were needed?
 
 # %% tags=["setup"]
 
@@ -47,7 +47,7 @@ model = MiniGPT.from_weights("mini")
 # %% [markdown]
 # ## One word
 #
-# The model gives logits for every position. Those of the **last** position say what comes next.
+# The model gives logits for every position. Those of the **last** position predict the next token.
 
 # %%
 logits = model(encode("The cat sat"))  # (1, 3, V)
@@ -56,8 +56,8 @@ print("The cat sat …", decode(greedy_next(logits[:, -1])))
 # %% [markdown]
 # ## Many words
 #
-# For the next word, put this one behind the text and ask again. Writing like that is called
-# **autoregressive**: the model reads what it wrote. No step can start until the one before it is done.
+# For the next word, append this one to the text and ask again. Such writing is called
+# **autoregressive**: the model reads what it wrote. No step can start until the previous one is done.
 #
 # Here are the first two of four steps. Each column is one forward pass over everything so far:
 
@@ -70,20 +70,21 @@ show(draw_grid(3, 4, words, n_shown=2))
 #
 # *Difficulty 2 of 5 · importance 5 of 5 · 15 minutes*
 #
-# Write `generate_naive`. It takes a batch: every row gets its own next token. Refuse what cannot be
-# done (`model.check_tokens`, `check_between`) **before** the first forward pass; the caller should
-# learn it now and not after a minute.
+# Write `generate_naive`. It takes a batch: every row gets its own next token. Refuse impossible
+# requests (`model.check_tokens`, `check_between`) **before** the first forward pass; the caller should
+# learn it now, not after a minute.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Start with a copy of the prompt. n_new times: logits, last position, likeliest token, put it behind.
+# Start with a copy of the prompt. n_new times: compute logits, take the last position's likeliest
+# token, append it.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # tokens (B, n) → logits (B, n, V) → last position (B, V) → new (B,) → (B, 1) → tokens (B, n + 1).
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # <code>model.check_tokens</code> refuses an empty prompt; <code>check_between(name, value, low,
-# high)</code> refuses what is not in low … high, ends included, and names it. How many places are left?
-# Then a <code>for</code> loop with <code>greedy_next</code>, <code>unsqueeze(1)</code> and
+# high)</code> refuses a value outside low … high, ends included, and names it. How many places are
+# left? Then a <code>for</code> loop with <code>greedy_next</code>, <code>unsqueeze(1)</code> and
 # <code>torch.cat</code>.
 # </details>
 
@@ -138,7 +139,7 @@ print(decode(generate_naive(model, encode("The cat sat"), 4)))
 print(decode(generate_naive(model, encode("The cat sat on the mat ."), 40)))
 
 # %% [markdown]
-# Now count: `count_kv_rows` sees every row that goes through a layer's key matrix. Your prediction?
+# Now count: `count_kv_rows` sees every row that goes through a layer's key matrix. Were you right?
 
 # %%
 with count_kv_rows(model) as count:
@@ -150,17 +151,16 @@ show(draw_grid(3, 4, words))
 # %% [markdown]
 # ## Is it really the *same* work?
 #
-# {{18 = kv_rows_naive(3, 4)}} rows were computed, {{6 = kv_rows_needed(3, 4)}} would do.
-# Below are the keys of "The cat sat", computed while the text was 3 tokens long, and again when it
-# was 6.
+# {{18 = kv_rows_naive(3, 4)}} rows were computed; {{6 = kv_rows_needed(3, 4)}} suffice. Below are the
+# keys of "The cat sat", computed while the text was 3 tokens long, and again when it was 6.
 
 # %%
 show(draw_same_keys(model, encode("The cat sat"), encode("The cat sat on the mat")))
 
 # %% [markdown]
 # **Why must they be equal?** In lesson 01 nothing to the left of a changed token moved: position i sees
-# itself and what is before it. So its hidden state depends on tokens 0 … i only, in every layer,
-# and key and value are made from that. What is written later comes too late.
+# only itself and earlier positions. So in every layer its hidden state depends on tokens 0 … i only,
+# and its key and value are computed from that. Tokens written later cannot change them.
 #
 # **A common wrong answer** is "because the weights do not change". They do not; but without the
 # causal mask every new word would still change all keys but those of block 0.
@@ -170,9 +170,9 @@ show(draw_same_keys(model, encode("The cat sat"), encode("The cat sat on the mat
 #
 # *Difficulty 2 of 5 · importance 4 of 5 · 10 minutes*
 #
-# A prompt of `p` tokens, `g` new ones, one layer, one row of the batch. Write
-# `kv_rows_naive`, which counts every filled cell of the grid, and `kv_rows_needed`, which counts each row
-# once. Both must also be right for `g = 0`.
+# Take a prompt of `p` tokens, `g` new ones, one layer and one row of the batch. Write `kv_rows_naive`,
+# which counts every filled cell of the grid, and `kv_rows_needed`, which counts each row once. Both
+# must also be right for `g = 0`.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Write down the height of each column, for p = 3 and g = 4. For the second count, look at the grid from
@@ -182,7 +182,7 @@ show(draw_same_keys(model, encode("The cat sat"), encode("The cat sat on the mat
 # The columns are p, p + 1, …, p + g - 1. There are g of them. The sum 0 + 1 + … + (g-1) is g(g-1)/2.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# One line each. Use <code>//</code> only on a number that is surely even. With g = 0 no forward pass
+# One line each. Use <code>//</code> only on a number that must be even. With g = 0 no forward pass
 # happens at all.
 # </details>
 
@@ -216,7 +216,7 @@ checks.naive_rows_add_up(kv_rows_naive)
 checks.needed_rows_add_up(kv_rows_needed)
 
 # %% [markdown]
-# Now longer texts. The last column is a ratio too, one that you will often read: naive / (p + g).
+# Now try longer texts. The last column is another ratio you will often see: naive / (p + g).
 
 # %%
 print("    p     g      naive   needed   ratio    with p + g")
@@ -237,8 +237,8 @@ for p, g in [(3, 4), (100, 50), (500, 200), (1000, 500), (2000, 1000)]:
 # > For long texts the ratios hardly differ.
 # > </details>
 #
-# > **Spot the slip.** The same text then multiplies these ratios by 96 layers and 96 heads,
-# > {{9,216 = 96 * 96}} in all. What happens to a *ratio* when both its counts are
+# > **Spot the slip.** The same text then multiplies these ratios by GPT-3's 96 layers and 96
+# > heads, {{9,216 = 96 * 96}} in all. What happens to a *ratio* when both its counts are
 # > multiplied by {{9,216 = 96 * 96}}?
 # >
 # > <details><summary>Answer</summary>
@@ -250,7 +250,7 @@ for p, g in [(3, 4), (100, 50), (500, 200), (1000, 500), (2000, 1000)]:
 # %% [markdown]
 # ### Play with the grid
 #
-# A long prompt and a short answer, then the other way round. When is almost everything REDO?
+# Try a long prompt and a short answer, then the reverse. When is almost everything REDO?
 
 # %%
 play_with_the_grid()
@@ -262,7 +262,7 @@ play_with_the_grid()
 #
 # Computing rows is one part of a step's work. In attention, the last token fed in each step also
 # **looks at** every position so far, its own included: p of them at the first step, one more at each
-# later one. Write `attention_visits`, the sum over all steps. From a prompt of one token, 8 new ones
+# later one. Write `attention_visits`, the sum over all steps. After a prompt of one token, 8 new ones
 # make 1 + 2 + … + 8.
 #
 # <details><summary>Hint 1: the idea</summary>
@@ -292,7 +292,7 @@ def attention_visits(p: int, g: int) -> int:
 checks.visits_add_up(attention_visits)
 
 # %% [markdown]
-# > **Predict.** Twice the new tokens: how many times the visits, after a prompt of 1? Of 2,000?
+# > **Predict.** Double the new tokens: by what factor do visits grow after a prompt of 1? Of 2,000?
 
 # %%
 for p, g in [(1, 8), (1, 16), (2000, 200), (2000, 400)]:
@@ -300,20 +300,20 @@ for p, g in [(1, 8), (1, 16), (2000, 200), (2000, 400)]:
 show(draw_staircases([(1, 8), (1, 16), (2000, 200)]))
 
 # %% [markdown]
-# Alone, twice the tokens are *nearly four times* the work, {{36 = attention_visits(1, 8)}} and
-# {{136 = attention_visits(1, 16)}}: quadratic growth. After a long prompt, twice the answer costs little
-# more than twice. The areas show why.
+# After a prompt of 1, twice the tokens take *nearly four times* the work, {{36 = attention_visits(1,
+# 8)}} and {{136 = attention_visits(1, 16)}}: quadratic growth. After a long prompt, doubling the answer
+# little more than doubles the cost. The areas show why.
 #
-# One sum, two meanings. **Rows computed again** are waste, and lesson 03 removes them. **Positions
+# This sum has two meanings. **Rows computed again** are waste, and lesson 03 removes them. **Positions
 # looked at** are attention itself: in this model a new token looks at everything before it, cached or
-# not. So even a step that computes nothing twice is not free.
+# not. So even a step that recomputes nothing is not free.
 
 # %% [markdown]
 # ### A small model in numbers
 #
-# One projection of a mini-GPT, C = 64: a row costs C² multiply-adds (twice that in FLOPs). A prompt of
-# p = 8, g = 20 new: each step reads p rows, and those written before it, 0, 1, … g - 1. Textbooks round:
-# g²/2 for g(g - 1)/2, and p + g rows for p + g - 1. Does that matter?
+# In one projection of a mini-GPT with C = 64, a row costs C² multiply-adds (twice that in FLOPs). After
+# p = 8 prompt tokens come g = 20 new ones: each step reads p rows and the 0, 1, … g - 1 written before
+# it. Textbooks round g(g - 1)/2 to g²/2, and p + g - 1 rows to p + g. Does that matter?
 
 # %%
 p, g, C = 8, 20, 64
@@ -339,10 +339,10 @@ print(f"counted exactly: {exact[0]:,} against {exact[1]:,}, {exact[0] / exact[1]
 # ## Feel it
 #
 # A step that reads n tokens computes n rows in every matrix of the model. So rows predict a straight
-# line: a fixed start, and a price per row. (On a busy machine the points zigzag.)
+# line: a fixed cost plus a cost per row. (On a busy machine the points zigzag.)
 #
-# > **Predict.** We lay the line through the steps of up to 128 tokens. At 1,000 tokens, will a step
-# > lie on the line, below it or above it?
+# > **Predict.** We fit the line to the steps of up to 128 tokens. At 1,000 tokens, will a step lie on
+# > the line, below it or above it?
 
 # %%
 text = torch.randint(model.config.vocab_size, (1, 1000))  # any words: the time is the same
@@ -354,12 +354,12 @@ with machine.one_thread():
 show(draw_step_times(times, fit_to=128))
 
 # %% [markdown]
-# The points climb over the line. What did the rows leave out? In a naive step not only the last token
-# looks back. All n tokens do, again: code that masks a full matrix scores n² pairs, in every head and
-# layer. For short texts this hides behind the matrices; later it takes over.
+# The points rise above the line. What did the rows leave out? In a naive step not only the last token
+# looks back. All n tokens do so again: code that masks a full matrix scores n² pairs in every head and
+# layer. Matrix products hide this cost in short texts; it dominates long ones.
 #
-# These pairs are quadratic in a step, so **cubic in a run** from one token: 1² + 2² + … + n² is about
-# n³/3. Your visits, about n²/2, are what remains if only the last token looks.
+# The pairs grow quadratically within a step, so **cubically over a run** from one token: 1² + 2² + … +
+# n² is about n³/3. Your visits, about n²/2, are what remains if only the last token looks.
 
 # %% [markdown]
 # ## Check yourself
@@ -375,9 +375,9 @@ show(draw_step_times(times, fit_to=128))
 # **2.** Why do the *rows* of naive decoding grow with the square of the number of new tokens?
 #
 # <details><summary>Answer</summary>
-# Each step reads everything so far, so steps get longer one by one, and their sum is a triangle.<br>
-# <b>The common wrong answer</b> is "because models have many layers". Layers multiply the cost; they
-# do not change how it grows.
+# Each step reads everything so far, so each step is one row longer, and their sum is a triangle.<br>
+# <b>The common wrong answer</b> is "because models have many layers". Layers multiply the cost; they do
+# not change how it grows.
 # </details>
 #
 # **3.** Does the prompt still cost anything once the answer has begun?
@@ -399,4 +399,4 @@ show(draw_step_times(times, fit_to=128))
 #
 # {{12 = kv_rows_naive(3, 4) - kv_rows_needed(3, 4)}} of {{18 = kv_rows_naive(3, 4)}} rows were computed
 # only to be thrown away and computed again. In **lesson 03** you keep them:
-# that is the KV cache, and the reason why the second token is faster than the first.
+# that is the KV cache, and it makes the second token faster than the first.

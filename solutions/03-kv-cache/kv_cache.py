@@ -17,7 +17,7 @@
 #
 # > **Predict.** A prompt has 3 tokens and the model writes 4 more. Lesson 02 computed
 # > {{18 = kv_rows_naive(3, 4)}} rows of keys and needed {{6 = kv_rows_needed(3, 4)}}. With a cache, how
-# > often in all are kept rows *read*?
+# > many times in total are stored rows *read*?
 
 # %% tags=["setup"]
 
@@ -57,19 +57,19 @@ model, storyteller = MiniGPT.from_weights("mini"), MiniGPT.from_weights("story")
 # %% [markdown]
 # ## The picture
 #
-# Each column is a decode step, each filled cell a row of keys and values computed there.
+# Each column is a decode step; each filled cell is a row of keys and values computed there.
 
 # %%
 show(draw_rows(prompt_len=3, n_new=4))
 
 # %% [markdown]
-# On the left every step starts again. On the right a row is computed once and later only *read*,
-# {{12 = kv_rows_naive(3, 4) - kv_rows_needed(3, 4)}} times in all.
+# On the left, every step starts over. On the right, each row is computed once and later only *read*,
+# {{12 = kv_rows_naive(3, 4) - kv_rows_needed(3, 4)}} times.
 #
-# Why may a row be kept? Lesson 01's causality map said it: nothing to the left of a changed token
-# moves. The key of token 2 is the same at step 1 and at step 1,000, its rotation included, for it stays
-# token 2. One rotation serves every later query, since their product depends only on the *difference* of
-# the positions.
+# Why may a row be kept? Lesson 01's causality map showed it: nothing to the left of a changed token
+# moves. The key of token 2 is the same at step 1 and at step 1,000, its rotation included, because its
+# position stays 2. One rotation serves every later query, since their product depends only on the
+# *difference* of the positions.
 #
 # A cached step is often called O(1). It is not: attention reads *every* row so far, six at step 4, its
 # own included.
@@ -78,8 +78,8 @@ show(draw_rows(prompt_len=3, n_new=4))
 #
 # *Difficulty 1 of 5 · importance 5 of 5 · 8 minutes*
 #
-# `T` new tokens look at `S` visible ones: the cached, and themselves. The **last** new token is the last
-# visible one, so the triangle sits at the **right** edge.
+# `T` new tokens look at `S` visible ones: the cached ones and themselves. The **last** new token is the
+# last visible one, so the triangle sits at the **right** edge.
 
 # %%
 show(draw_masks([(5, 5), (2, 5), (1, 5)]))
@@ -94,7 +94,7 @@ show(draw_masks([(5, 5), (2, 5), (1, 5)]))
 # Number the visible tokens 0 … S-1. Which is new token t?
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# A column of own numbers, (T, 1), against a row of visible numbers, (1, S).
+# Compare a column of own numbers, (T, 1), with a row of visible numbers, (1, S).
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # Two <code>torch.arange</code>, one <code>unsqueeze</code>, one comparison. Or
@@ -132,14 +132,14 @@ checks.mask_is_rectangular(causal_mask)
 #
 # *Difficulty 2 of 5 · importance 4 of 5 · 10 minutes*
 #
-# The plainest cache keeps one tensor of keys and one of values per layer, and puts new tokens behind the
-# old ones by `torch.cat`. Write its `append`. It is called once per *layer*, so it must not
-# move the length; `advance` does, once per forward pass.
+# The simplest cache keeps one tensor of keys and one of values per layer, and appends new tokens with
+# `torch.cat`. Write its `append`. It is called once per *layer*, so it must not change the length;
+# `advance` does, once per forward pass.
 #
-# But `torch.cat` copies every old row into a **new** tensor. Write `numbers_copied`, which counts how
-# much that is.
+# But `torch.cat` copies every old row into a **new** tensor. Write `numbers_copied`, which counts the
+# copied numbers.
 #
-# > **Predict.** 512 tokens come one at a time. How often is the first row copied?
+# > **Predict.** 512 tokens arrive one at a time. How many times is the first row copied?
 #
 # <details><summary>Hint 1: the idea</summary>
 # Old and new become one tensor, which is kept. How many old rows does step 1 find, and step 2?
@@ -149,8 +149,8 @@ checks.mask_is_rectangular(causal_mask)
 # in every layer.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# Two <code>torch.cat</code> along the tokens; return what is kept. The count: lesson 02's triangle, times
-# the numbers of a token, times B.
+# Call <code>torch.cat</code> twice along the tokens; return what you keep. The count is lesson 02's
+# triangle times the numbers per token times B.
 # </details>
 
 
@@ -235,7 +235,7 @@ checks.copies_add_up(numbers_copied)
 # |---|---|---|
 # | keys, values | (L, B, G, max_len, D) each | G key/value heads, not H query heads |
 # | one `append` | (B, G, T, D) in, (B, G, S, D) out | keys come rotated |
-# | what is held | the first `len(cache)` places | the rest is room, not zeros to attend to |
+# | what is held | the first `len(cache)` places | the rest is unused, not zeros to attend to |
 #
 # `truncate(n)` keeps the first n tokens (lesson 17's states cannot). **A full cache refuses and changes
 # nothing.** Wrong sizes are refused.
@@ -243,7 +243,7 @@ checks.copies_add_up(numbers_copied)
 # Write the methods of `KVCache`.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Storage and a length. Every method but <code>__init__</code> and <code>append</code> is one line.
+# Keep storage and a length. Every method but <code>__init__</code> and <code>append</code> is one line.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # <code>keys[layer]</code> is (B, G, max_len, D). New rows go to places length … length + T - 1.
@@ -353,8 +353,8 @@ print(f"counted {sum(copied['torch.cat']):,}, your formula {numbers_copied(model
 show(draw_copies(copied))
 
 # %% [markdown]
-# Lesson 02's triangle again: the plain cache *moves* every old row at every step. In place, the line lies
-# at 0.
+# Lesson 02's triangle again: the plain cache *moves* every old row at every step. In place, the line
+# stays at 0.
 #
 # ## 4 · An attention layer that remembers
 #
@@ -365,18 +365,17 @@ show(draw_copies(copied))
 #
 # Shapes: q (B, H, T, D) · k, v from the cache (B, G, S, D) · scores (B, H, T, S) · out (B, T, C).
 #
-# Rotate keys before you store them: once in their life. You may call
-# `F.scaled_dot_product_attention(q, k, v, attn_mask=...)`, which divides by √D itself; True means "may
-# look".
+# Rotate keys once, before you store them. You may call `F.scaled_dot_product_attention(q, k, v,
+# attn_mask=...)`, which divides by √D itself; True means "may look".
 #
-# Write `attention_layer_cached`, from x (B, T, C) to what is added to x.
+# Write `attention_layer_cached`, which maps x (B, T, C) to what is added to x.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Project, split, rotate, <em>append</em>, attend, merge, project.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# Query head h reads KV head h // (H // G): each KV head stands H // G times in a row,
-# <em>after</em> the cache, which stores G.
+# Query head h reads KV head h // (H // G): repeat each KV head H // G times in a row, <em>after</em>
+# the cache, which stores G.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # Three <code>split_heads</code>, two <code>attn.rotate</code>, one <code>cache.append</code>, two
@@ -431,7 +430,7 @@ checks.layer_equals_uncached(attention_layer_cached, KVCache)
 # **The common wrong answer** lets positions start at 0 in every call. The first call is right; then every
 # new token believes that it is the first.
 #
-# Write `forward_cached`: logits out, the new tokens into the cache.
+# Write `forward_cached`, which returns logits and adds the new tokens to the cache.
 #
 # <details><summary>Hint 1: the idea</summary>
 # How many tokens came before this chunk? The cache knows.
@@ -498,7 +497,7 @@ checks.two_conversations_stay_apart(forward_cached, KVCache)
 # Write `generate_cached`, which returns the prompt and the new tokens behind it.
 #
 # <details><summary>Hint 1: the idea</summary>
-# What is fed first, and what then? Only the last position's logits choose.
+# What is fed first, and what then? Only the last position's logits matter.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # logits (B, T, V) → last position (B, V) → <code>greedy_next</code> (B,) → a column (B, 1).
@@ -566,14 +565,14 @@ print(f"rows of keys computed: {count.rows}, in calls of {count.per_call}")
 watch_a_cache_fill(model, forward_cached, KVCache, "The cat sat", n_new=9)
 
 # %% [markdown]
-# Six, not seven: the last token is never fed. In the picture each row is a place of the cache;
-# only framed rows are new.
+# Six, not seven: the last token is never fed. In the picture each row is a place in the cache; only
+# framed rows are new.
 #
 # ## 7 · The race
 #
 # > **Predict.** For 3 + 256 tokens the naive decoder computes
 # > {{129 = kv_rows_naive(3, 256) / kv_rows_needed(3, 256)}} times as many rows of keys. How many times
-# > faster will the cached one be, with `mini` and with the larger `story`? And one step, after 1,000
+# > faster will the cached one be, with `mini` and with the larger `story`? And for one step after 1,000
 # > tokens?
 
 # %%
@@ -609,10 +608,10 @@ show(draw_race(runs, steps))
 
 # %% [markdown]
 # For texts of 256 tokens the rows fell {{129 = kv_rows_naive(3, 256) / kv_rows_needed(3, 256)}}-fold,
-# the time by much less: while a text is short, several rows cost little more than one. But the gain of a
-# step climbs with every token.
+# the time by much less: while a text is short, several rows cost little more than one. But the speedup
+# per step grows with every token.
 #
-# Now the question at the top, after a prompt of 500 tokens:
+# Now answer the question at the top, after a prompt of 500 tokens:
 
 
 # %%
@@ -634,15 +633,15 @@ with one_thread(), torch.inference_mode():
         print(f"token {number}: naive {naive:6.1f} ms, cached {cached:6.1f} ms")
 
 # %% [markdown]
-# The first token waits for the prompt's 500 rows, with a cache as without. For the second, the naive
-# decoder computes 501 again, the cached one a single row.
+# The first token waits for the prompt's 500 rows, with or without a cache. For the second, the naive
+# decoder computes 501 again; the cached one computes a single row.
 #
 # ## 8 · What is in the cache is what the model knows
 #
 # A story puts a lamp somewhere. What will the model say when that sentence is gone from the cache? And
-# what does a wrong cache write? Four slips (`??wrong_caches`) keep every shape.
+# what does a wrong cache write? Four bugs (`??wrong_caches`) leave every shape intact.
 #
-# > **Predict.** Which can you tell from the text alone?
+# > **Predict.** Which can you spot from the text alone?
 
 # %%
 past = encode(
@@ -665,7 +664,7 @@ for name, kind in {"right": KVCache, **wrong_caches(KVCache, storyteller)}.items
 
 # %% [markdown]
 # It says *something*: no model notices what it has forgotten, nor what is wrong. The last story reads
-# well to its end. Comparing logits, split by split, finds all four.
+# well throughout. Comparing logits, split by split, finds all four.
 #
 # ## 9 · The price
 #
@@ -723,9 +722,8 @@ for name, n_bytes in caches.items():
 show(draw_bytes(caches))
 
 # %% [markdown]
-# > **Spot the slip.** A popular formula has `n_heads` in it, and puts a 70B model at 128k tokens at "tens
-# > of gigabytes". Which bar does the formula give, and which
-# > bar fits the number?
+# > **Spot the slip.** A popular formula contains `n_heads` and claims "tens of gigabytes" for a 70B
+# > model at 128k tokens. Which bar does the formula give, and which bar fits the number?
 #
 # <details><summary>Answer</summary>
 # The formula gives the last bar,
@@ -741,10 +739,10 @@ show(draw_bytes(caches))
 # frozen". Without the causal mask frozen weights would still give other keys.
 # </details>
 # <details><summary>Why is there no query cache?</summary>
-# A query is used in its own step alone. <em>Common wrong answer:</em> "queries are
-# smaller". They are never smaller: H heads against G.
+# A query is used only in its own step. <em>Common wrong answer:</em> "queries are smaller". They are
+# never smaller: H heads against G.
 # </details>
 #
 # ## Next
 #
-# The prompt went in as one chunk, then came single tokens. **Lesson 04** looks at both phases.
+# The prompt went in as one chunk, followed by single tokens. **Lesson 04** looks at both phases.

@@ -3,7 +3,7 @@
 #
 # {{badge}}
 #
-# **Why does a first token cost so much more than the second?** And what do serving engines make of it?
+# **Why does a first token cost so much more than the second?** And how do serving engines handle that?
 #
 # **After this lesson you can**
 #
@@ -62,8 +62,8 @@ prompt = torch.cat([encode(tell(seed).text) for seed in (7, 8)], dim=1)[:, :500]
 # %% [markdown]
 # ## The picture
 #
-# The same layers, the same weights. What differs is `T`, the number of new tokens: the whole prompt
-# in **prefill**, one in **decode**.
+# Layers and weights are the same. What differs is `T`, the number of new tokens: the whole prompt in
+# **prefill**, one in **decode**.
 
 # %%
 show(draw_phases(storyteller.config, prompt_len=12, n_past=15))
@@ -76,22 +76,21 @@ show(draw_phases(storyteller.config, prompt_len=12, n_past=15))
 #
 # *Difficulty 2 of 5 · importance 5 of 5 · 10 minutes*
 #
-# The prompt may enter whole or in pieces: `forward_cached` takes both. Only the last position's
-# logits matter: they choose the first new token. **A prompt that does not fit is refused
-# before anything is fed.**
+# You can feed the prompt whole or in pieces: `forward_cached` accepts both. Only the last position's
+# logits matter: they choose the first new token. **A prompt that does not fit is refused before
+# anything is fed.**
 #
 # Write `prefill`: feed the chunks, and return the logits after the last token.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Look for room once, for the whole prompt. Then chunk after chunk; the cache knows where each
-# begins.
+# Check for room once, for the whole prompt. Then feed the chunks; the cache knows where each begins.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # prompt (B, P) → chunks (B, chunk_size), the last one perhaps shorter → logits (B, T, V) → (B, V).
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # One <code>if … raise CacheFull</code>; a loop over <code>Tensor.split</code> along dimension 1;
-# one index into what the last turn left.
+# one index into the last logits.
 # </details>
 
 
@@ -131,19 +130,19 @@ checks.every_chunk_size_gives_the_same_logits(prefill)
 checks.too_long_a_prompt_changes_nothing(prefill)
 
 # %% [markdown]
-# All but the last row of those logits are thrown away. Over 128,256 tokens, those of 2,048
-# prompt tokens take {{1.05 = 2048 * 128_256 * 4 / 1e9}} GB in float32: an engine sends the last row alone
-# through `lm_head`.
+# You discard all but the last row of those logits. With a 128,256-token vocabulary, the logits of 2,048
+# prompt tokens take {{1.05 = 2048 * 128_256 * 4 / 1e9}} GB in float32, so an engine sends only the last
+# row through `lm_head`.
 #
 # ## 2 · A stream
 #
 # *Difficulty 3 of 5 · importance 5 of 5 · 10 minutes*
 #
-# Users read along, so a token leaves as soon as it is known. In Python that is a *generator*:
-# `yield` hands out a token and pauses until the next one is asked for.
+# Users read along, so you send a token as soon as you know it. In Python that is a *generator*: `yield`
+# hands out a token and pauses until the next one is asked for.
 #
 # **The common wrong answer** prefills all but the last prompt token and lets a decode step choose
-# the first new one. Same text, one pass too many: *the first token belongs to prefill*.
+# the first new one. That wastes a pass on the same text: *the first token belongs to prefill*.
 #
 # Write `stream`, which yields each token as soon as it is known.
 #
@@ -154,8 +153,7 @@ checks.too_long_a_prompt_changes_nothing(prefill)
 # logits (B, V) → token (B,) → fed as a column (B, 1) → logits (B, 1, V).
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# Return if n_new is 0; look for room; choose and yield; then n_new - 1 times: forward, choose,
-# yield.
+# Return if n_new is 0; check for room; choose and yield; then n_new - 1 times: forward, choose, yield.
 # </details>
 
 
@@ -217,10 +215,10 @@ checks.no_step_before_it_is_asked_for(stream)
 # * **Tokens per second** of the decode phase: tokens after the first, divided by the seconds since the
 #   first.
 #
-# Percentile q (50, 99) of m sorted gaps stands at place q / 100 · (m - 1), counted from 0; between
-# two, draw a straight line.
+# Percentile q (50, 99) of m sorted gaps lies at index q / 100 · (m - 1), counted from 0; between two,
+# interpolate linearly.
 #
-# Write `latency_metrics`, from the stamps of the tokens to these numbers.
+# Write `latency_metrics`, which computes these numbers from the tokens' stamps.
 #
 # <details><summary>Hint 1: the idea</summary>
 # The first stamp ends the prefill and starts the decode phase. It belongs to no gap before it.
@@ -266,7 +264,7 @@ def latency_metrics(start: float, stamps: Sequence[float]) -> Latency:
 checks.first_token_is_no_gap(latency_metrics)
 
 # %% [markdown]
-# Now the question at the top, on your machine. Was it 500, 20 or 1?
+# Now measure the answer on your machine. Was it 500, 100 or 20?
 
 # %%
 cache = KVCache(storyteller.config, batch=1, max_len=600)
@@ -288,29 +286,29 @@ print(f"     {latency.tokens_per_second:.0f} tokens per second in the decode pha
 show(draw_timeline(prompt.shape[1], start, stamps, uncached))
 
 # %% [markdown]
-# Without a cache the second token computes 501 rows, and takes as long as the first. With one it
-# computes *one* row, where the first computed 500. It is not 500 times faster: a step still starts
+# Without a cache the second token computes 501 rows, and takes as long as the first. With a cache it
+# computes *one* row, where the first computed 500. It is not 500 times faster: a step still launches
 # every operation and reads every weight. (Of 39 gaps, p99 is nearly the worst.)
 #
 # > **Spot the slip.** A popular table says: prefill time is "linear in N", and decode is limited by
 # > "cache reads". Test both with a 70B model in fp16: {{140 = 70e9 * 2 / 1e9}} GB of weights,
-# > {{327,680 = kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 1)}} bytes of cache a token (8 KV heads
-# > serve 64 query heads: lesson 06), {{8,192 = PUBLISHED["Llama-3-70B"].config.d_model}} numbers a
-# > token, {{80 = PUBLISHED["Llama-3-70B"].config.n_layers}} layers.
+# > {{327,680 = kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 1)}} bytes of cache per token (8 KV
+# > heads serve 64 query heads: lesson 06), {{8,192 = PUBLISHED["Llama-3-70B"].config.d_model}} numbers
+# > a token, {{80 = PUBLISHED["Llama-3-70B"].config.n_layers}} layers.
 #
 # <details><summary>Answer</summary>
-# Not linear: attention has N² / 2 scores a head, if only visible pairs are computed. Its FLOPs are
-# {{1.9 = 100 * 2000 * 8192 * 80 / 70e9}} % of the matrices' at 2,000 tokens, and
-# {{94 = 100 * 100_000 * 8192 * 80 / 70e9}} % at 100,000. Nor cache reads: at 2,000 tokens a step reads
-# {{0.66 = kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 2000) / 1e9}} GB of cache and
-# {{140 = 70e9 * 2 / 1e9}} GB of weights; only with about
-# {{200 = round(70e9 * 2 / kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 2000), -2)}} such users do
-# cache reads equal the weights.
+# Prefill is not linear: attention has N² / 2 scores per head, if only visible pairs are computed. Its
+# FLOPs are {{1.9 = 100 * 2000 * 8192 * 80 / 70e9}} % of the matrices' at 2,000 tokens, and {{94 = 100 *
+# 100_000 * 8192 * 80 / 70e9}} % at 100,000. Nor do cache reads limit decode: at 2,000 tokens a step
+# reads {{0.66 = kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 2000) / 1e9}} GB of cache and {{140 =
+# 70e9 * 2 / 1e9}} GB of weights; only with about {{200 = round(70e9 * 2 /
+# kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 2000), -2)}} such users do cache reads equal the
+# weights.
 # </details>
 #
 # ## 4 · Why input is priced below output
 #
-# What that model reads for one token, in texts of 2,000:
+# For one token in a text of 2,000, that model reads:
 
 # %%
 config, weights = PUBLISHED["Llama-3-70B"].config, 70e9 * 2
@@ -329,34 +327,33 @@ show(
 # The FLOPs are the same: {{140 = 2 * 70e9 / 1e9}} billion for the matrices. The bytes are not: even
 # among 64 users, output reads {{40 = round((140e9 / 64 + kv_cache_bytes(PUBLISHED["Llama-3-70B"].config,
 # 2000)) / (140e9 / 2000 + kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 1)), -1)}} times as many,
-# since 64 are fewer than 2,000 and each reads a cache of its own. Input has to wait as
-# well, but for arithmetic. By the datasheet of an H100 (989 TFLOP/s, 3,350 GB/s) these FLOPs take
-# {{0.14 = 140e9 / 989e12 * 1e3}} ms, and the bytes of one user among 64 take
-# {{0.85 = (140e9 / 64 + kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 2000)) / 3350e9 * 1e3}} ms: {{6
-# = round((140e9 / 64 + kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 2000)) / 3350e9 / (140e9 /
-# 989e12))}} to 1.
+# since 64 are fewer than 2,000 and each reads its own cache. Input waits too, but for arithmetic. By
+# the datasheet of an H100 (989 TFLOP/s, 3,350 GB/s) these FLOPs take {{0.14 = 140e9 / 989e12 * 1e3}}
+# ms, and the bytes of one user among 64 take {{0.85 = (140e9 / 64 +
+# kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 2000)) / 3350e9 * 1e3}} ms: {{6 = round((140e9 / 64 +
+# kv_cache_bytes(PUBLISHED["Llama-3-70B"].config, 2000)) / 3350e9 / (140e9 / 989e12))}} to 1.
 #
 # ## 5 · What chunks are for
 #
-# A machine that prefills 500 tokens in one go serves nobody else meanwhile. Cut the prompt into chunks,
-# and each iteration can carry a chunk *and* everybody's next token.
+# While a machine prefills 500 tokens at once, it serves nobody else. Cut the prompt into chunks, and
+# each iteration can carry a chunk *and* everybody's next token.
 #
-# > **Predict.** Another's prompt arrives while you read. Smaller chunks: what happens to your longest
+# > **Predict.** Another user's prompt arrives while you read. What do smaller chunks do to your longest
 # > gap, and to the newcomer's TTFT?
 
 # %%
 share_a_machine(storyteller, forward_cached, KVCache, prompt)
 
 # %% [markdown]
-# Smaller chunks: shorter gaps, and a later first token, for two reasons: each chunk reads all weights
-# again, and the other's steps come between. Here chunk and token take turns; an engine puts both into
-# one pass (lesson 11).
+# Smaller chunks give shorter gaps but a later first token, for two reasons: each chunk reads all
+# weights again, and the other's steps run in between. Here chunks and tokens alternate; an engine puts
+# both into one pass (lesson 11).
 #
 # ## 6 · Going back
 #
-# A user edits the last question. What both texts share need not be computed again: `truncate` to
-# the common prefix, feed the rest. If nothing is left to feed, feed the last token again: its logits
-# were not kept.
+# A user edits the last question. You need not recompute what both texts share: `truncate` to the common
+# prefix, then feed the rest. If nothing is left to feed, feed the last token again: its logits were not
+# kept.
 
 
 # %%
@@ -385,16 +382,16 @@ checks.rollback_equals_a_fresh_start(stream)
 #
 # *Three functions · difficulty 3 of 5 · importance 4 of 5 · 20 minutes*
 #
-# Such a batch is called *ragged*. It is one tensor, so short prompts are filled up: **on the left**.
-# Then every prompt ends in the last column, and one column of new tokens continues all rows.
+# Such a batch is called *ragged*. It is one tensor, so you pad short prompts **on the left**. Then
+# every prompt ends in the last column, and one column of new tokens continues all rows.
 
 # %%
 show(draw_padding(["The cat", "The dog slept by the", "Good night"]))
 
 # %% [markdown]
-# A pad is no token: nobody may see it, and no position counts it.
+# A pad is not a token: no token may see it, and no position counts it.
 #
-# Write `pad_prompts`: it returns the batch, and how many pads each row has.
+# Write `pad_prompts`, which returns the batch and the number of pads in each row.
 #
 # <details><summary>Hint 1: the idea</summary>
 # A tensor full of pads; write each prompt to the end of its row. Count pads by lengths: an id equal
@@ -440,7 +437,7 @@ checks.pads_stand_on_the_left(pad_prompts)
 # %% [markdown]
 # Now the mask. A token sees its own row's tokens up to itself. What a *pad* sees does not matter, but
 # it must see **something**: softmax over nothing is 0 / 0 = NaN, and in the next layer 0 · NaN is NaN
-# for tokens that hide that pad.
+# for tokens that mask that pad.
 
 # %%
 show(draw_masks())
@@ -455,7 +452,7 @@ show(draw_masks())
 # Three conditions: not after me; not a pad; and each place may see itself, pad or not.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# Causal (T, S) against places (S,) compared with n_pads as (B, 1, 1, 1): gives (B, 1, T, S).
+# Causal (T, S) against places (S,) compared with n_pads as (B, 1, 1, 1) gives (B, 1, T, S).
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # <code>causal_mask</code> of lesson 03, one comparison with <code>&</code>, one with
@@ -494,15 +491,14 @@ checks.pads_are_never_seen(ragged_mask)
 # > forgive: (a) counting pads as positions, always; (b) counting them in decode only?
 #
 # <details><summary>Answer</summary>
-# (a): the whole row is shifted, all differences stay. (b) tears the new token away from its prompt,
-# by as many places as there are pads. Models with <em>learned</em> positions forgive neither, so we
-# count right.
+# (a): the whole row shifts, so no difference changes. (b) moves the new token away from its prompt by
+# the number of pads. Models with <em>learned</em> positions forgive neither, so we count right.
 # </details>
 #
 # Write `ragged_positions`: where each new place stands in its own row's text.
 #
 # <details><summary>Hint 1: the idea</summary>
-# The place in the row, less the pads before it.
+# Subtract the pads from the place in the row.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # Places (T,), the last T of S; pads (B, 1); positions (B, T).
@@ -535,7 +531,7 @@ def ragged_positions(n_new: int, n_visible: int, n_pads: Tensor) -> Tensor:
 checks.positions_count_own_tokens(ragged_positions)
 
 # %% [markdown]
-# Given: lesson 03's layer with your mask and positions, and the forward pass.
+# Here are lesson 03's layer with your mask and positions, and the forward pass.
 
 
 # %% tags=["export"]

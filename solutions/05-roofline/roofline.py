@@ -8,7 +8,7 @@
 # **After this lesson you can**
 #
 # * write the bill of a forward pass from a model's sizes,
-# * draw a machine's roofline, put prefill and decode under it, and hit the measured points,
+# * draw a machine's roofline, place prefill and decode under it, and match the measured points,
 # * time a device that returns before it has finished.
 #
 # **You build:** the bill of a forward pass, a roofline, and a clock that waits.
@@ -53,9 +53,9 @@ from course.widgets.roofline import play_with_the_roof
 # %% [markdown]
 # ## The picture
 #
-# Across: how many FLOPs the work does for each byte it moves, its **arithmetic intensity**. Up: how
-# many FLOPs a second it gets. Left of the **ridge** the memory sets the pace, right of it the
-# arithmetic unit. The dots: that matrix, for ever more tokens.
+# The x-axis is the **arithmetic intensity**, the FLOPs done per byte moved; the y-axis is the FLOPs per
+# second reached. Left of the **ridge**, memory sets the pace; right of it, the arithmetic unit. The
+# dots show that matrix with ever more tokens.
 
 # %%
 imagined = Machine("a machine of 100 FLOP/byte", flops_per_second=100e12, bytes_per_second=1e12)
@@ -77,9 +77,9 @@ print(f"busy {busy:.0%} of the time, idle {1 - busy:.0%}")
 #
 # *Difficulty 1 of 5 · importance 5 of 5 · 5 minutes*
 #
-# The ridge lies at the machine's **balance**: FLOPs a second over bytes a second.
+# The ridge lies at the machine's **balance**: FLOPs per second over bytes per second.
 #
-# Write `attainable`: the FLOPs a second that work of some intensity can get.
+# Write `attainable`: the FLOPs per second that work of given intensity can reach.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Two things limit the rate. Which one counts?
@@ -117,10 +117,11 @@ checks.roof_has_two_parts(attainable)
 # *Difficulty 2 of 5 · importance 4 of 5 · 8 minutes*
 #
 # `T` new tokens come after `P` cached ones. A new token looks at every cached one, at the new ones
-# before it, and at itself. Each look costs a query head a score (`D` multiply-adds) and a share of a
-# value (`D` more).
+# before it, and at itself. For each look, a query head computes a score (`D` multiply-adds) and a
+# weighted value (`D` more).
 #
-# **The common wrong answer** for a prompt is T · T looks, nearly twice as many: it has no causal mask.
+# **The common wrong answer** for a prompt is T · T looks, nearly twice as many: it ignores the causal
+# mask.
 #
 # Write `attention_flops`, for all layers, heads and rows.
 #
@@ -128,8 +129,8 @@ checks.roof_has_two_parts(attainable)
 # Count the pairs that may look, then what one pair costs in one head.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# Pairs: a block of T × P, and a triangle with its diagonal. B rows, L layers, H heads: GQA shares
-# keys, but every query head still asks.
+# Pairs: a block of T × P, and a triangle with its diagonal. B rows, L layers, H heads: GQA shares keys,
+# but every query head still computes scores.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # One line for the pairs, one product.
@@ -161,7 +162,7 @@ checks.attention_is_causal(attention_flops)
 #
 # *Difficulty 3 of 5 · importance 5 of 5 · 25 minutes*
 #
-# The whole forward pass, by these conventions:
+# Count the whole forward pass by these conventions:
 #
 # | part | what counts |
 # |---|---|
@@ -171,9 +172,9 @@ checks.attention_is_causal(attention_flops)
 # | `kv_read_bytes` | keys and values of all P + T tokens, once |
 # | `activation_bytes` | vectors into and out of each matrix; one that three read counts three times |
 #
-# The matrices: `wq`, `wk`, `wv`, `wo`, `gate`, `up`, `down` in each layer, and `lm_head`. Not billed:
-# looking up embeddings (but a *tied* table is `lm_head`, and read as such), norms, rotations, softmax,
-# and scores, which a fused kernel (FlashAttention) never writes to memory.
+# The matrices: `wq`, `wk`, `wv`, `wo`, `gate`, `up`, `down` in each layer, and `lm_head`. The bill
+# leaves out embedding lookups (but a *tied* table is `lm_head`, and read as such), norms, rotations,
+# softmax, and scores, which a fused kernel (FlashAttention) never writes to memory.
 #
 # Write `phase_cost`, which fills in these five numbers.
 #
@@ -186,7 +187,7 @@ checks.attention_is_causal(attention_flops)
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # A list of seven pairs; one sum of k · n over it, one of k + n; then five fields. If
-# <code>attention_flops</code> is missing, leave it out for now: three of four checks do not ask.
+# <code>attention_flops</code> is missing, leave it out for now: three of four checks do not need it.
 # </details>
 
 
@@ -244,8 +245,8 @@ checks.activations_go_in_and_out(phase_cost)
 
 # %% [markdown]
 # > **Predict.** A model of {{6.7 = PUBLISHED["Llama-2-7B"].parameters / 1e9}} billion parameters
-# > decodes for one user after 4,096 tokens, and then for 16 users. Where do most bytes come from, each
-# > time?
+# > decodes for one user after 4,096 tokens, and then for 16 users. Where do most bytes come from in
+# > each case?
 
 # %%
 older, today = PUBLISHED["Llama-2-7B"].config, PUBLISHED["Qwen3-8B"].config
@@ -262,10 +263,11 @@ show(
 )
 
 # %% [markdown]
-# One user: from the weights. 16 users: from the caches,
-# {{34 = phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 4096, 16).kv_read_bytes / 1e9}} GB against
-# {{13 = phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 4096, 16).weight_bytes / 1e9}}. A batch shares the
-# weights; nobody shares a cache. The last bar: a model of 2025, a quarter of the KV heads (lesson 06).
+# For one user, from the weights; for 16, from the caches, {{34 =
+# phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 4096, 16).kv_read_bytes / 1e9}} GB against {{13 =
+# phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 4096, 16).weight_bytes / 1e9}}. A batch shares the
+# weights; nobody shares a cache. The last bar is a 2025 model with a quarter of the KV heads (lesson
+# 06).
 #
 # ## 4 · Which roof?
 #
@@ -304,8 +306,8 @@ checks.bound_is_the_lower_roof(bound_by)
 # ### Play with it
 #
 # Matrices and attention wait for each other, layer by layer. So each has a dot, and **their seconds add
-# up**. (A lump would assume that they overlap perfectly.) The roofs are datasheets.
-# **Which batch makes decode compute-bound on an H200?** Try 16 tokens of context, then 1,024.
+# up**. (A lump would assume that they overlap perfectly.) The roofs come from datasheets. **Which batch
+# makes decode compute-bound on an H200?** Try 16 tokens of context, then 1,024.
 
 # %%
 play_with_the_roof(phase_cost, attention_flops, attainable, bound_by)
@@ -318,16 +320,15 @@ play_with_the_roof(phase_cost, attention_flops, attainable, bound_by)
 # Its *attention* never is: every row brings its own cache, so FLOPs and bytes grow together, at {{1.0 =
 # phase_cost(PUBLISHED["Llama-2-7B"].config, 1, 1024, 64).parts(
 # attention_flops(PUBLISHED["Llama-2-7B"].config, 1, 1024, 64)).attention.intensity}} FLOP/byte. The
-# common wrong answer, "a batch as large as the balance"
-# ({{206 = Machine("H200", 989e12, 4800e9).balance}}), is nearly right for the matrices, whose rows go in
-# and out as bytes, and wrong for attention. On the right: more tokens for all, fewer for
-# each, until memory ends.
+# common wrong answer, "a batch as large as the balance" ({{206 = Machine("H200", 989e12,
+# 4800e9).balance}}), is nearly right for the matrices, whose rows go in and out as bytes, and wrong for
+# attention. On the right, total throughput rises and each user's falls, until memory ends.
 #
 # ## 5 · A clock for work that is queued
 #
 # *Difficulty 3 of 5 · importance 5 of 5 · 12 minutes*
 #
-# What you call on a GPU goes into a queue, and the call returns at once.
+# A GPU call only queues work and returns at once.
 
 # %%
 show(draw_queue())
@@ -336,7 +337,7 @@ show(draw_queue())
 # Three rules: **wait** for an empty queue before each reading of the clock; discard the **first calls**;
 # take the **median**, because something always disturbs one call.
 #
-# The checks use a simulated device, so seconds are never graded: only what you read, and when.
+# The checks use a simulated device, so seconds are never graded, only what you read, and when.
 #
 # Write `time_on_device`: the median seconds of one call.
 #
@@ -396,8 +397,8 @@ checks.one_slow_repeat_changes_nothing(time_on_device)
 # %% [markdown]
 # ## 6 · Predict, then measure
 #
-# First your machine's two limits, measured. Then a model whose random weights outgrow every CPU cache.
-# Predicted seconds are FLOPs over *attainable* FLOP/s, added for matrices and attention.
+# First measure your machine's two limits, then build a model whose random weights outgrow every CPU
+# cache. Predicted seconds are FLOPs over *attainable* FLOP/s, summed over matrices and attention.
 
 # %%
 device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -426,8 +427,8 @@ def bill(batch: int = 1, n_new: int = 1, n_past: int = 0) -> Parts:
 show(draw_phases(attainable, here, {name: bill(**phase) for name, phase in phases.items()}))
 
 # %% [markdown]
-# *Your* predictions; nothing was run yet. More rows move the matrices along the roof; decode's attention
-# stays left.
+# These are *your* predictions; nothing has run yet. More rows move the matrices along the roof;
+# decode's attention stays left.
 #
 # > **Predict.** Which will your machine miss by more than a factor of 2?
 
@@ -444,7 +445,7 @@ show(draw_phases(attainable, here, bills, times, recordings()))
 del call, calls  # their decoders hold caches and, on a GPU, recorded steps
 
 # %% [markdown]
-# Of three rounds' medians the best counts, as for the limits. Where memory limits, predicted over
+# The best of three rounds' medians counts, as for the limits. In memory-bound phases, predicted over
 # measured time is the **MBU** (model bandwidth utilization) that others report.
 #
 # **Within a factor of 2**, on an idle machine: one row (decode, with little and with much
@@ -454,9 +455,9 @@ del call, calls  # their decoders hold caches and, on a GPU, recorded steps
 # tried: too many rows for code that streams a matrix past one row, too few to fill the blocks of fast
 # matrix products. A roof says what is possible, not what somebody has programmed.
 #
-# **On a GPU** expect a prefill of few rows to miss: its hundreds of kernels are asked for one by one
-# (section 7), where a decode step is recorded and asked for at once. Decode may come out a little above
-# its roof there: that limit is measured by a copy, and reading alone is faster.
+# **On a GPU** expect a prefill of few rows to miss: its hundreds of kernels are launched one by one
+# (section 7), whereas a decode step is recorded and launched at once. Decode may come out a little
+# above its roof there: we measure that limit with a copy, and reading alone is faster.
 #
 # The course ships no points recorded on a GPU yet; `benchmarks/roofline.py --record` would add yours.
 #
@@ -467,7 +468,7 @@ del call, calls  # their decoders hold caches and, on a GPU, recorded steps
 #
 # > **Predict.** At 20 GB/s that takes
 # > {{23 = phase_cost(MiniGPT.from_weights("mini").config, 1, 64, 1, 4).bytes / 20e9 * 1e6}}
-# > millionths of a second. And on a stopwatch?
+# > millionths of a second. What does a stopwatch say?
 
 # %%
 mini = MiniGPT.from_weights("mini").to(device)
@@ -493,15 +494,15 @@ with one_thread():
 show(draw_third_roof(phase_cost(mini.config, 1, 64, 1, 4), here, prices, asked, taken))
 
 # %% [markdown]
-# Many times as long. The time goes into *asking*: each operation costs Python and PyTorch a millionth
-# of a second or more, however small it is. The orange bars are a third limit: views (the same memory,
-# described anew) and kernels (which compute), each at the price of the cheapest. That is the smaller
-# part of what was measured: a product with a 64 × 64 matrix costs several times as much as the cheapest
-# kernel, and the Python between the operations costs as well.
+# It takes many times longer. The time goes into *asking*: each operation costs Python and PyTorch a
+# millionth of a second or more, however small it is. The orange bars show a third limit: views (the
+# same memory, described anew) and kernels (which compute), each at the price of the cheapest. That is
+# the smaller part of what was measured: a product with a 64 × 64 matrix costs several times as much as
+# the cheapest kernel, and the Python between the operations costs as well.
 #
 # `course/fast/decode.py` asks for fewer operations. On a GPU it also records a step as a **CUDA graph**
-# and asks for it at once; without that, even a model of a billion parameters stays far below the memory's
-# roof.
+# and launches it at once; without that, even a model of a billion parameters stays far below the
+# memory's roof.
 #
 # ## Check yourself
 #
@@ -513,8 +514,7 @@ show(draw_third_roof(phase_cost(mini.config, 1, 64, 1, 4), here, prices, asked, 
 # </details>
 # <details><summary>A GPU has twice the FLOP/s and the same memory. How much faster does one user's text
 # come?</summary>
-# Not at all: it waits for bytes. <em>Common wrong answer:</em> twice. Only long prefills
-# come near.
+# Not at all: it waits for bytes. <em>Common wrong answer:</em> twice. Only long prefills come near.
 # </details>
 # <details><summary>By the roofs of an H200, a step of Llama-2-7B for 64 users takes 1.3 times as long
 # as for one if each has 128 tokens cached, and 3.5 times if each has 1,024. Why?</summary>
@@ -531,5 +531,5 @@ show(draw_third_roof(phase_cost(mini.config, 1, 64, 1, 4), here, prices, asked, 
 #
 # ## Next
 #
-# A batch shares the weights; each row brings a cache. **Lesson 06** makes it smaller: fewer keys, same
+# A batch shares the weights; each row brings a cache. **Lesson 06** shrinks the cache: fewer keys, same
 # answer.

@@ -3,8 +3,8 @@
 #
 # {{badge}}
 #
-# Lesson 05: a decode step waits for bytes, and with a batch of long texts most of them are the cache.
-# Must every query head have keys and values of its own? Most models say no.
+# Lesson 05 showed that a decode step waits for memory; with a batch of long texts, most bytes are cache.
+# Does every query head need its own keys and values? In most models, no.
 #
 # **After this lesson you can**
 #
@@ -16,14 +16,14 @@
 # **Time:** 80 minutes. **Points:** 10. **Needs:** lessons 01, 03 and 05 (your answers, or ours).
 # No GPU is used.
 #
-# > **Predict.** Our story model has {{8 = MiniGPT.from_weights("story").config.n_kv_heads}} KV heads
-# > and tells where a lamp was put 100 words ago in {{98 = 100 * METRICS["story"]["recall_place_far"]}}
-# > of 100 cases. A sibling has *one*, and so an eighth of the cache. How often will it be right:
+# > **Predict.** Our story model has {{8 = MiniGPT.from_weights("story").config.n_kv_heads}} KV heads and
+# > tells where a lamp was put 100 words ago in {{98 = 100 * METRICS["story"]["recall_place_far"]}} of 100
+# > cases. A sibling has *one*, and so an eighth of the cache. How often will it recall correctly:
 # > {{98 = 100 * METRICS["story-g4"]["recall_place_far"]}},
 # > {{85 = 100 * METRICS["story-g2"]["recall_place_far"]}} or
-# > {{28 = 100 * METRICS["story-g1"]["recall_place_far"]}} of 100? And a surname said as long ago, which
-# > the full model gets right in {{100 = 100 * METRICS["story"]["recall_surname_far"]}} of 100 cases?
-# > Write both down.
+# > {{28 = 100 * METRICS["story-g1"]["recall_place_far"]}} of 100? And a surname from equally far back,
+# > which the full model gets right in {{100 = 100 * METRICS["story"]["recall_surname_far"]}} of 100
+# > cases? Write both down.
 
 # %% tags=["setup"]
 
@@ -67,41 +67,40 @@ from course.widgets.gqa import play_with_memory
 show(draw_sharing(n_heads=8, kv_heads=(8, 2, 1)))
 
 # %% [markdown]
-# Left: multi-head attention (MHA), one KV head for each query head. Right: multi-query attention (MQA;
-# Shazeer 2019), one for all. Between them: grouped-query attention (GQA; Ainslie et al. 2023). `H`
-# query heads read `G` KV heads: head `h` reads KV head `h // (H // G)`. Query heads and scores stay as
-# many as before. What shrinks is the cache, and the two matrices that fill it, wk and wv.
+# Left: multi-head attention (MHA) has one KV head per query head. Right: multi-query attention (MQA;
+# Shazeer 2019) has one for all. Between them lies grouped-query attention (GQA; Ainslie et al. 2023): `H`
+# query heads read `G` KV heads, and head `h` reads KV head `h // (H // G)`. The number of query heads and
+# scores is unchanged. Only the cache shrinks, along with the two matrices that fill it, wk and wv.
 #
-# > **Spot the slip.** A popular article bills a cache as 2 × layers × **heads** × head width × tokens
-# > × batch × 2 bytes, and says a little later that GQA shrinks it drastically. By that formula, could
-# > it?
+# > **Spot the slip.** A popular article computes cache size as 2 × layers × **heads** × head width ×
+# > tokens × batch × 2 bytes, and later says that GQA shrinks it drastically. By that formula, could it?
 #
 # <details><summary>Answer</summary>
-# No: GQA leaves the query heads as they are. It must be G: Llama-3-70B (H =
-# {{64 = PUBLISHED["Llama-3-70B"].config.n_heads}}, G =
-# {{8 = PUBLISHED["Llama-3-70B"].config.n_kv_heads}}) needs an eighth of what the formula says.
+# No: GQA does not change the number of query heads. The factor must be G: Llama-3-70B (H = {{64 =
+# PUBLISHED["Llama-3-70B"].config.n_heads}}, G = {{8 = PUBLISHED["Llama-3-70B"].config.n_kv_heads}}) needs
+# an eighth of that.
 # </details>
 #
 # ## 1 · A row of copies
 #
 # *Difficulty 1 of 5 · importance 3 of 5 · 5 minutes*
 #
-# The plainest way to share, as in lesson 03: write each KV head out for every query head that reads it.
-# It saves no work, but is easy to get right: our reference.
+# The simplest way to share, as in lesson 03, copies each KV head for every query head that reads it. It
+# saves no work but is easy to get right, so it is our reference.
 #
-# **The common wrong answer** is `repeat`, which tiles: a b a b instead of a a b b. Head 1 of 4 then
-# reads KV head 1, which was trained for heads 2 and 3. No shape complains.
+# **The common wrong answer** is `repeat`, which tiles: a b a b instead of a a b b. Head 1 of 4 then reads
+# KV head 1, which was trained for heads 2 and 3. Every shape still fits.
 #
 # Write `repeat_kv`, which copies each KV head for all the query heads that read it.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Neighbours share. Where must the copies of one head stand?
+# Neighbours share. Where must one head's copies go?
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # (B, G, S, D) → (B, G · n_rep, S, D). New head j is old head j // n_rep.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# One method of tensors, whose name says that the copies are interleaved; or a new axis behind G,
+# One tensor method, whose name says that it interleaves the copies; or a new axis behind G,
 # <code>expand</code>, <code>reshape</code>.
 # </details>
 
@@ -128,10 +127,10 @@ checks.heads_stand_in_a_row(repeat_kv)
 #
 # *Difficulty 4 of 5 · importance 5 of 5 · 20 minutes*
 #
-# A cache of 2 heads, written out for 16 at every step, moves *more* bytes than one of 16 that is only
-# read. So move the queries: put the H // G heads of a group **below one another**, and for a matrix
-# product they are T · H // G queries of one head. The keys are read where they lie.
-# Spell out the steps yourself: PyTorch's `enable_gqa=True` is not accepted.
+# Copying a 2-head cache out to 16 heads at every step moves *more* bytes than only reading a 16-head
+# cache. So rearrange the queries instead: stack the H // G heads of a group **below one another**, and
+# the matrix product sees T · H // G queries of one head. The keys stay in place. Spell out the steps
+# yourself: PyTorch's `enable_gqa=True` is not accepted.
 #
 # | tensor | shape |
 # |---|---|
@@ -140,21 +139,20 @@ checks.heads_stand_in_a_row(repeat_kv)
 # | scores | (B, G, H // G · T, S), the same numbers as (B, H, T, S) |
 # | mask | None, or bool that broadcasts to (B, H, T, S); True: may look |
 #
-# **Two common wrong answers.** Cutting H into (H // G, G) instead of (G, H // G): tiling again; prefill
-# and decode make the same mistake, so comparing them shows nothing. And a matrix product of
-# queries (B, G, H // G, T, D) with keys (B, G, **1**, D, S): right numbers, but where batch axes
-# differ, PyTorch *writes the keys out* for you. Nothing in your code shows the copy; the last check
-# counts it.
+# **Two common wrong answers.** Cutting H into (H // G, G) instead of (G, H // G): this tiles again;
+# prefill and decode make the same mistake, so comparing them reveals nothing. And a matrix product of
+# queries (B, G, H // G, T, D) with keys (B, G, **1**, D, S): the numbers are right, but where batch axes
+# differ, PyTorch *copies the keys*. Your code does not show the copy; the last check counts it.
 #
 # Write `grouped_attention`, which copies none of them.
 #
 # <details><summary>Hint 1: the idea</summary>
-# The heads of a group are neighbours. Joining their axis with that of the tokens, next to it, keeps
-# both in order.
+# The heads of a group are neighbours. Joining their axis with the adjacent token axis keeps both in
+# order.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# For product and softmax think (B, G, H // G · T, ·). For the mask look at the same scores as
-# (B, H, T, S). At the end (B, H, T, D).
+# For products and softmax: (B, G, H // G · T, ·). For the mask, view the same scores as (B, H, T, S). At
+# the end: (B, H, T, D).
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # reshape q; product with k transposed, over √D; view as (B, H, T, S); <code>masked_fill</code> where
@@ -206,8 +204,8 @@ checks.masks_reach_every_head(grouped_attention)
 checks.nothing_is_expanded(grouped_attention)
 
 # %% [markdown]
-# > **Predict.** One new token, 16 query heads on 2 KV heads, 8,192 tokens cached. How many times more
-# > numbers are written when keys and values are repeated first? How much longer does it take?
+# > **Predict.** One new token, 16 query heads on 2 KV heads, 8,192 tokens cached. If keys and values are
+# > repeated first, how many times more numbers are written? How much longer does it take?
 
 # %%
 q, (k, v) = torch.randn(1, 16, 1, 64), torch.randn(2, 1, 2, 8192, 64)
@@ -226,9 +224,9 @@ for name, count in numbers.items():
     print(f"{name:<20} {count:>12,} new numbers {min(times[name]) * 1e3:8.2f} ms at best")
 
 # %% [markdown]
-# {{44 = 1 + 2 * 16 * 8192 * 64 / (3 * 16 * 8192 + 16 * 64)}} to {{65 = 1 + 2 * 16 * 8192 * 64 / (2 * 16
-# * 8192 + 2 * 16 * 64)}} times the numbers (scores count on both sides, and scaling the queries makes
-# fewer new numbers than scaling the scores); less in time, for both read the cache.
+# {{44 = 1 + 2 * 16 * 8192 * 64 / (3 * 16 * 8192 + 16 * 64)}} to {{65 = 1 + 2 * 16 * 8192 * 64 / (2 * 16 *
+# 8192 + 2 * 16 * 64)}} times the numbers (both sides include the scores, and scaling queries writes fewer
+# new numbers than scaling the scores). The time grows less, since both read the cache.
 #
 # Whether `enable_gqa=True` copies depends on the version, the device and the mask.
 #
@@ -265,14 +263,13 @@ print(f"Where is the black lamp? In the … {said} (it was put in the shed)")
 #
 # *Difficulty 3 of 5 · importance 4 of 5 · 12 minutes*
 #
-# Nobody wants to train a model twice. Ainslie et al. make each new KV head the **mean** of the heads
-# that it replaces (better than picking one, they found), and train on a little. Queries keep their
-# heads.
+# Nobody wants to train a model twice. Ainslie et al. make each new KV head the **mean** of the heads it
+# replaces (they found this better than picking one), then train briefly. Query heads stay unchanged.
 #
 # A weight of `wk` is (G · D, C): the first D *rows* make KV head 0, the next D head 1.
 #
-# **The common wrong answer** averages neighbouring *rows*: right shape, but every head mixes features
-# that never belonged together.
+# **The common wrong answer** averages neighbouring *rows*: the shape is right, but every head mixes
+# unrelated features.
 #
 # Write `mean_pool_kv_heads`, from the weights of one model to those of the other.
 #
@@ -329,10 +326,10 @@ checks.pooling_keeps_the_rest(mean_pool_kv_heads)
 # %% [markdown]
 # ## 4 · What it costs
 #
-# Each shipped sibling was pooled so, and trained for {{500 = METRICS["story-g1"]["steps"]}} steps: 150
-# on random words that repeat, to learn copying again, 350 on stories. (The parent: {{2,150 =
-# METRICS["story"]["steps"]}}.) All read new stories now, and so do models that *your* function pooled,
-# not trained since.
+# Each shipped sibling was pooled this way and trained for {{500 = METRICS["story-g1"]["steps"]}} steps:
+# 150 on random words that repeat, to relearn copying, and 350 on stories. (The parent had {{2,150 =
+# METRICS["story"]["steps"]}}.) Now all read new stories, along with models pooled by *your* function and
+# not retrained.
 
 # %%
 config, state = weights.read("story")
@@ -356,12 +353,12 @@ for G, name in {8: "story", 4: "story-g4", 2: "story-g2", 1: "story-g1"}.items()
     print(f"{surnames:.0%} of {n_surnames} surnames")
 
 # %% [markdown]
-# Averaging alone breaks the model, even for G = 4 (dotted). A short training repairs it. Half the cache
-# loses nothing here (though G = 4 has read 350 steps of stories more than G = 8). A quarter keeps the
+# Averaging alone breaks the model, even for G = 4 (dotted). A short training run repairs it. Half the
+# cache loses nothing here (though G = 4 had 350 more steps of stories than G = 8). A quarter keeps the
 # surnames and loses places, {{98 = 100 * METRICS["story"]["recall_place_far"]}} % → {{85 = 100 *
 # METRICS["story-g2"]["recall_place_far"]}} %; an eighth keeps the surnames, and {{28 = 100 *
 # METRICS["story-g1"]["recall_place_far"]}} % of the places. Compare your two numbers. Perplexity hardly
-# moves, for such words are few. **Measure what you need, not what is easy to average.**
+# moves, because such words are rare. **Measure what you need, not what is easy to average.**
 #
 # ## 5 · How many fit
 #
@@ -372,10 +369,10 @@ for G, name in {8: "story", 4: "story-g4", 2: "story-g2", 1: "story-g1"}.items()
 # Write `max_batch_that_fits`: how many sequences fit.
 #
 # <details><summary>Hint 1: the idea</summary>
-# What is left beside the weights, and what does one sequence take?
+# How much memory do the weights leave, and how much does one sequence need?
 # </details>
 # <details><summary>Hint 2: the units</summary>
-# All of it bytes; 80 GB are 80 · 10⁹, not 80 · 2³⁰. Whole sequences only, never fewer than none.
+# Everything in bytes; 80 GB is 80 · 10⁹, not 80 · 2³⁰. Whole sequences only, never fewer than zero.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # <code>kv_cache_bytes</code> of lesson 03, one subtraction, one division that rounds down, one
@@ -420,7 +417,8 @@ checks.batch_fills_the_memory(max_batch_that_fits)
 checks.edge_of_the_memory(max_batch_that_fits)
 
 # %% [markdown]
-# Published models: bytes of a token, and sequences of 8,192 tokens that fit into 80 GB, all in 16 bits.
+# Published models: cache bytes per token, and how many 8,192-token sequences fit into 80 GB, all in 16
+# bits.
 
 # %%
 print(
@@ -444,16 +442,16 @@ print(f"{'DeepSeek-V3':<14}{latent.n_layers:>4}{row:>13}{latent.bytes_per_token:
 show(draw_published({name: PUBLISHED[name].config for name in per_token}, per_token))
 
 # %% [markdown]
-# Llama-2-7B keeps more of each token than Llama-2-70B: it shares nothing. Where 0 fit, the weights
-# alone ({{141 = PUBLISHED["Llama-3-70B"].weight_bytes / 1e9}} GB of a 70B) outgrow such a memory;
-# servers use several. (Llama-2 was made for {{4,096 = PUBLISHED["Llama-2-7B"].config.max_seq_len}}
-# tokens; its rows are arithmetic.)
+# Llama-2-7B caches more per token than Llama-2-70B because it shares nothing. Where 0 fit, the weights
+# alone ({{141 = PUBLISHED["Llama-3-70B"].weight_bytes / 1e9}} GB for a 70B) exceed 80 GB; servers use
+# several GPUs. (Llama-2 was made for {{4,096 = PUBLISHED["Llama-2-7B"].config.max_seq_len}} tokens; its
+# rows are arithmetic.)
 #
-# Sharing buys speed, too. A step reads a full memory once, whoever fills it: at an H100's 3.35 TB/s,
-# lesson 05's bill allows
-# {{2,512 = 59 * 3.35e12 / phase_cost(PUBLISHED["Llama-3-8B"].config, 1, 8191, 59).bytes}} tokens/s for
-# 59 conversations with Llama-3-8B, and for the 14 that fit without sharing
-# {{610 = 14 * 3.35e12 / phase_cost(GPTConfig(128_256, 32, 4096, 32, 32, 14_336), 1, 8191, 14).bytes}}.
+# Sharing also buys speed. A step reads a full memory once, however many conversations fill it: at an
+# H100's 3.35 TB/s, lesson 05's cost model allows {{2,512 = 59 * 3.35e12 /
+# phase_cost(PUBLISHED["Llama-3-8B"].config, 1, 8191, 59).bytes}} tokens/s for 59 conversations with
+# Llama-3-8B, and for the 14 that fit without sharing {{610 = 14 * 3.35e12 / phase_cost(GPTConfig(128_256,
+# 32, 4096, 32, 32, 14_336), 1, 8191, 14).bytes}}.
 
 # %%
 play_with_memory(max_batch_that_fits)
@@ -461,11 +459,10 @@ play_with_memory(max_batch_that_fits)
 # %% [markdown]
 # ## 6 · The point on the roof
 #
-# Weights are shared by the batch, keys only by the heads of a group: what is the intensity of each?
+# The batch shares weights; only a group's heads share keys. What is the intensity of each?
 #
 # > **Predict.** 32 conversations with Llama-3-8B (H = 32) grow from 1,000 to 131,000 tokens. Where does
-# > the decode step, as
-# > one lump, go on lesson 05's roof, for G = 32, 8 and 1?
+# > the whole decode step move on lesson 05's roof, for G = 32, 8 and 1?
 
 # %%
 llama = PUBLISHED["Llama-3-8B"]
@@ -489,28 +486,28 @@ show(
 )
 
 # %% [markdown]
-# Weights give B FLOP/byte, and each byte of the cache H / G, *whatever the batch*. The longer the
-# context, the nearer to H / G: {{1 = PUBLISHED["Llama-3-8B"].config.n_heads // 32}} and
-# {{4 = PUBLISHED["Llama-3-8B"].config.n_heads // 8}}. For G = 1 weights and cache both give
-# {{32 = PUBLISHED["Llama-3-8B"].config.n_heads // 1}}: the point stays. Fewer KV heads keep a long
-# context from undoing what batching won, and leave room for the batch.
+# Weights give B FLOP/byte, and the cache gives H / G, *whatever the batch*. As the context grows, the
+# step approaches H / G: {{1 = PUBLISHED["Llama-3-8B"].config.n_heads // 32}} and {{4 =
+# PUBLISHED["Llama-3-8B"].config.n_heads // 8}}. For G = 1 weights and cache both give {{32 =
+# PUBLISHED["Llama-3-8B"].config.n_heads // 1}}: the point does not move. Fewer KV heads stop a long
+# context from undoing the gain from batching, and leave room for the batch.
 #
 # ## Check yourself
 #
 # <details><summary>Cached equals uncached to the last digit. Is the order of the heads right?</summary>
-# Not proven. <em>Common wrong answer:</em> "yes, tested". Both sides tile alike; only trained weights,
-# or another program, know the order.
+# Not proven. <em>Common wrong answer:</em> "yes, tested". Both sides tile alike; only trained weights, or
+# another program, reveal the order.
 # </details>
 # <details><summary>Does GQA save FLOPs in attention?</summary>
-# No: H heads still score S keys each. <em>Common wrong answer:</em> "H / G times fewer". Only the
-# projections wk and wv become smaller.
+# No: H heads still score S keys each. <em>Common wrong answer:</em> "H / G times fewer". Only the wk and
+# wv projections shrink.
 # </details>
 # <details><summary>Why not G = 1 everywhere?</summary>
-# Here it lost the places. And 8 GPUs that share a model need 8 copies of a single KV head; with G = 8
+# Here it lost the places. Also, 8 GPUs that share a model need 8 copies of a single KV head; with G = 8
 # each keeps its own. <em>Common wrong answer:</em> "one head is too slow".
 # </details>
 #
 # ## Next
 #
-# Must each number of a key have 16 bits? **Lesson 07** stores 8, 4 and 2, and asks again what the model
+# Must every cached number have 16 bits? **Lesson 07** stores 8, 4 and 2, and asks again what the model
 # remembers.

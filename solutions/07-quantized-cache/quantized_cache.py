@@ -3,7 +3,7 @@
 #
 # {{badge}}
 #
-# A cached number takes 2 or 4 bytes. Does it need them? Here it becomes a code of 8, 4 or 2 bits.
+# A cached number takes 2 or 4 bytes. Does it need them? Here you store it as an 8-, 4- or 2-bit code.
 #
 # **After this lesson you can**
 #
@@ -17,7 +17,7 @@
 #
 # > **Predict.** From a full cache our story model recalls
 # > {{98 = 100 * METRICS["story"]["recall_place_far"]}} of 100 far places (lesson 06). How many with 4
-# > bits a number? With 2? Write both down.
+# > bits per number? With 2? Write both down.
 
 # %% tags=["setup"]
 
@@ -67,7 +67,7 @@ story = MiniGPT.from_weights("story")
 # %% [markdown]
 # ## The picture
 #
-# A few numbers with 2 bits, so four codes, 0 to {{3 = 2**2 - 1}}:
+# These numbers use 2 bits each, so there are four codes, 0 to {{3 = 2**2 - 1}}:
 
 # %%
 show(draw_example())
@@ -77,21 +77,20 @@ show(draw_example())
 # 3 means -0.2 + 3 · 0.5 = {{1.3 = -0.2 + 3 * 0.5}}.
 #
 # > **Spot the slip.** "A 4-bit cache is a quarter of an fp16 cache." Which stored numbers does this
-# > forget?
+# > ignore?
 #
 # <details><summary>Answer</summary>
-# Each row's step and lowest number, 16 bits each. Rows of 64 numbers take {{4.5 = 4 + 2 * 16 / 64}} bits
-# a number: {{3.56 = 16 / (4 + 2 * 16 / 64)}} times less, not {{4 = 16 // 4}}.
+# Each row's step and lowest number, 16 bits each. Rows of 64 numbers then take {{4.5 = 4 + 2 * 16 / 64}}
+# bits per number: {{3.56 = 16 / (4 + 2 * 16 / 64)}} times less, not {{4 = 16 // 4}}.
 # </details>
 #
 # ## 1 · Codes
 #
 # *Difficulty 2 of 5 · importance 5 of 5 · 12 minutes*
 #
-# Write `quantize` and its inverse, `dequantize`. Every vector along `dim` gets its own step (`scale`)
-# and the number of code 0 (`zero`); a code stands for `zero + scale · code`. Codes may reach from a
-# vector's lowest to its highest number (*asymmetric*), or equally far to both sides of 0 (*symmetric*).
-# Required:
+# Write `quantize` and its inverse, `dequantize`. Every vector along `dim` gets its own step (`scale`) and
+# the value of code 0 (`zero`); a code stands for `zero + scale · code`. Codes may span a vector's lowest
+# to highest number (*asymmetric*), or extend equally far on both sides of 0 (*symmetric*). Required:
 #
 # * every number comes back within **half a step**, the step that is *stored*: float16 rounds it, so
 #   divide by that one, in float32,
@@ -99,8 +98,8 @@ show(draw_example())
 # * no step is below `torch.finfo(dtype).tiny`: equal numbers have no range, and in float16 a step can
 #   vanish although the numbers do not.
 #
-# **The common wrong answer** cuts off (`.to(torch.uint8)` does) instead of rounding: errors of up to a
-# step, all to one side.
+# **The common wrong answer** truncates (as `.to(torch.uint8)` does) instead of rounding: errors reach a
+# full step, all in one direction.
 #
 # <details><summary>Hint 1: the idea</summary>
 # How many steps lie between 2^bits codes? How many steps is a number away from zero's place?
@@ -170,17 +169,17 @@ show(draw_half_step(quantize, dequantize, bits=2))
 #
 # *Difficulty 2 of 5 · importance 3 of 5 · 8 minutes*
 #
-# A 4-bit code alone in a byte saves nothing. So two neighbours share one: the **first** in the low four
-# bits, the second in the high four. Codes 1 and 2 become 2 · 16 + 1 =
-# {{33 = int(pack_int4(torch.tensor([1, 2], dtype=torch.uint8)))}}.
+# A 4-bit code alone in a byte saves nothing, so two neighbours share one: the **first** in the low four
+# bits, the second in the high four. Codes 1 and 2 become 2 · 16 + 1 = {{33 =
+# int(pack_int4(torch.tensor([1, 2], dtype=torch.uint8)))}}.
 #
 # Write `pack_int4` and its inverse, `unpack_int4`.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Four bits up is times 16. What undoes that, and what cuts off the rest?
+# Shifting up four bits multiplies by 16. What undoes that, and what removes the rest?
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# (…, n) → (…, n/2): every other code from 0, every other from 1. Back: stack to (…, n/2, 2), flatten.
+# (…, n) → (…, n/2): every second code from 0, every second from 1. Back: stack to (…, n/2, 2), flatten.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # Slices with a step of 2, <code>&lt;&lt;</code> and <code>|</code>; back with <code>&amp;</code> and
@@ -215,27 +214,27 @@ checks.two_codes_share_a_byte(pack_int4, unpack_int4)
 # %% [markdown]
 # ## 3 · Who shares a step?
 #
-# Keys of one head are a table: tokens down, channels across. In large models a few channels are ten
-# times as large as the others, at every token. Ours has none, so we enlarge one pair (rotation turns
-# channels in pairs) and make the queries as much smaller: no logit moves.
+# One head's keys form a table: tokens down, channels across. In large models a few channels are ten times
+# as large as the others, at every token. Ours has none, so we enlarge one pair (rotation works on pairs)
+# and shrink the queries equally: no logit changes.
 #
-# > **Predict.** One pair of channels is 20 times as large. A step for each *token* spans all its
-# > channels. What is left of the small ones? And if each *channel* has its step?
+# > **Predict.** One pair of channels is 20 times as large. If each *token* has one step for all its
+# > channels, what is left of the small ones? And if each *channel* has its own step?
 
 # %%
 share_a_step(story, quantize, dequantize)
 
 # %% [markdown]
-# A token's step fits the large pair and is too wide for the rest. So keys share a step **along the
-# tokens**, channel by channel. That takes several tokens at once: a *group*. Values have no such
-# channels: they share a step **along the channels** (KIVI, Liu et al. 2024; KVQuant, Hooper et al.
+# A token's step fits the large pair and is too coarse for the rest. So keys share a step **along the
+# tokens**, channel by channel. That needs several tokens at once: a *group*. Values have no such
+# channels, so they share a step **along the channels** (KIVI, Liu et al. 2024; KVQuant, Hooper et al.
 # 2024).
 #
 # ## 4 · The cache
 #
 # *Difficulty 4 of 5 · importance 5 of 5 · 45 minutes*
 #
-# A group takes time to fill. So the newest tokens wait in full precision, and each is rounded once:
+# A group takes time to fill, so the newest tokens wait in full precision, and each is rounded once:
 #
 # | tokens, oldest first | kept as |
 # |---|---|
@@ -243,13 +242,13 @@ share_a_step(story, quantize, dequantize)
 # | all later ones: at most `window + group - 1` | as they came, in `recent` |
 # | appended, not yet advanced | as they came, in `pending` |
 #
-# * `append` puts the new tokens, and only these, into `pending[layer]` and returns all:
-#   old groups as their codes say, the rest exactly.
+# * `append` puts the new tokens, and only these, into `pending[layer]` and returns all tokens: old groups
+#   dequantized, the rest exactly.
 # * `advance(n)` moves the first n pending tokens into `recent`, and complete groups on into the stores.
-#   However tokens are cut into blocks, the cache must end up the same.
-# * `truncate` forgets what is pending; whole groups stay codes, inside the window, too. Of a group that
-#   is cut, the first tokens go back to `recent` as they are read, for their originals are gone; if it
-#   fills, they are rounded again.
+#   However tokens are split into blocks, the cache must end up the same.
+# * `truncate` discards what is pending; whole groups stay codes, even inside the window. If it cuts a
+#   group, its first tokens return to `recent` dequantized, since the originals are gone; if it refills,
+#   they are rounded again.
 #
 # `GroupStore` is given (`course/fast/storage.py`): `write(first, quantized)` packs and keeps codes
 # (L, B, G, n, group, D); `read(layer, n)` gives the first n groups of a layer as a `Quantized`, (B, G, n,
@@ -258,18 +257,18 @@ share_a_step(story, quantize, dequantize)
 # Write `append`, `advance`, `truncate` and `nbytes` of `QuantizedKVCache`.
 #
 # <details><summary>Hint 1: the idea</summary>
-# When S tokens are held, how many groups are complete and outside the window? So many are codes, and
-# after going back perhaps more: <code>advance</code> makes them never fewer.
+# When S tokens are held, how many groups are complete and outside the window? That many are codes, and
+# perhaps more after a truncation: <code>advance</code> never reduces the number.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# <code>recent</code> (2, L, B, G, recent, D): keys, then values. A group of keys: quantize along -2 of
-# (…, n, group, D). Of values: along -1. Read groups flatten to (B, G, n · group, D).
+# <code>recent</code> (2, L, B, G, recent, D): keys, then values. Quantize groups of keys (…, n, group, D)
+# along -2, groups of values along -1. Read groups flatten to (B, G, n · group, D).
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# <code>append</code>: does it fit? note; for keys and for values: dequantize what is read, flatten, cat
-# with held recent rows and new ones. <code>advance</code>: stack the pending rows, cat behind the held
-# ones, unflatten the complete groups off the front, quantize, write; the rest goes to the front of
-# <code>recent</code>.
+# <code>append</code>: check that it fits; set pending; for keys and for values: read and dequantize
+# groups, flatten, cat with held recent rows and new ones. <code>advance</code>: stack the pending rows,
+# cat behind the held ones, unflatten the complete groups off the front, quantize, write; the rest goes to
+# the front of <code>recent</code>.
 # </details>
 
 
@@ -419,16 +418,16 @@ checks.quantized_cache_can_go_back(QuantizedKVCache)
 #
 # *Difficulty 2 of 5 · importance 4 of 5 · 8 minutes*
 #
-# Codes, scales (with zeros), and the window: room for the most tokens that ever wait there.
+# Count codes, scales (with zeros), and the window: room for the most tokens that ever wait there.
 #
 # Write `quantized_cache_bytes`, which adds them up.
 #
 # <details><summary>Hint 1: the idea</summary>
-# How many groups are codes when n tokens are held? What does one group of one head keep?
+# How many groups are codes when n tokens are held? What does one group store for one head?
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# A group of keys: (group, D) codes, D steps. Of values: (group, D) codes, group steps. A step brings a
-# zero along.
+# A group of keys: (group, D) codes, D steps. Of values: (group, D) codes, group steps. Each step has a
+# zero.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # The lines of <code>__init__</code> that compute <code>groups</code> and <code>recent</code>; then
@@ -483,18 +482,18 @@ for name, config, n_tokens in (("8B, D = 128", llama, 8192), ("ours, D = 16", st
     show(draw_cache_bytes(caches))
 
 # %% [markdown]
-# Ours pays twice: a value's step and zero serve only 16 codes, and in a short text the window weighs
+# Our model pays twice: a value's step and zero serve only 16 codes, and in a short text the window counts
 # more.
 #
 # In 80 GB, beside the weights of Llama-3-8B, lesson 06 found room for {{59 =
 # max_batch_that_fits(PUBLISHED["Llama-3-8B"].config, 80 * 10**9, 8192,
-# PUBLISHED["Llama-3-8B"].weight_bytes)}} conversations of 8,192 tokens. With 4 bits there are {{210 =
-# (80 * 10**9 - PUBLISHED["Llama-3-8B"].weight_bytes) // quantized_cache_bytes(
+# PUBLISHED["Llama-3-8B"].weight_bytes)}} conversations of 8,192 tokens. With 4 bits, the number is
+# {{210 = (80 * 10**9 - PUBLISHED["Llama-3-8B"].weight_bytes) // quantized_cache_bytes(
 # PUBLISHED["Llama-3-8B"].config, 8192, bits=4).total}}.
 #
 # ## 6 · What it costs in words
 #
-# 100 new stories go through your cache, in float16, and through one that casts to 8-bit floats (fp8: no
+# 100 new stories run through your cache, in float16, and through one that casts to 8-bit floats (fp8: no
 # steps, no groups). "Bits a number" counts codes, steps and window.
 
 
@@ -543,21 +542,21 @@ for (name, groups), (here, there, result) in found.items():
 show(draw_true_bits({name: (here, result) for name, (here, _, result) in found.items()}))
 
 # %% [markdown]
-# Compare your two numbers. Two places more or fewer are chance, so eight bits and four cost nothing
-# that shows; two bits in groups of 64 cost several places: steps over more tokens are wider. But here
-# "2 bits" in groups of 16 are {{5.7 = 16 * quantized_cache_bytes(MiniGPT.from_weights("story").config,
-# 256, bits=2, group=16, window=16).total / kv_cache_bytes(MiniGPT.from_weights("story").config, 256)}},
-# and fp8 is 8 and a plain cast. Few bits pay where heads are wide and texts long: column *in an 8B*
-# bills D = {{128 = PUBLISHED["Llama-3-8B"].config.head_dim}} and 8,192 tokens (quality not measured).
-# For Llama 3 8B, a trial in llama.cpp found perplexity 6.2322 with a 16-bit cache, 6.2344 with 8 bits
-# (Wikitext-2, PR 7412, not merged).
+# Compare your two numbers. A difference of two places is chance, so eight bits and four show no loss; two
+# bits in groups of 64 cost several places, since steps over more tokens are wider. But here "2 bits" in
+# groups of 16 are {{5.7 = 16 * quantized_cache_bytes(MiniGPT.from_weights("story").config, 256, bits=2,
+# group=16, window=16).total / kv_cache_bytes(MiniGPT.from_weights("story").config, 256)}}, while fp8 is 8
+# with a plain cast. Few bits pay off when heads are wide and texts long: column *in an 8B* assumes D =
+# {{128 = PUBLISHED["Llama-3-8B"].config.head_dim}} and 8,192 tokens (quality not measured). For Llama 3
+# 8B, a trial in llama.cpp found perplexity 6.2322 with a 16-bit cache, 6.2344 with 8 bits (Wikitext-2, PR
+# 7412, not merged).
 #
 # ## 7 · Outliers
 #
 # Now one pair of key channels is 20 times as large in every head.
 #
-# > **Predict.** Keys per channel or per token, 4 bits and 2: how many of the far places does each of the
-# > four keep?
+# > **Predict.** Keys per channel or per token, 4 bits and 2: how many far places does each of the four
+# > keep?
 
 # %%
 loud = with_outliers(story, n_pairs=1, factor=20)
@@ -568,16 +567,16 @@ for bits in tqdm((4, 2), file=sys.stdout):
 show(draw_quality((4, 2), both, measure(loud, full)))
 
 # %% [markdown]
-# Per channel nothing changed. Per token the large pair sets the step for all: with 4 bits a quarter of
-# the far places is lost, with 2 bits nearly all. (A cure in one line: `with_outliers(loud, 1, 1 / 20)`
-# moves the factor from keys to queries, which nobody rounds.) KIVI (Liu et al. 2024) found such
-# channels in real models, and for that reason shares steps as your cache does.
+# Per channel, nothing changed. Per token, the large pair sets the step for all: 4 bits lose a quarter of
+# the far places, 2 bits nearly all. (A one-line cure: `with_outliers(loud, 1, 1 / 20)` moves the factor
+# from keys to queries, which nobody rounds.) KIVI (Liu et al. 2024) found such channels in real models,
+# and therefore shares steps as your cache does.
 #
 # ## 8 · What reading codes costs
 #
-# Your `append` dequantizes *everything* at each step. A *tiled read* (`course/fast/tiled_read.py`)
-# writes a few thousand tokens into a small scratch, adds their part to the softmax's running sums, and
-# overwrites them with the next (exactly: lesson 09).
+# Your `append` dequantizes *everything* at each step. A *tiled read* (`course/fast/tiled_read.py`) writes
+# a few thousand tokens into a small scratch buffer, adds their contribution to the softmax's running
+# sums, and overwrites them with the next (exact: see lesson 09).
 #
 # > **Predict.** 8-bit codes take a quarter of a float's bytes. Does dequantizing everything beat plain
 # > floats? Does the tiled read?
@@ -606,22 +605,22 @@ with one_thread():
 show(draw_times(times, "one token to attend", beside="floats"))
 
 # %% [markdown]
-# The caption says which. Making floats of codes costs about what the saved bytes gain, so the tiled read
-# comes out near plain floats; dequantizing everything takes far longer. On a GPU one kernel does both in
-# registers (`course/fast/triton.py`).
+# The caption tells you. Turning codes into floats costs about what the saved bytes gain, so the tiled
+# read roughly matches plain floats; dequantizing everything takes far longer. On a GPU one kernel does
+# both in registers (`course/fast/triton.py`).
 #
 # ## Check yourself
 #
 # <details><summary>Why are keys not rounded as they come?</summary>
-# A step along the tokens needs the tokens. <em>Common wrong answer:</em> "to save time". A group that
-# grows would be rounded again at every token, and errors add up.
+# A step along tokens needs several tokens. <em>Common wrong answer:</em> "to save time". A growing group
+# would be rounded again at every token, and errors add up.
 # </details>
 # <details><summary>The perplexity did not move. Is the cache right?</summary>
-# Not shown. A cache that stores floats would pass, too. <em>Common wrong answer:</em> yes. Count bytes
-# and levels as well.
+# That does not show it. A cache that stores floats would pass, too. <em>Common wrong answer:</em> yes.
+# Count bytes and levels as well.
 # </details>
 #
 # ## Next
 #
-# Fewer bytes, and still more with every token. **Lesson 08** builds a cache that stops growing; lesson
-# 14 keeps it whole and reads a part.
+# Your cache is smaller but still grows with every token. **Lesson 08** builds one that stops growing;
+# lesson 14 keeps everything and reads a part.

@@ -3,8 +3,8 @@
 #
 # {{badge}}
 #
-# A full cache takes more memory and more reading with every token. Here each layer looks back a fixed
-# number of tokens, a *sliding window*, and the cache stops growing. What does the model forget?
+# With every token, a full cache takes more memory and more reading. Here each layer looks back a fixed
+# number of tokens, a *sliding window*, so the cache stops growing. What does the model forget?
 #
 # **After this lesson you can**
 #
@@ -15,9 +15,9 @@
 # **You build:** a ring that stops growing, and the edge of its memory.
 # **Time:** 60 minutes. **Points:** 10. **Needs:** lesson 03 (your answers, or ours).
 #
-# > **Predict.** Our story model has four layers. Three may look back 32 tokens, one keeps every token.
-# > Which one should it be? For each choice write down how many of 100 facts, told 100 or more tokens ago,
-# > are recalled.
+# > **Predict.** Our story model has four layers. Three may look back 32 tokens; one keeps every token.
+# > Which one should it be? For each choice, write down how many of 100 facts told 100 or more tokens ago
+# > the model recalls.
 
 # %% tags=["setup"]
 
@@ -66,34 +66,34 @@ story = MiniGPT.from_weights("story")
 # %% [markdown]
 # ## The picture
 #
-# Nine tokens, a window of 4, and 2 *sinks*: first tokens that stay visible whatever comes later.
+# Nine tokens, a window of 4, and 2 *sinks*: first tokens that always stay visible.
 
 # %%
 show(draw_ring(n_tokens=9, window=4, n_sinks=2))
 
 # %% [markdown]
 # Left: a token sees itself, the 3 before it, and the sinks. Right: so 2 + 4 places are enough. Tokens 6,
-# 7, 8 have overwritten 2, 3, 4: places are no longer in the order of the text. Nobody
-# minds: a rotated key carries its position inside (lesson 03).
+# 7, 8 have overwritten 2, 3, 4, so places no longer follow text order. That does no harm: a rotated key
+# carries its position inside (lesson 03).
 #
 # ## 1 · What a window shows
 #
 # *Difficulty 2 of 5 · importance 5 of 5 · 10 minutes*
 #
-# The rows of a cache may lie in any order, so the mask is made from the *numbers of the tokens* and not
-# from places. With window W, token i sees token j if j is one of the W tokens i - W + 1 … i, or a sink
-# (one of the first `n_sinks` tokens) that is not after i.
+# The rows of a cache may lie in any order, so the mask is computed from *token numbers*, not places. With
+# window W, token i sees token j if j is one of the W tokens i - W + 1 … i, or a sink (one of the first
+# `n_sinks` tokens) that is not after i.
 #
-# **The common wrong answer** shows W tokens *before* the newest, and itself as well: W + 1. (Libraries
-# count in their own ways: FlashAttention's `window_size=(3, 0)` is W = 4.)
+# **The common wrong answer** shows W tokens *before* the newest plus the newest itself: W + 1. (Libraries
+# count differently: FlashAttention's `window_size=(3, 0)` is W = 4.)
 #
 # Write `window_mask`, True where a token may see a token.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Three conditions on a pair of numbers: not later, not too old, or a sink. Which of them go together?
+# Three conditions on a pair of numbers: not later, not too old, or a sink. How do they combine?
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# A column of own numbers, (T, 1), against a row of numbers, (R,).
+# Compare a column of own numbers, (T, 1), with a row of numbers, (R,).
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # One <code>unsqueeze</code>, three comparisons, <code>&amp;</code> and <code>|</code> with brackets.
@@ -133,8 +133,8 @@ checks.mask_counts_itself(window_mask)
 checks.sinks_are_no_future(window_mask)
 
 # %% [markdown]
-# > **Spot the slip.** A practice site lets query i see `{j < n_sinks}` and `{i - W + 1 … i}`. For which
-# > i is that wrong?
+# > **Spot the slip.** A practice site lets query i see `{j < n_sinks}` and `{i - W + 1 … i}`. For which i
+# > is that wrong?
 #
 # <details><summary>Answer</summary>
 # For i &lt; n_sinks - 1: such a query would see sinks that come after it.
@@ -142,8 +142,8 @@ checks.sinks_are_no_future(window_mask)
 #
 # ## 2 · Where memory ends
 #
-# Before we build the cache: what does a window do to our model? No training, only your mask, in all four
-# layers of the story model; then questions about facts told so many tokens ago.
+# Before you build the cache: what does a window do to our model? We put your mask into all four layers of
+# the story model, without training, then ask about facts told so many tokens ago.
 #
 # > **Predict.** Layers are stacked: layer 3 reads rows into which layer 2 mixed *its* window. Does the
 # > model with W = 64 know what was said 80 tokens ago?
@@ -161,15 +161,15 @@ with one_thread():
 show(draw_cliffs(edges, found))
 
 # %% [markdown]
-# A cliff, at the window's edge. Stacked layers *could* hand a fact on over 4 · (W - 1) tokens; ours
-# never had to learn it. Even inside the window recall suffers; we cannot say why. Perplexity (printed
-# in the legend) rises, and does not say what was lost: most words need only the last few.
+# Recall falls off a cliff at the window's edge. Stacked layers *could* pass a fact on over 4 · (W - 1)
+# tokens; ours never had to learn that. Even inside the window recall suffers; we cannot say why.
+# Perplexity (in the legend) rises but does not show what was lost: most words need only the last few.
 #
 # > **Spot the slip.** "Window 4,096 × 32 layers: the model remembers 131,072 tokens."
 #
 # <details><summary>Answer</summary>
-# That is about how far a number <em>can</em> travel. Whether a fact does is for training to decide, and
-# for a test like this one to find out.
+# That is about how far information <em>can</em> travel. Whether a fact does depends on training, and only
+# a test like this one shows it.
 # </details>
 #
 # Now your prediction: one layer keeps everything, the others see 32 tokens.
@@ -188,26 +188,26 @@ shares = ", ".join(f"layer {i} {far[i].mean():.0%}" for i in range(4))
 print("attention on tokens 32 back or more:", shares)
 
 # %% [markdown]
-# **Layer 2.** That one layer looks a name up; the others can do without what is far. With layer 0 as
-# well hardly a fact is lost, at 56 % of the rows. Published models mix in the same way, and are
-# trained so: Gemma 3 has five layers with a window of 1,024 or less for each full one (Gemma Team
+# **Layer 2.** That one layer looks names up; the others can do without distant tokens. If layer 0 is full
+# too, hardly a fact is lost, at 56 % of the rows. Published models mix layers the same way, and train
+# with the mix: Gemma 3 has five layers with a window of 1,024 or less for each full one (Gemma Team
 # 2025).
 #
-# *Common wrong answer:* the last layer, "which decides", or every layer that looks far back. Layers 0
-# and 3 do so nearly as much as layer 2 (the printed line) and can do without: attention does not tell
-# who is *needed*.
+# *Common wrong answer:* the last layer, "which decides", or every layer that looks far back. Layers 0 and
+# 3 do so nearly as much as layer 2 (see the printed line) but do not need it: attention does not show
+# which layer is *needed*.
 #
 # ## 3 · A ring
 #
 # *Difficulty 2 of 5 · importance 4 of 5 · 5 minutes*
 #
-# Sinks keep the first places; later tokens go round through the `window` places behind them. With W = 4
-# and 2 sinks: token 5 lies in place 5, token 6 in place {{2 = int(place_of(torch.tensor([6]), 4, 2))}}.
+# Sinks keep the first places; later tokens cycle through the `window` places after them. With W = 4 and 2
+# sinks: token 5 lies in place 5, token 6 in place {{2 = int(place_of(torch.tensor([6]), 4, 2))}}.
 #
 # Write `place_of`: the place of each token's rows.
 #
 # <details><summary>Hint 1: the idea</summary>
-# How many tokens are in front of the ring? What is counted modulo the window?
+# How many tokens come before the ring? What do you count modulo the window?
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # (n,) in, (n,) out, both int64.
@@ -249,8 +249,8 @@ checks.one_place_each(place_of)
 #
 # *Difficulty 4 of 5 · importance 5 of 5 · 25 minutes*
 #
-# Four tokens more go through a window of 4 in one pass: each of them has its own window. If `append`
-# wrote into the ring at once, rows would be gone before they are read:
+# One pass feeds four more tokens through a window of 4, and each has its own window. If `append` wrote
+# into the ring at once, it would overwrite rows before they are read:
 
 # %%
 held, new = torch.arange(4, 8), torch.arange(8, 12)
@@ -263,9 +263,10 @@ show(draw_lost(mask, held.tolist(), new.tolist()))
 # * `append` writes nothing. It notes the new rows in `pending[layer]` and returns **held rows, then the
 #   new ones**: whatever lies in the storage, in any order, and then all T new rows.
 # * `places(n_new)` says which tokens these are; `window_mask` needs it.
-# * `advance(n)` moves the first n pending tokens in: only sinks and the last `window` of all tokens stay.
-# * `len` counts all tokens of the text, since positions go on. So a text still ends at `max_len`, which
-#   is at most `max_seq_len`. (StreamingLLM numbers the positions inside the cache instead.)
+# * `advance(n)` moves the first n pending tokens in: only the sinks and the last `window` of all tokens
+#   stay.
+# * `len` counts all tokens of the text, since positions keep counting. So a text still ends at `max_len`,
+#   at most `max_seq_len`. (StreamingLLM numbers the positions inside the cache instead.)
 # * `truncate(n)` goes back only if every row that token n will need is still there.
 #
 # `forward_windowed(model, tokens, cache, window_mask)` is given (`course/given/windowed.py`): lesson 03's
@@ -274,16 +275,16 @@ show(draw_lost(mask, held.tolist(), new.tolist()))
 # Write the methods of `WindowedKVCache`.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Remember for each place the number of the token that lies there, and -1 for none. Then held is what is
-# not -1, wherever it lies.
+# For each place, remember the number of its token, or -1 if empty. Then every place whose number is not
+# -1 is held.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# Rows (2, L, B, G, places, D), numbers (places,). Held rows of a layer: index the places by a bool mask.
+# Rows (2, L, B, G, places, D), numbers (places,). Held rows of a layer: index places by a bool mask.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # <code>advance</code>: numbers of all new tokens; keep sinks and the last <code>window</code>; write
-# their rows at <code>place_of(kept)</code>, each place once (PyTorch does not say which of two writes
-# stays), and their numbers. <code>truncate</code>: which numbers does token n need?
+# their rows at <code>place_of(kept)</code>, each place once (PyTorch does not define which of two writes
+# wins), and their numbers. <code>truncate</code>: which numbers does token n need?
 # <code>torch.isin</code>; then -1 for every number from n on.
 # </details>
 
@@ -444,17 +445,17 @@ with one_thread():
 show(draw_steps(steps, {"ring": ring.nbytes(), "full": full.nbytes()}))
 
 # %% [markdown]
-# A step of the ring is slower: `append` copies the window twice (mask, then `cat`), and the `truncate` is
-# timed, too. Engines write one row in place and read where it lies. The bytes are what counts:
-# {{278,528 = WindowedKVCache(MiniGPT.from_weights("story").config, 1, 1024, 64, 4).nbytes()}} beside
+# A step with the ring is slower: `append` copies the window twice (mask, then `cat`), and the timing
+# includes `truncate`. Engines write one row in place and read it there. The bytes are what counts:
+# {{278,528 = WindowedKVCache(MiniGPT.from_weights("story").config, 1, 1024, 64, 4).nbytes()}} against
 # {{4,194,304 = KVCache(MiniGPT.from_weights("story").config, 1, 1024).nbytes()}}.
 #
 # ## 5 · Sinks, and a model that has none
 #
-# Why keep the first tokens? In many large models heads *rest* there when they look for nothing: softmax
-# weights must add up to 1, and the first token is the one everybody sees. Take it away and that weight
-# falls on tokens that matter: Llama-2-13B with a window has perplexity 5,158, with four first tokens kept
-# 5.40, with four newlines instead 5.60 (Xiao et al. 2023, table 1). And our model?
+# Why keep the first tokens? In many large models, heads that look for nothing *rest* there: softmax
+# weights must add up to 1, and every token sees the first one. Remove it and that weight falls on tokens
+# that matter: Llama-2-13B with a window has perplexity 5,158; four first tokens bring it to 5.40, four
+# newlines instead to 5.60 (Xiao et al. 2023, table 1). And our model?
 
 # %%
 shares = attention_to_token(story, text[:, :200], number=0, first=32)  # (L, H)
@@ -466,25 +467,25 @@ show(draw_sinks(shares, without, with_four))
 
 # %% [markdown]
 # No head rests on token 0, and keeping four first tokens changes nothing. That is a result, too. Small
-# models can have sinks, given enough training data (Gu et al. 2024, with 60M parameters); ours had
-# little. `n_sinks` costs a few rows; test *your* model before you rely on it.
+# models can develop sinks with enough training data (Gu et al. 2024, 60M parameters); ours had little.
+# `n_sinks` costs a few rows; test *your* model before you rely on it.
 #
 # ## 6 · The bill
 #
 # *Difficulty 2 of 5 · importance 4 of 5 · 8 minutes*
 #
-# Some layers have a window, `n_full_layers` keep every token. A layer never has more rows than tokens.
+# Some layers have a window; `n_full_layers` keep every token. A layer never has more rows than tokens.
 #
 # Write `windowed_cache_bytes`, for all layers.
 #
 # <details><summary>Hint 1: the idea</summary>
-# How many rows has a layer with a window when n tokens were fed? How many has a full one?
+# After n tokens, how many rows does a layer with a window hold? How many does a full one hold?
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # A row of one layer: keys and values, G heads, D numbers each.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# One <code>min</code>; rows of all layers added up; then the product of lesson 03.
+# One <code>min</code>; add up the rows of all layers; then lesson 03's product.
 # </details>
 
 
@@ -524,18 +525,19 @@ checks.bytes_by_layer(windowed_cache_bytes)
 show(draw_bytes(windowed_cache_bytes))
 
 # %% [markdown]
-# 32 layers with G = 8 and D = 128, 32,768 tokens, 16 bits: all full {{4,294,967,296 =
-# kv_cache_bytes(PUBLISHED["Llama-3-8B"].config, 32768)}} bytes; 27 layers with a window of 1,024 and 5
-# full ones {{784,334,848 = windowed_cache_bytes(PUBLISHED["Llama-3-8B"].config, 32768, 1024,
-# n_full_layers=5)}}. The full layers are {{86 = 100 * 5 * 32768 / (5 * 32768 + 27 * 1024)}} % of that.
+# Take 32 layers with G = 8 and D = 128, 32,768 tokens and 16 bits. If all are full, that needs
+# {{4,294,967,296 = kv_cache_bytes(PUBLISHED["Llama-3-8B"].config, 32768)}} bytes; 27 layers with a window
+# of 1,024 and 5 full ones need {{784,334,848 = windowed_cache_bytes(PUBLISHED["Llama-3-8B"].config,
+# 32768, 1024, n_full_layers=5)}}. The full layers make up {{86 = 100 * 5 * 32768 / (5 * 32768 + 27 *
+# 1024)}} % of it.
 #
 # | model | layers | of them full | window of the others |
 # |---|---|---|---|
 # | gpt-oss-20b | 24 | 12 | 128 |
 # | Gemma-3-27B | 62 | 10 | 1,024 |
 #
-# (The sinks of gpt-oss are no tokens: each head has learned one extra score that belongs to no key. So no
-# row is kept for them.)
+# (gpt-oss's sinks are not tokens: each head learns one extra score that belongs to no key, so they need
+# no row.)
 
 # %%
 for name, model in WINDOWED.items():
@@ -547,7 +549,7 @@ for name, model in WINDOWED.items():
         print(f"{name} {n_tokens:>8,} tokens: {mixed:>14,} bytes, all layers full {full:>14,}")
 
 # %% [markdown]
-# Put it together: windows, sinks and full layers, recall and bytes.
+# Now combine windows, sinks and full layers, and compare recall and bytes.
 
 # %%
 choose_windows(story, window_mask, windowed_cache_bytes)
@@ -556,12 +558,12 @@ choose_windows(story, window_mask, windowed_cache_bytes)
 # ## Check yourself
 #
 # <details><summary>Do sinks remember the beginning of the text?</summary>
-# No. They give heads a place to rest their weight. <em>Common wrong answer:</em> yes, facts of the first
+# No. They give heads a place to rest their weight. <em>Common wrong answer:</em> yes, facts in the first
 # tokens. Four tokens hold hardly a fact.
 # </details>
 # <details><summary>Must a ring be put in order before it is read?</summary>
-# No: weights do not depend on the order of rows, and positions are inside the keys. The mask must know
-# the numbers. <em>Common wrong answer:</em> roll it, one more copy at every step.
+# No: weights do not depend on row order, and positions are inside the keys. The mask needs the numbers.
+# <em>Common wrong answer:</em> roll it, which costs one more copy at every step.
 # </details>
 # <details><summary>Window 16, 4 sinks: where does token 115 lie?</summary>
 # In place {{19 = int(place_of(torch.tensor([115]), 16, 4))}}: {{111 = 115 - 4}} came through the ring
@@ -571,6 +573,6 @@ choose_windows(story, window_mask, windowed_cache_bytes)
 #
 # ## Next
 #
-# A ring's rows lie in several pieces: does softmax need all scores in one row? **Lesson 09** cuts
-# attention into parts and puts them together again, exactly. And a window chooses by age alone: lesson
-# 14 lets each query choose. Lesson 17 goes back to saved states alone.
+# A ring's rows lie in several pieces: does softmax need all scores in one row? **Lesson 09** computes
+# attention in parts and merges them exactly. A window chooses by age alone; lesson 14 lets each query
+# choose. Lesson 17 goes back to saved states alone.

@@ -3,8 +3,8 @@
 #
 # {{badge}}
 #
-# Lesson 07's tiled read took the cache in tiles and called the result exact. How can a softmax, which
-# divides by a sum over *all* keys, be computed from parts?
+# Lesson 07's tiled read processed the cache in tiles and was exact. How can a softmax, which divides by a
+# sum over *all* keys, be computed from parts?
 #
 # **After this lesson you can**
 #
@@ -15,8 +15,8 @@
 # **You build:** attention over parts of the cache, merged exactly.
 # **Time:** 75 minutes. **Points:** 10. **Needs:** lessons 03, 06 and 07 (your answers, or ours).
 #
-# > **Predict.** A query reads the first half of its keys; attention over these alone gives 2. The
-# > second half alone gives 4. Which of 1, 2.1, 3 and 6 can attention over all keys give?
+# > **Predict.** Attention over the first half of a query's keys alone gives 2; over the second half alone
+# > it gives 4. Which of 1, 2.1, 3 and 6 can attention over all keys give?
 
 # %% tags=["setup"]
 
@@ -49,18 +49,18 @@ from course.widgets.split_read import cut_and_merge
 show(draw_three_parts())
 
 # %% [markdown]
-# Softmax subtracts the largest score, for e to the power of a large one overflows. A part knows only
-# its *own* largest, its **top**. It weighs its keys by exp(score - top) and keeps two sums: of the
-# weights (**total**) and of the weighted values (**out**). Against a higher top, every weight of the
-# part shrinks by the same factor, exp(old top - new top), and so do both sums: they **fade**. Here part
-# A's factor is {{0.14 = math.exp(2 - 4)}}.
+# Softmax subtracts the largest score, because exp of a large score overflows. A part knows only its *own*
+# largest score, its **top**. It weighs its keys by exp(score - top) and keeps two sums: of the weights
+# (**total**) and of the weighted values (**out**). Against a higher top, every weight of the part shrinks
+# by the same factor, exp(old top - new top), and so do both sums: they **fade**. Here part A's factor is
+# {{0.14 = math.exp(2 - 4)}}.
 #
-# So the prediction: 2.1 or 3, or anything between 2 and 4. The whole is a mean of the parts' results, in
-# which a part weighs exp(top) · total. In the picture, part A alone gives {{4.92 =
-# (math.exp(-1) * 2 + 6) / (math.exp(-1) + 1)}}, the whole only {{3.03 = (math.exp(1) * 2 + math.exp(2)
-# * 6 + math.exp(4) * 3 + math.exp(3) * 1 + math.exp(3.5) * 4 + math.exp(0.5) * 5 + math.exp(2.5) * 2) /
-# (math.exp(1) + math.exp(2) + math.exp(4) + math.exp(3) + math.exp(3.5) + math.exp(0.5) +
-# math.exp(2.5))}}.
+# The prediction: 2.1 and 3 are possible, like anything between 2 and 4. The whole is a weighted mean of
+# the parts' results, with weights exp(top) · total. In the picture, part A alone gives {{4.92 =
+# (math.exp(-1) * 2 + 6) / (math.exp(-1) + 1)}}, but the whole gives only {{3.03 = (math.exp(1) * 2 +
+# math.exp(2) * 6 + math.exp(4) * 3 + math.exp(3) * 1 + math.exp(3.5) * 4 + math.exp(0.5) * 5 +
+# math.exp(2.5) * 2) / (math.exp(1) + math.exp(2) + math.exp(4) + math.exp(3) + math.exp(3.5) +
+# math.exp(0.5) + math.exp(2.5))}}.
 #
 # ## 1 · One part
 #
@@ -70,7 +70,7 @@ show(draw_three_parts())
 # (given, `course/given/parts.py`), a named tuple of `out`, `top` and `total`. A query that sees none
 # of these keys gets top -inf, total 0, out 0.
 #
-# **The common wrong answer** subtracts the top there, too: -inf minus -inf is NaN.
+# **The common wrong answer** also subtracts the top there: -inf minus -inf is NaN.
 #
 # <details><summary>Hint 1: the idea</summary>
 # What does softmax do in its three steps? Which of them is left out here?
@@ -80,8 +80,8 @@ show(draw_three_parts())
 # (B, G, H // G · T, ·).
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# Scores and mask as in lesson 06; <code>amax</code> with <code>keepdim</code>; subtract it, but
-# something finite where it is -inf; <code>exp</code>; a sum; a product with v.
+# Scores and mask as in lesson 06; <code>amax</code> with <code>keepdim</code>; subtract it, or something
+# finite where it is -inf; <code>exp</code>; a sum; a product with v.
 # </details>
 
 
@@ -128,16 +128,16 @@ checks.parts_say_their_sums(attend_part)
 #
 # *Difficulty 3 of 5 · importance 5 of 5 · 15 minutes*
 #
-# Two parts of the same queries become one, of the same form, so it can be merged again. `finish` turns a
-# part into attention output; every query saw some key.
+# Two parts of the same queries become one part, which can be merged again. `finish` turns a part into
+# attention output; every query saw some key.
 #
-# **Two common wrong answers.** The mean of both finished outputs: a part in which nothing matters then
-# counts half. And sums that are added without fading: they were counted from different tops.
+# **Two common wrong answers.** Taking the mean of both finished outputs: a part in which nothing matters
+# then counts half. And adding sums without fading: they refer to different tops.
 #
 # Write `merge`, from two parts to one, and `finish`, from a part to attention.
 #
 # <details><summary>Hint 1: the idea</summary>
-# From which top is the whole counted? By what do a's sums shrink, and by what b's?
+# Which top does the merged part use? By what factor do each part's sums shrink?
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # Tops and fades are (B, H, T, 1): each query has its own, and they broadcast over D.
@@ -198,8 +198,8 @@ checks.inputs_stay(merge, finish)
 cut_and_merge(attend_part, merge, finish)
 
 # %% [markdown]
-# > **Predict.** Eight parts, merged in three random orders. How far from attention over all keys: 0,
-# > 1e-7, or 1e-3? The same for all three?
+# > **Predict.** Eight parts, merged in three random orders. How far is the result from attention over all
+# > keys: 0, 1e-7, or 1e-3? Is it the same for all three?
 
 # %%
 q, (k, v) = torch.randn(1, 8, 1, 64), torch.randn(2, 1, 2, 4096, 64)
@@ -212,9 +212,9 @@ for order in range(3):
     print(f"order {order}: max |Δ| {(finish(left[0]) - dense).abs().max():.1e}")
 
 # %% [markdown]
-# Exact, then, but for rounding: a "running softmax" (Milakov and Gimelshein 2018) loses nothing. This
-# one algebra carries FlashAttention, flash-decoding (keys split over processors; Dao et al. 2023) and
-# ring attention. In `course/fast/tiled_read.py` of lesson 07, `maximum`, `total` and `out` are your
+# So the merge is exact up to rounding: a "running softmax" (Milakov and Gimelshein 2018) loses nothing.
+# The same algebra underlies FlashAttention, flash-decoding (keys split over processors; Dao et al. 2023)
+# and ring attention. In `course/fast/tiled_read.py` of lesson 07, `maximum`, `total` and `out` are your
 # `Part`.
 #
 # > **Spot the slip.** A popular page says that flash-decoding "avoids recomputing the full attention
@@ -222,27 +222,27 @@ for order in range(3):
 #
 # <details><summary>Answer</summary>
 # The KV cache (lesson 03): a new token computes one row. Flash-decoding splits the <em>reading</em> of
-# that row's keys over processors, which would otherwise idle.
+# that row's keys over otherwise idle processors.
 # </details>
 #
 # ## 3 · A few keys at a time
 #
 # *Difficulty 2 of 5 · importance 4 of 5 · 8 minutes*
 #
-# Now the loop: `size` keys, merge, the next `size`. A mask is cut with the keys. A causal chunk or a
-# window hides whole parts from some queries.
+# Now write the loop: read `size` keys, merge, read the next `size`. Slice the mask with the keys. A
+# causal chunk or a window hides whole parts from some queries.
 #
 # Write `attend_in_parts`: attention to `size` keys at a time.
 #
 # <details><summary>Hint 1: the idea</summary>
-# What is one part, after the last keys were merged?
+# What do you hold after merging the last keys?
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# Keys (B, G, up to size, D); of the mask the same columns, its last axis.
+# Keys (B, G, up to size, D); take the same columns of the mask, along its last axis.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# <code>range</code> with a step; slices, which may reach beyond the end; the first part starts the
-# whole, others are merged into it.
+# <code>range</code> with a step; slices, which may run past the end; start with the first part and merge
+# the others into it.
 # </details>
 
 
@@ -286,8 +286,8 @@ checks.parts_nobody_sees(merge, attend_in_parts)
 checks.nothing_large_is_made(attend_in_parts)
 
 # %% [markdown]
-# > **Predict.** {{16 = 65536 // 4096}} parts instead of one read of 65,536 tokens: how many times as
-# > long? And two threads, each with half of the keys?
+# > **Predict.** {{16 = 65536 // 4096}} parts instead of one read of 65,536 tokens: how many times as long
+# > does it take? And with two threads, each taking half the keys?
 
 
 # %%
@@ -311,30 +311,31 @@ with one_thread(), ThreadPoolExecutor(2) as pool:
 show(draw_times(times, "one token to attend", beside="one read"))
 
 # %% [markdown]
-# Parts cost little. Two threads gain only where a second core is free and memory has speed to spare; on
-# a busy machine they lose. An H100 has 132 processors (NVIDIA 2022), and one chat with a
-# model of 8 KV heads gives work to 8 of them, unless its keys are split: there the split pays.
+# Parts cost little. Two threads help only if a second core is free and memory bandwidth is left; on a
+# busy machine they lose. An H100 has 132 processors (NVIDIA 2022), but one chat with an 8-KV-head model
+# keeps only 8 busy unless its keys are split; there the split pays.
 #
 # ## 4 · Blocks where they lie
 #
 # *Difficulty 3 of 5 · importance 4 of 5 · 10 minutes*
 #
-# The next lesson keeps all conversations in one pool of blocks, wherever one is free. A **table** lists
-# a conversation's blocks: token 9, in blocks of 4, is token {{1 = 9 % 4}} of block `table[{{2 = 9 //
-# 4}}]`. Gathering them first would write the cache once more at every step.
+# The next lesson stores all conversations in one pool of blocks, using whichever are free. A **table**
+# lists a conversation's blocks: token 9, in blocks of 4, is token {{1 = 9 % 4}} of block `table[{{2 = 9
+# // 4}}]`. Gathering them first would copy the whole cache at every step.
 #
-# The pool is shared: behind `length`, the last block holds whatever another conversation left.
+# The pool is shared: past `length`, the last block holds whatever another conversation left.
 #
 # Write `attend_blocks`: attention to the first `length` tokens of the table's blocks.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Order does not matter for the result. What makes a token one of this conversation's?
+# Order does not affect the result. What makes a token part of this conversation?
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # <code>keys[number]</code> is a view (G, size, D). A part wants (1, G, held, D).
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# Over the blocks that <code>length</code> needs: how many tokens this one holds, views, a part, merge.
+# Loop over the blocks that <code>length</code> needs: count this one's tokens, take views, compute a
+# part, merge.
 # </details>
 
 
@@ -375,8 +376,8 @@ def attend_blocks(
 checks.blocks_where_they_lie(attend_blocks)
 
 # %% [markdown]
-# > **Predict.** Read 8,192 tokens in blocks of 16: gathered first, block by block with your loop, or in
-# > tiles of 512. Which comes closest to contiguous keys?
+# > **Predict.** You read 8,192 tokens in blocks of 16: gathered first, block by block with your loop, or
+# > in tiles of 512. Which comes closest to contiguous keys?
 
 
 # %%
@@ -408,18 +409,18 @@ for S, sizes in {8192: {"H": 32, "G": 8, "D": 128}, 1024: {"H": 8, "G": 8, "D": 
     show(draw_times(times, what, beside="contiguous"))
 
 # %% [markdown]
-# In the first picture tiles come closest. Your loop copies nothing, yet pays for some twenty operations a
-# block; a kernel has no such price (PagedAttention, Kwon et al. 2023). A **tile** copies some blocks at a
-# time into a scratch (`course/fast/paged_tiles.py`) that stays in the processor's cache, as in lesson 07.
-# The second is a short text of our story model. All its keys fit into that cache, so gathering them costs
-# less than tiles, which only add operations.
+# In the first picture tiles come closest. Your loop copies nothing but launches some twenty operations
+# per block; a kernel avoids that cost (PagedAttention, Kwon et al. 2023). A **tile** copies a few blocks
+# at a time into a scratch buffer (`course/fast/paged_tiles.py`) that stays in the processor's cache, as
+# in lesson 07. The second picture is a short text of our story model. All its keys fit into that cache,
+# so gathering beats tiles, which only add operations.
 #
 # ## 5 · One prefix, many chats
 #
 # *Difficulty 3 of 5 · importance 4 of 5 · 10 minutes*
 #
-# Sixteen chats start with the same 8,192 tokens. Each needs them at every step. Must they be read
-# sixteen times? The prefix is one row of keys; to it, sixteen chats are sixteen queries.
+# Sixteen chats start with the same 8,192 tokens. Each needs them at every step. Must you read them
+# sixteen times? The prefix is one row of keys, and sixteen chats are sixteen queries to it.
 #
 # Write `attend_shared`: attention to the prefix and to each row's own keys.
 #
@@ -467,9 +468,9 @@ def attend_shared(
 checks.prefix_is_read_once(attend_shared)
 
 # %% [markdown]
-# Four KV heads of 64 numbers, 128 tokens of each chat's own: read separately, {{273 = 16 * (8192 + 128)
-# * 2 * 4 * 64 * 4 / 1e6}} MB of floats a step; shared, {{21 = (8192 + 16 * 128) * 2 * 4 * 64 * 4 /
-# 1e6}} MB.
+# With four KV heads of 64 numbers and 128 own tokens per chat, separate reads take {{273 = 16 * (8192
+# + 128) * 2 * 4 * 64 * 4 / 1e6}} MB of floats a step; shared reads take {{21 = (8192 + 16 * 128) * 2 *
+# 4 * 64 * 4 / 1e6}} MB.
 #
 # > **Predict.** {{13 = 16 * (8192 + 128) / (8192 + 16 * 128)}} times fewer bytes: how many times
 # > faster?
@@ -489,20 +490,20 @@ with one_thread():
 show(draw_times(times, f"one step of {B} chats", beside="each its own"))
 
 # %% [markdown]
-# Less than the bytes promise. The multiplications are as many as before, and each number of the prefix
-# now serves 16 chats: the read has become compute-bound (lesson 05).
+# It gains less than the bytes promise. The number of multiplications is unchanged, and each number of the
+# prefix now serves 16 chats: the read has become compute-bound (lesson 05).
 #
 # ## Check yourself
 #
 # <details><summary>A processor read a part of 10,000 keys. How many numbers does it send?</summary>
 # D + 2 for each query: out, top, total. Kernels send D + 1: the part's own softmax output, and its
 # log-sum-exp (<code>lse</code>), top + log(total), say the same. <em>Common wrong answer:</em> 10,000
-# scores. They are summed up where the keys are.
+# scores. It sums them where the keys are.
 # </details>
 # <details><summary>Is the result bit-equal to one read?</summary>
-# No: the same sums in another order, rounded differently. <em>Common wrong answer:</em> yes, since
-# merging is exact. Engines choose the split by batch size, so the same prompt can give other last
-# digits in another batch: they are not <em>batch-invariant</em>.
+# No: it adds the same terms in another order, with different rounding. <em>Common wrong answer:</em> yes,
+# since merging is exact. Engines choose the split by batch size, so the same prompt can give different
+# last digits in another batch: they are not <em>batch-invariant</em>.
 # </details>
 # <details><summary>May parts be of different length?</summary>
 # Yes, of any: <code>total</code> knows. <em>Common wrong answer:</em> no, or a mean would weigh them
@@ -520,5 +521,5 @@ show(draw_times(times, f"one step of {B} chats", beside="each its own"))
 #
 # ## Next
 #
-# You can read blocks wherever they lie, also only some of them (lesson 14). **Lesson 10** keeps the
-# cache in them, so that conversations share what they have in common.
+# You can read blocks wherever they lie, or just some of them (lesson 14). **Lesson 10** keeps the cache
+# in blocks, so conversations share what they have in common.

@@ -3,8 +3,8 @@
 #
 # {{badge}}
 #
-# Lesson 03's cache reserves room for the longest text. Here a text takes small blocks, when it needs
-# them, from a pool that all conversations share.
+# Lesson 03's cache reserves room for the longest text. Here a text takes small blocks as it needs them
+# from a pool that all conversations share.
 #
 # **After this lesson you can**
 #
@@ -17,7 +17,7 @@
 # **Time:** 90 minutes. **Points:** 10. **Needs:** lessons 03 and 05 (your answers, or ours).
 #
 # > **Predict.** Eight chats share a prompt of 200 tokens, in blocks of 16. Then each writes one more
-# > token. How many new blocks are taken? Write the number down.
+# > token. How many new blocks do they take? Write the number down.
 
 # %% tags=["setup"]
 
@@ -66,15 +66,15 @@ story = MiniGPT.from_weights("story")
 # %% [markdown]
 # ## The picture
 #
-# 400 users send requests; nobody knows how long an answer will be. The memory holds 8,192 tokens, a
-# text at most 1,024. Each line is a moment; seven colours in turn tell the texts apart.
+# 400 users send requests; nobody knows how long an answer will be. Memory holds 8,192 tokens, and a text
+# at most 1,024. Each line is one moment; seven alternating colours distinguish the texts.
 
 # %%
 requests = draw_requests(400)
 show(draw_pool_over_time(requests, steps=range(40, 240, 10)))
 
 # %% [markdown]
-# Above, each text reserves the most it may need: eight run, and their room is mostly empty. Below, a
+# Above, each text reserves the most it may need: eight run, and most of their memory is empty. Below, a
 # text takes 16 places at a time, wherever they are free.
 
 # %%
@@ -88,13 +88,13 @@ for name, trace in traces.items():
 show(draw_waste(traces))
 
 # %% [markdown]
-# **Put back**: where a text needs a block and none is free, the newest text gives up its blocks and
-# computes its tokens again later (at no cost, in this simulation). "Length known" and "next power of
-# two" know the text's length beforehand.
+# **Put back**: when a text needs a block and none is free, the newest text gives up its blocks and
+# computes its tokens again later (free, in this simulation). "Length known" and "next power of two"
+# assume the length is known beforehand.
 #
-# Kwon et al. (2023) found the same in real servers: 20 to 38 % in use before, 96 % in blocks
-# (PagedAttention, vLLM). In OPT-13B a token takes {{819,200 = 2 * 40 * 5120 * 2}} bytes, a reservation of
-# 2,048 tokens {{1,677,721,600 = 2048 * 2 * 40 * 5120 * 2}}.
+# Kwon et al. (2023) found the same in real servers: 20 to 38 % of memory in use before, 96 % with blocks
+# (PagedAttention, vLLM). In OPT-13B a token takes {{819,200 = 2 * 40 * 5120 * 2}} bytes and a 2,048-token
+# reservation {{1,677,721,600 = 2048 * 2 * 40 * 5120 * 2}}.
 #
 # > **Spot the slip.** "Paging removes fragmentation."
 #
@@ -112,10 +112,10 @@ show(draw_waste(traces))
 # count for each: `allocate` starts it at 1, `share` adds one, `release` takes one away, and at 0 the
 # block is free. Free blocks may be handed out in any order.
 #
-# **A refusal changes nothing**: look at the whole list before you change the first count. A list may
-# name a block twice: then it counts twice.
+# **A refusal changes nothing**: check the whole list before you change any count. A list may name a block
+# twice; then it counts twice.
 #
-# **The common wrong answer** frees a block at the first `release`. A stranger then overwrites the other
+# **The common wrong answer** frees a block at the first `release`. Another text then overwrites the other
 # owner's words.
 #
 # Write the methods of `BlockAllocator`, which knows who owns which block.
@@ -124,11 +124,11 @@ show(draw_waste(traces))
 # A stack of free numbers and a list of counts. When may a number go back on the stack?
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# <code>free</code>: a list of numbers. <code>counts</code>: one number a block, 0 for a free one.
+# <code>free</code>: a list of numbers. <code>counts</code>: one number per block, 0 if free.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# First a loop that only looks and raises, then one that only changes. <code>Counter</code> says how often
-# a block stands in a list.
+# First a loop that only checks and raises, then one that only changes. <code>Counter</code> tells how
+# often a list names each block.
 # </details>
 
 
@@ -223,7 +223,7 @@ checks.a_refusal_is_whole(BlockAllocator)
 #
 # *Difficulty 4 of 5 · importance 5 of 5 · 40 minutes*
 #
-# The pool is given: storage for all, and your allocator.
+# The pool is given: it holds the storage and your allocator.
 
 
 # %% tags=["export"]
@@ -252,30 +252,30 @@ class BlockPool:
 
 
 # %% [markdown]
-# A cache keeps only a *table*: which blocks its text has, in the order of the text. Token 37 in blocks of
-# 16 is in block `table[2]`, place {{5 = 37 % 16}}. `append` gathers all blocks by the table, since
-# `forward_cached` wants one tensor (section 4 bills that), and returns
-# exactly the tokens held and new, not the room behind them.
+# A cache keeps only a *table* of its text's blocks, in text order. Token 37 in blocks of 16 is in block
+# `table[2]`, place {{5 = 37 % 16}}. `append` gathers all blocks by the table, since `forward_cached`
+# wants one tensor (section 4 measures the cost), and returns exactly the held and new tokens, not the
+# empty places after them.
 #
 # * Blocks are taken in `append`, by whichever layer comes first; one block serves **all layers**.
 # * None is taken before a token needs it. `truncate` and `reset` release every block without a token,
 #   also those of an append that was never advanced.
-# * Too few free blocks: `CacheFull`, and nothing changed, in the pool either.
+# * If too few blocks are free, raise `CacheFull` and change nothing, not even the pool.
 #
-# **`fork`** makes a second cache of the same tokens: the same table, one owner more for each block, no
-# bytes. **`adopt`** lets an empty cache begin with full blocks that exist already (lesson 17 needs a
-# state there as well). Blocks with several owners are only read. **Whoever writes into one copies that
+# **`fork`** makes a second cache of the same tokens: it has the same table, adds one owner to each block,
+# and takes no bytes. **`adopt`** lets an empty cache begin with existing full blocks (lesson 17 needs a
+# state there as well). Blocks with several owners are read-only. **Whoever writes into one copies that
 # block first**, in all layers, puts the copy into its own table, and gives up its share of the old one
 # (*copy-on-write*). The last owner writes in place.
 #
-# **The common wrong answer** forgets the copy: two chats, and the slower one continues with the other's
+# **The common wrong answer** forgets the copy: of two chats, the slower one continues with the other's
 # words.
 #
 # Write `append`, `truncate`, `reset`, `nbytes`, `fork` and `adopt` of `PagedKVCache`.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Before writing: how many blocks are missing, and is the one written first shared? One
-# <code>allocate</code> for all of them refuses as a whole.
+# Before writing: how many blocks are missing, and is the first one you write shared? One
+# <code>allocate</code> call for all succeeds or fails as a whole.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # Per layer (G, n_blocks, size, D); of the table (G, n, size, D) → (G, n · size, D) → the first S → (1, G,
@@ -284,7 +284,7 @@ class BlockPool:
 # <details><summary>Hint 3: the shape of the code</summary>
 # <code>append</code>: end; limit; blocks; write by two index tensors (blocks, places); read by
 # <code>index_select</code>, <code>flatten</code>, a slice, <code>unsqueeze</code>. <code>truncate</code>:
-# cut the table behind the last block that is needed, rounding <em>up</em>.
+# cut the table after the last needed block, rounding <em>up</em>.
 # </details>
 
 
@@ -424,7 +424,7 @@ checks.forks_stay_apart(PagedKVCache, BlockPool)
 checks.one_block_is_copied(PagedKVCache, BlockPool)
 
 # %% [markdown]
-# Two chats that begin alike:
+# Two chats begin alike:
 
 # %%
 pool = BlockPool(story.config, n_blocks=12, block_size=4)
@@ -439,7 +439,7 @@ for name, cache in (("first", chat), ("second", other)):
 show(draw_forks(moments, pool.n_blocks, pool.block_size))
 
 # %% [markdown]
-# The first writer took a copy; the second, now alone, wrote in place. Your prediction:
+# The first writer made a copy; the second, now sole owner, wrote in place. Check your prediction:
 
 # %%
 pool = BlockPool(story.config, n_blocks=120, block_size=16)
@@ -456,7 +456,7 @@ print("after one more token each:", pool.n_blocks - len(pool.allocator), "blocks
 # writes in place: **7** new blocks, {{20 = 13 + 7}} in all. **Common wrong answers:** 8 (the last owner
 # needs no copy) and {{104 = 8 * 13}} (all blocks of all texts, were none shared).
 #
-# What size should a block have? The sliders: the block, how long prompts and answers are, and how many
+# How large should a block be? The sliders set block size, how long prompts and answers are, and how many
 # users ask at once.
 
 # %%
@@ -467,8 +467,8 @@ waste_of_blocks()
 #
 # *Difficulty 3 of 5 · importance 4 of 5 · 12 minutes*
 #
-# A thousand users send the same instructions before their question. Full blocks stay as they are until
-# their text is cut back, so they can be found again by a *key*. What must it depend on?
+# A thousand users send the same instructions before their question. Full blocks stay unchanged until
+# their text is cut back, so you can look them up by a *key*. What must it depend on?
 #
 # > **Spot the slip.** "Hash each block's tokens; equal hash, equal keys and values."
 #
@@ -479,13 +479,13 @@ waste_of_blocks()
 #
 # `block_keys` gives a key to each **full** block. Two keys are equal only if all tokens from the start
 # to the end of the block are. A short checksum is not enough. Nor is Python's `hash()`, made for speed:
-# for vLLM's first keys, prompts that collide could be computed (CVE-2025-25183). Today it takes SHA-256.
+# for vLLM's first keys, prompts that collide could be computed (CVE-2025-25183). Now vLLM uses SHA-256.
 #
 # <details><summary>Hint 1: the idea</summary>
-# A chain: the key of the block before is a part of what is hashed.
+# Build a chain: each hash includes the previous block's key.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# P tokens: P // block_size keys. What is left over has none.
+# P tokens give P // block_size keys. Leftover tokens have none.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # <code>key = b""</code>, and for each full block <code>hashlib.sha256(key + …).digest()</code>. Turn the
@@ -519,9 +519,8 @@ def block_keys(tokens: list[int], block_size: int) -> list[bytes]:
 checks.keys_say_the_whole_past(block_keys)
 
 # %% [markdown]
-# A new prompt reuses its longest beginning of known blocks. One thing is not in the cache: the *logits*
-# of the last token. So at least one token must be left to feed. (vLLM computes the last block
-# again.)
+# A new prompt reuses its longest run of known blocks from the start. The cache does not hold the last
+# token's *logits*, so at least one token must be left to feed. (vLLM recomputes the last block.)
 #
 # Write `reusable_blocks`: the known blocks with which a prompt begins.
 #
@@ -561,7 +560,7 @@ def reusable_blocks(tokens: list[int], block_size: int, known: Mapping[bytes, in
 checks.reuse_leaves_a_token(block_keys, reusable_blocks)
 
 # %% [markdown]
-# What would a collision do? Two users' first 20 tokens with one crc32 are soon found:
+# What would a collision do? It is easy to find two users' first 20 tokens with the same crc32:
 
 # %%
 first, second, tries = two_that_collide(lambda tokens: zlib.crc32(repr(tokens).encode()))
@@ -581,10 +580,10 @@ for name, blocks in {
     print(f"user 2 reads, {name}: Where is the {decode(out[0, -6:])}")
 
 # %% [markdown]
-# What does it save? `prefill_saved`: the share of lesson 05's FLOPs that a prompt is spared.
+# What does reuse save? `prefill_saved` returns the share of lesson 05's FLOPs that a prompt avoids.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Cached tokens are past, all others are new. What would the whole prompt cost?
+# Cached tokens are past; all others are new. What would the whole prompt cost?
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # A number from 0 (nothing cached) to nearly 1.
@@ -615,7 +614,8 @@ def prefill_saved(config: GPTConfig, n_prompt: int, n_cached: int) -> float:
 checks.saved_share_of_flops(prefill_saved)
 
 # %% [markdown]
-# > **Predict.** Of a prompt of 512 tokens, 496 are cached. How many times faster is its first token?
+# > **Predict.** Of a prompt of 512 tokens, 496 are cached. How many times faster does its first token
+# > come?
 
 # %%
 text = torch.randint(story.config.vocab_size, (1, 512))
@@ -646,20 +646,20 @@ print(f"largest difference of any logit from those without a cache: {apart:.0e}"
 show(draw_first_token(times, {n: prefill_saved(story.config, 512, n) for n in shared}))
 
 # %% [markdown]
-# FLOPs predict the time, until so few tokens are left that a pass's fixed cost counts.
+# FLOPs predict the time until so few tokens remain that a pass's fixed cost dominates.
 #
-# Cached input is cheap, not free. Llama-3-8B, a prompt of 2,000 tokens, 1,984
-# of them cached: {{120 = 1 / (1 - prefill_saved(PUBLISHED["Llama-3-8B"].config, 2000, 1984))}} times
-# fewer FLOPs, but only {{1.7 = phase_cost(PUBLISHED["Llama-3-8B"].config, 2000, 0).bytes /
-# phase_cost(PUBLISHED["Llama-3-8B"].config, 16, 1984).bytes}} times fewer bytes: weights and cache are
-# read all the same.
+# Cached input is cheap, not free. For Llama-3-8B with 1,984 of 2,000 prompt tokens cached, you need
+# {{120 = 1 / (1 - prefill_saved(PUBLISHED["Llama-3-8B"].config, 2000, 1984))}} times fewer FLOPs, but
+# only {{1.7 = phase_cost(PUBLISHED["Llama-3-8B"].config, 2000, 0).bytes /
+# phase_cost(PUBLISHED["Llama-3-8B"].config, 16, 1984).bytes}} times fewer bytes: weights and cache must
+# still be read.
 #
 # ## 4 · The price
 #
 # Your `append` gathers *all* blocks into fresh memory at every step.
 #
-# > **Predict.** One layer, 8,192 tokens. How many times as long as with lesson 03's cache does one
-# > token take with yours?
+# > **Predict.** One layer, 8,192 tokens. How many times as long does one token take with your cache as
+# > with lesson 03's?
 
 # %%
 S, config = 8192, GPTConfig(30, 1, 4096, 32, 8, 64, max_seq_len=8193)  # H = 32, G = 8, D = 128
@@ -681,9 +681,9 @@ with one_thread():
 show(draw_times(times, "one token appended and attended, one layer", beside="contiguous"))
 
 # %% [markdown]
-# The fresh copy costs most: written at each step, then read. Lesson 09's tiles stay in the processor's
-# cache. On a GPU one kernel follows the table itself (*PagedAttention*). vLLM today shares full blocks
-# only, so it never copies.
+# The fresh copy costs most: each step writes it, then reads it. Lesson 09's tiles stay in the processor's
+# cache. On a GPU one kernel follows the table itself (*PagedAttention*). vLLM today shares only full
+# blocks, so it never copies.
 #
 # ## Check yourself
 #
@@ -692,13 +692,13 @@ show(draw_times(times, "one token appended and attended, one layer", beside="con
 # answer:</em> "they waste memory". The chart shows the opposite.
 # </details>
 # <details><summary>The second user's prompt was cached. Is the answer the same?</summary>
-# Yes, up to rounding: the cached numbers are those that the prompt would give. <em>Common wrong
-# answer:</em> "it depends on the first user's answer". Only blocks with the very same past are reused.
+# Yes, up to rounding: the cached numbers are what the prompt would give. <em>Common wrong answer:</em>
+# "it depends on the first user's answer". Only blocks with the very same past are reused.
 # </details>
 # <details><summary>When may a block be offered to others?</summary>
 # When it is full and <em>written</em>, in all layers. <em>Common wrong answer:</em> "once allocated".
-# Another request would read what is not there yet. And whoever offers is an owner until the offer is
-# withdrawn (lesson 15): else the block is handed out again, and the next user reads a stranger's words.
+# Another request would read missing data. Also, whoever offers a block is an owner until withdrawing the
+# offer (lesson 15); otherwise the block is handed out again, and the next user reads a stranger's words.
 # </details>
 #
 # ## Next

@@ -3,8 +3,8 @@
 #
 # {{badge}}
 #
-# Many users ask at once, one model answers. Which tokens go through the next forward pass? A few lines of
-# Python decide how long everybody waits.
+# Many users ask at once, and one model answers. Which tokens go through the next forward pass? A few
+# lines of Python decide how long everyone waits.
 #
 # **After this lesson you can**
 #
@@ -63,17 +63,18 @@ story = MiniGPT.from_weights("story")
 # %% [markdown]
 # ## The picture
 #
-# Eight answers of different lengths, three rows, the places of a batch. One column is one forward pass.
+# Eight answers of different lengths share three rows, the places of a batch. One column is one forward
+# pass.
 
 # %%
 show(draw_holes())
 
 # %% [markdown]
-# A **static** batch runs until its longest answer is complete; rows that are done are holes. A
-# **continuous** batch gives a free row to the next request before the next pass (Yu et al. 2022, Orca).
+# A **static** batch runs until its longest answer is complete; finished rows sit idle. A **continuous**
+# batch gives a free row to the next request before the next pass (Yu et al. 2022, Orca).
 #
-# Why batch at all? Weights are read, and operations launched, once a pass, however many rows it has
-# (lesson 05; not so in a mixture of experts: lesson 16):
+# Why batch at all? Each pass reads the weights and launches operations once, however many rows it has
+# (lesson 05; a mixture of experts differs: lesson 16):
 
 # %%
 sizes = (1, 2, 4, 8, 16, 32, 64)
@@ -94,21 +95,21 @@ with one_thread():
 show(draw_batch_sizes(steps))
 
 # %% [markdown]
-# Throughput rises and so does the gap between a user's tokens, the inter-token latency (ITL). Beyond the
-# knee another row buys little.
+# Throughput rises, and so does the gap between a user's tokens, the inter-token latency (ITL). Beyond the
+# knee, another row gains little.
 #
 # ## 1 · Count the iterations
 #
 # *Difficulty 2 of 5 · importance 4 of 5 · 10 minutes*
 #
-# Prompts count nothing here: an answer of n tokens takes n iterations (passes) of one row.
+# Prompts cost nothing here: an answer of n tokens takes n iterations (passes) of one row.
 #
 # Write `static_steps`, which takes answers in their order, `batch` at a time, and `continuous_steps`,
 # which gives a row that became free to the next answer, so that it writes in the very next iteration.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Static: what does one batch wait for? Continuous: each row has a moment at which it becomes free. Which
-# row does the next answer get?
+# Static: what does one batch wait for? Continuous: each row becomes free at some moment. Which row does
+# the next answer get?
 # </details>
 # <details><summary>Hint 2: the numbers</summary>
 # [1, 4, 2] in 2 rows. Static: 4 + 2. Continuous: the third answer begins after iteration 1.
@@ -167,22 +168,22 @@ for share in (0, 10, 25, 50, 100):
     print(f"{share:3} % of them long    {static:8,}{continuous:12,}{static / continuous:7.1f}")
 
 # %% [markdown]
-# Most is gained where a few answers are long.
+# The gain is largest when a few answers are long.
 #
 # ## 2 · Plan a pass
 #
 # *Difficulty 4 of 5 · importance 5 of 5 · 20 minutes*
 #
-# One pass may hold anything: one token of each user who waits for the next word, and a piece of
-# somebody's prompt (*chunked prefill*, Agrawal et al. 2024). A long prompt in one piece would stop
-# everybody for as long as it takes. So a pass has a **budget** of tokens:
+# One pass may mix one token for each user waiting for the next word with a piece of another user's prompt
+# (*chunked prefill*, Agrawal et al. 2024). A long prompt in one piece would block everyone while it runs.
+# So each pass has a **budget** of tokens:
 #
 # 1. one token for each running request that decodes, the oldest first,
 # 2. then prompts under way,
 # 3. then requests that wait, in their order, while fewer than `max_running` run.
 #
-# A prompt takes as much as is left of the budget, and goes on in the next pass. **Nobody overtakes**:
-# no later *prompt* gets anything while an earlier one could take it.
+# A prompt takes as much of the remaining budget as it can and continues in the next pass. **Nobody
+# overtakes**: no later *prompt* gets anything while an earlier one could take it.
 #
 # A `Request` says `fed` (tokens that went through the model), `left` (known and not fed yet) and
 # `decodes` (its prompt is behind it).
@@ -193,10 +194,10 @@ for share in (0, 10, 25, 50, 100):
 # Write `plan_step`, which says how many tokens of whom go through the next pass.
 #
 # <details><summary>Hint 1: the idea</summary>
-# One number goes down: what is left of the budget. Walk through three groups, in order.
+# Keep one number, the remaining budget, and lower it. Go through three groups, in order.
 # </details>
 # <details><summary>Hint 2: the numbers</summary>
-# Budget 10; two decode, a prompt has 6 tokens left, one of 9 waits: 1, 1, 6, 2.
+# Budget 10; two requests decode, one prompt has 6 tokens left, one of 9 waits: 1, 1, 6, 2.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # Put the candidates into one list: those that decode, those under way, and as many waiting ones as there
@@ -254,26 +255,26 @@ checks.nothing_is_left_idle(plan_step)
 # *Difficulty 4 of 5 · importance 5 of 5 · 20 minutes*
 #
 # `forward(pieces)` is given: it feeds the next n tokens of each request and returns the logits after the
-# last token of each piece, (pieces, V). Your scheduler carries plans out. After a pass, every request of
-# the plan was fed n tokens more. **Whoever has been fed all it has gets its next token** (greedy): a
-# prompt whose last chunk was fed gets its first one. After an earlier chunk there is nothing to say:
-# the logits after a chunk that is not the last are thrown away.
+# last token of each piece, (pieces, V). Your scheduler carries out plans. After a pass, every request in
+# the plan has been fed n more tokens. **Whoever has been fed all it has gets its next token** (greedy): a
+# prompt whose last chunk was fed gets its first one. An earlier chunk gives no token: discard the logits
+# after a chunk that is not the last.
 #
-# Whoever is admitted stands behind those that run. Whoever is done leaves at once; its place is free in
-# the next pass. If `forward` raises, nothing has changed.
+# A newly admitted request goes behind those that run. A finished request leaves at once; its place is
+# free in the next pass. If `forward` raises, nothing has changed.
 #
 # Write `add` and `step` of `Scheduler`.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Two lists. Plan, feed, count, speak, clean up, in this order.
+# Keep two lists. Plan, feed, count, emit tokens, clean up, in this order.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# <code>logits[i]</code> belongs to piece i. Prompt of 5, n_new 2: fed 5, says one token; fed 6, says the
-# second, done. The last token is never fed.
+# <code>logits[i]</code> belongs to piece i. Prompt of 5, n_new 2: fed 5, emits one token; fed 6, emits
+# the second, done. The last token is never fed.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# <code>request.fed += n</code>; then <code>request.left == 0</code> tells who speaks, also for prompts;
-# append to <code>request.out</code>, and keep those that are not <code>done</code>.
+# <code>request.fed += n</code>; then <code>request.left == 0</code> tells who emits a token, also for
+# prompts; append to <code>request.out</code>, and keep those that are not <code>done</code>.
 # </details>
 
 
@@ -350,8 +351,8 @@ checks.every_request_as_if_alone(Scheduler)
 checks.leaves_and_joins_at_once(Scheduler)
 
 # %% [markdown]
-# Now with the model. `forward_mixed` sends the tokens of all pieces through the matrices side by side;
-# only attention goes request by request (*selective batching*).
+# Now with the model. `forward_mixed` multiplies the tokens of all pieces by the weights together; only
+# attention runs request by request (*selective batching*).
 
 # %%
 stories = [text.text.split() for text in held_out(12)]
@@ -371,19 +372,20 @@ print(decode(served.requests[0].out))
 show(draw_texts(served))
 
 # %% [markdown]
-# Equal tokens, perhaps not equal bits: matrices of another shape may add up in another order. (`Slots`
-# reserves 160 places for each. The engine of lesson 13 admits whoever finds free pages instead.)
+# The tokens are equal, though perhaps not the bits: matrices of another shape may sum in another order.
+# (`Slots` reserves 160 places for each request. Lesson 13's engine instead admits any request that finds
+# free pages.)
 #
 # ## 4 · How large a budget?
 #
 # *Difficulty 2 of 5 · importance 5 of 5 · 15 minutes*
 #
-# A real clock shakes with whatever else runs. So we time plans on a **virtual clock**: each pass costs
-# what a linear fit to timings of the story model says: 1.2 ms to begin, and so much per request, per
-# token and per token attended to. It has no noise.
+# Real timings vary with whatever else runs. So we time plans on a noise-free **virtual clock**: a linear
+# fit to timings of the story model charges each pass 1.2 ms to begin, plus a cost per request, per token
+# and per token attended to.
 #
-# What is a good server? Users feel TTFT and gaps. A **service level objective (SLO)** sets limits to
-# both; **goodput** (Zhong et al. 2024) counts requests a second that met both.
+# What makes a good server? Users notice TTFT and gaps. A **service level objective (SLO)** limits both;
+# **goodput** (Zhong et al. 2024) counts requests per second that met both.
 #
 # Write `goodput`, from the latencies of all requests.
 #
@@ -391,10 +393,11 @@ show(draw_texts(served))
 # Count requests, then divide by the time in which all were served.
 # </details>
 # <details><summary>Hint 2: the numbers</summary>
-# Just on the limit is within. <code>itl_p99</code> is None for an answer of one token: no gap, no harm.
+# Exactly at the limit counts as within. <code>itl_p99</code> is None for an answer of one token: no gap,
+# no violation.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# A <code>sum</code> over the latencies of one condition, <code>A and B</code>; divided by
+# Over the latencies, <code>sum</code> one condition, <code>A and B</code>; divide by
 # <code>seconds</code>.
 # </details>
 
@@ -423,8 +426,8 @@ def goodput(latencies: Sequence[Latency], seconds: float, max_ttft: float, max_g
 checks.goodput_meets_both_limits(goodput)
 
 # %% [markdown]
-# 70 requests a second, every eighth with a prompt of 400 to 500 tokens, 16 at once; TTFT at most 100 ms,
-# p99 gap at most 8 ms. Your prediction:
+# 70 requests arrive per second, every eighth with a prompt of 400 to 500 tokens; 16 run at once. The
+# limits are 100 ms for TTFT and 8 ms for the p99 gap. Check your prediction:
 
 # %%
 trace = draw_trace(per_second=70, seconds=6)
@@ -441,11 +444,11 @@ for budget in tqdm((2048, 1024, 256, 128, 64, 24), file=sys.stdout):
 show(draw_budgets(rows))
 
 # %% [markdown]
-# The longest gap shrinks with the budget, newcomers wait longer, and tokens per second fall a little;
-# they fall much once the server is full. Goodput peaks in the middle: too large, and gaps break
-# the limit; too small, and first tokens do.
+# As the budget shrinks, so does the longest gap, but newcomers wait longer and tokens per second fall a
+# little, or a lot once the server is full. Goodput peaks in the middle: with too large a budget, gaps
+# break the limit; with too small a one, first tokens do.
 #
-# How many users can it take? Whole prompts against a budget of 64, as more of them come:
+# How many users can it handle? Compare whole prompts with a budget of 64 as load grows:
 
 
 # %%
@@ -463,16 +466,17 @@ rows = {name: {n: at_load(budget, n) for n in loads} for name, budget in setting
 show(draw_loads(rows, limits=(0.1, 0.008)))
 
 # %% [markdown]
-# A server does not slow down evenly: it is fast, and then, from one load on, its queue only grows.
+# A server does not slow down gradually: it stays fast, and then, beyond a certain load, its queue only
+# grows.
 #
 # > **Spot the slip.** "Throughput is up 20 %, so the new setting is better."
 #
 # <details><summary>Answer</summary>
-# It may be worse: a larger batch or budget gives more tokens a second and longer gaps, so fewer requests
-# within their limits. Ask for goodput.
+# It may be worse: a larger batch or budget gives more tokens per second but longer gaps, so fewer
+# requests meet their limits. Ask for goodput.
 # </details>
 #
-# Turn the load up until the server breaks:
+# Raise the load until the server breaks:
 
 # %%
 tune_the_server(Scheduler, goodput)
@@ -481,25 +485,24 @@ tune_the_server(Scheduler, goodput)
 # ## Check yourself
 #
 # <details><summary>Input is cheaper than output (lesson 04). What does the cost of a pass say?</summary>
-# A prompt's tokens share one pass, and weights are read once for all; each token of an answer needs a
-# pass. On the virtual clock a prompt of 256 costs
-# {{9 = (1.2 + 0.11 + 0.016 * 256 + 0.000098 * 256 * 257 / 2)}} ms, 256 passes of one row cost
-# {{339 = 256 * (1.2 + 0.11 + 0.016)}} ms and more. <em>Common wrong answer:</em> "reading is easier than
-# writing". A token costs the same arithmetic.
+# A prompt's tokens share one pass, which reads the weights once; each token of an answer needs a pass. On
+# the virtual clock a prompt of 256 costs {{9 = (1.2 + 0.11 + 0.016 * 256 + 0.000098 * 256 * 257 / 2)}}
+# ms, 256 passes of one row cost {{339 = 256 * (1.2 + 0.11 + 0.016)}} ms and more. <em>Common wrong
+# answer:</em> "reading is easier than writing". A token costs the same arithmetic.
 # </details>
 # <details><summary>Why is the first token slow, and what does a cached prefix change?</summary>
-# It waits for its turn and for the whole prompt. A cached prefix (lesson 10) takes most of the
-# prompt's work away, not the queue. <em>Common wrong answer:</em> "the cache makes decode faster".
+# It waits for its turn and for the whole prompt. A cached prefix (lesson 10) removes most of the prompt's
+# work, not the queue. <em>Common wrong answer:</em> "the cache makes decode faster".
 # </details>
 # <details><summary>Does batching change the text?</summary>
-# No row looks at another: the same text, unless two logits are nearly equal. <em>Common wrong
+# No row looks at another, so the text is the same unless two logits are nearly equal. <em>Common wrong
 # answer:</em> "users influence one another".
 # </details>
 # <details><summary>May a request starve?</summary>
-# Not with this plan: the oldest come first and end. <em>Common wrong answer:</em> "a long prompt waits
-# for ever behind short ones". It would, if whatever fits went first.
+# Not with this plan: the oldest requests come first and finish. <em>Common wrong answer:</em> "a long
+# prompt waits for ever behind short ones". It would if anything that fits could go first.
 # </details>
 #
 # ## Next
 #
-# Every token still costs a pass. **12 · Guess, then verify** writes several in one.
+# Every token still costs a pass. **12 · Guess, then verify** writes several per pass.

@@ -10,16 +10,16 @@
 # **After this lesson you can**
 #
 # * write several tokens in one pass, and get *exactly* the text that the model writes alone,
-# * draw from the model's distribution although another model guessed,
-# * roll a cache back to what turned out to be true,
+# * sample from the model's own distribution while another model guesses,
+# * roll a cache back to the tokens that were accepted,
 # * say when a draft makes decoding slower.
 #
 # **You build:** greedy and sampled verification, a draft by lookup, and the loop around them.
 # **Time:** 90 minutes. **Points:** 10. **Needs:** lessons 01, 03 and 04 (your answers, or ours).
 #
-# > **Predict.** Two other models guess for ours, both right 8 times out of 10. One makes decoding much
-# > slower. How can that be? And is a guess accepted more often when tokens are chosen
-# > greedily or when they are drawn?
+# > **Predict.** Two other models draft for ours, and both are right 8 times out of 10. One makes decoding
+# > much slower. How can that be? And is a guess accepted more often when tokens are chosen greedily or
+# > when they are drawn?
 
 # %% tags=["setup"]
 
@@ -71,7 +71,7 @@ prompts = [encode(" ".join(text.text.split()[:60]))[0] for text in held_out(4)]
 # %% [markdown]
 # ## The picture
 #
-# One pass over n tokens, after 100 that are cached:
+# Time of one pass over n tokens after 100 cached ones:
 
 # %%
 cache = KVCache(story.config, 1, 200)
@@ -93,22 +93,22 @@ with one_thread():
 show(draw_pass_times(passes))
 
 # %% [markdown]
-# Weights are read, and operations launched, once for all tokens of the pass (lesson 05; not so in a
-# mixture of experts: lesson 16). More tokens in a pass cost little (read the numbers below the figure):
+# A pass reads the weights and launches its operations once for all its tokens (lesson 05; a mixture of
+# experts differs: lesson 16). Extra tokens cost little (read the numbers below the figure), which leaves
 # room for guesses.
 #
 # ## 1 · Which guesses were right?
 #
 # *Difficulty 2 of 5 · importance 5 of 5 · 10 minutes*
 #
-# The last sure token and K drafted ones went through the model together: K + 1 rows of logits. Row 0
-# says what follows the sure token, row 1 what follows the first drafted one, if that was right.
+# The model read the last sure token and K drafted ones together: K + 1 rows of logits. Row 0 says what
+# follows the sure token, row 1 what follows the first drafted one, if that was right.
 #
-# Keep drafted tokens **as long as** each is the model's own choice. Row `kept`, which stands after the
-# last kept token, gives a further token for free: a *correction* where a guess was wrong, a *bonus*
-# where none was. So a pass writes 1 to K + 1 tokens, never 0.
+# Keep drafted tokens **as long as** each is the model's own choice. Row `kept`, which follows the last
+# kept token, gives one more token for free: a *correction* if a guess was wrong, a *bonus* if none was.
+# So a pass writes 1 to K + 1 tokens, never 0.
 #
-# **The common wrong answer** counts all guesses that agree. A guess after a wrong one continues a text
+# **The common wrong answer** counts every guess that agrees. A guess after a wrong one continues a text
 # that does not exist.
 #
 # Write `verify_greedy`: how many drafted tokens are kept, and which token follows them.
@@ -117,7 +117,7 @@ show(draw_pass_times(passes))
 # Which row judges draft[0]? At which place do you stop?
 # </details>
 # <details><summary>Hint 2: the numbers</summary>
-# Draft 7, 3, 9; likeliest by row: 7, 4, 9, 2. One is kept, and 4 follows.
+# Draft 7, 3, 9; the rows' likeliest tokens: 7, 4, 9, 2. One is kept, and 4 follows.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # <code>greedy_next</code> gives all K + 1 choices. Walk over the draft; return at the first
@@ -154,12 +154,12 @@ checks.only_right_guesses_are_kept(verify_greedy)
 #
 # *Difficulty 4 of 5 · importance 5 of 5 · 15 minutes*
 #
-# The prompt goes in alone and gives the first token. Then, again and again: ask `propose` for a draft,
-# feed the newest token and the draft **in one pass**, verify, and **roll back**: rows of rejected
-# guesses must leave the cache, or the next token sees words that nobody said. After each pass the cache
-# holds all but the newest token.
+# Feed the prompt alone to get the first token. Then repeat: ask `propose` for a draft, feed the newest
+# token and the draft **in one pass**, verify, and **roll back**: remove the rows of rejected guesses from
+# the cache, or the next token attends to words that nobody said. After each pass the cache holds all but
+# the newest token.
 #
-# The last pass must not write past the end: ask for no more than can be used.
+# The last pass must not write past the end: ask for no more guesses than you can use.
 #
 # Write `speculate`: the text of `generate_cached`, in fewer passes.
 #
@@ -168,13 +168,14 @@ checks.only_right_guesses_are_kept(verify_greedy)
 # feed, and how much of it was right?
 # </details>
 # <details><summary>Hint 2: the numbers</summary>
-# Cache 20, text 21, a draft of 4, two kept: fed 5, so the cache holds 25; the text has 24 tokens; the
-# cache must go back to 23. Three tokens to write: the pass itself gives one, so ask for 2.
+# Cache 20, text 21; of a draft of 4, two are kept. You feed 5, so the cache holds 25; the text has 24
+# tokens, so the cache must go back to 23. With three tokens to write, the pass itself gives one: ask for
+# 2.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # <code>while</code> the text is too short: <code>propose</code>, <code>torch.cat</code>,
-# <code>forward_cached</code>, <code>verify_greedy</code>, <code>cache.truncate</code>. What the cache
-# held before the call counts in its length.
+# <code>forward_cached</code>, <code>verify_greedy</code>, <code>cache.truncate</code>. The cache's length
+# includes what it held before the call.
 # </details>
 
 
@@ -246,21 +247,21 @@ checks.cache_is_left_as_alone(speculate)
 #
 # *Difficulty 2 of 5 · importance 4 of 5 · 10 minutes*
 #
-# Code, summaries and chats repeat themselves. So look where the last tokens stood before, and propose
+# Code, summaries and chats repeat themselves. So find where the last tokens occurred before, and propose
 # what followed them there (*prompt lookup*, Saxena 2023).
 #
-# Write `lookup_draft`: what followed the last tokens of the text before.
+# Write `lookup_draft`: what followed the last tokens earlier in the text.
 #
 # <details><summary>Hint 1: the idea</summary>
-# For the longest ending first: walk back through the text until it stands there again.
+# Start with the longest ending: walk back through the text until you find it again.
 # </details>
 # <details><summary>Hint 2: the numbers</summary>
-# Text 5, 8, 5, 9, 5, n_draft 2: 5 stood at places 0 and 2; the later counts: 9, 5. Text 5, 5, 5: the
-# ending 5, 5 stands at place 0, too, and 5 followed.
+# Text 5, 8, 5, 9, 5, n_draft 2: 5 occurs at places 0 and 2; the later one counts: 9, 5. Text 5, 5, 5: the
+# ending 5, 5 also occurs at place 0, followed by 5.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # Two loops: n from <code>longest</code> down to 1, places from right to left; the first match returns a
-# slice. Nothing found: an empty tensor of int64.
+# slice. If nothing matches, return an empty int64 tensor.
 # </details>
 
 
@@ -295,10 +296,9 @@ def lookup_draft(text: Tensor, n_draft: int, longest: int = 3) -> Tensor:
 checks.lookup_copies_what_followed(lookup_draft)
 
 # %% [markdown]
-# Six drafts for the story model, four tokens each. `mini` is a model a sixth its size, `story-g1` a
-# sibling as deep as the story model, `2 of 4 layers` the lower half of the story model. The table holds,
-# for each run of up to four words in 300 stories, the word that followed most often. Which of them is
-# fastest?
+# Six drafts propose four tokens at a time to the story model. `mini` is a sixth of its size, `story-g1`
+# is a sibling as deep as the story model, and `2 of 4 layers` is its lower half. The table holds, for
+# each run of up to four words in 300 stories, the word that followed most often. Which is fastest?
 
 # %%
 table = NextWords.of_stories(300)
@@ -316,44 +316,43 @@ show(draw_drafts(found))
 show(draw_marks(prompts[1], found["table + own text"]))
 
 # %% [markdown]
-# Your prediction: two drafts guess about equally well, and one of them is far slower. A guess of a model
-# that is as deep as the large one takes as long as a token of the large one, where launching operations
-# is what costs (lesson 05). The table guesses worse and wins, since it costs nothing. `lookup` costs
-# nothing either, and is right so rarely that the pass of five, a little dearer than a pass of one, does
-# not pay. On accelerators, a draft of 4B made a model of 70B 2 to 2.5 times as fast (Chen et al. 2023).
+# Your prediction: two drafts guess about equally well, and one of them is far slower. Where launching
+# operations dominates (lesson 05), a draft model as deep as the large one takes as long to guess a token
+# as the large one to write it. The table guesses worse but wins, since it costs nothing. `lookup` costs
+# nothing either, but is right so rarely that a pass of five, slightly dearer than a pass of one, does not
+# pay off. On accelerators, a 4B draft made a 70B model 2 to 2.5 times as fast (Chen et al. 2023).
 #
 # ## 4 · When tokens are drawn
 #
 # *Difficulty 5 of 5 · importance 4 of 5 · 15 minutes*
 #
-# At temperature 1 there is no right token, only probabilities p of the model and q of the draft. May
-# the draft's favourites shine through? No: the text must be distributed *as if the draft did not
-# exist*.
+# At temperature 1 no token is the right one: the model has probabilities p, the draft q. May the draft's
+# favourites show in the text? No: the text must be distributed *as if the draft did not exist*.
 
 # %%
 show(draw_rejection())
 
 # %% [markdown]
-# A token was drawn from q. Where p ≥ q it is kept: the draft proposes it too rarely as it is. Where p <
-# q it is proposed too often, so it is kept with probability **p / q**. All kept together make min(p,
-# q), blue. What is missing from p, orange, is **(p − q)⁺**: after a rejection, the token is drawn from
-# that, normalised, and the rest of the draft is void. All accepted: one more token from the last row of
-# p. This is *speculative sampling*, a modified rejection sampling; no rule that judges one token at a
-# time accepts more often. One that judges the whole draft at once does (*block
-# verification*, Sun et al. 2025).
+# The draft drew a token from q. If p ≥ q, keep it: the draft proposes it too rarely anyway. If p < q, it
+# is proposed too often, so keep it with probability **p / q**. The kept tokens add up to min(p, q), blue.
+# What is missing from p, orange, is **(p − q)⁺**: after a rejection, draw the token from that,
+# normalised, and discard the rest of the draft. If all are accepted, draw one more token from the last
+# row of p. This is *speculative sampling*, a modified rejection sampling; no rule that keeps p and judges one
+# token at a time accepts more often. A rule that judges the whole draft does (*block verification*, Sun et al.
+# 2025).
 #
 # Write `verify_sampled`: how many drafted tokens are kept, and which token follows them.
 #
 # <details><summary>Hint 1: the idea</summary>
-# One uniform number for each drafted token. What is its use, what comes after the first "no"?
+# Draw one uniform number for each drafted token. How do you use it, and what follows the first "no"?
 # </details>
 # <details><summary>Hint 2: the numbers</summary>
-# q = .8, .2; p = .5, .5. Token 0 comes: kept with probability {{0.625 = 0.5 / 0.8}}. If not, what is
-# missing is 0, .3: token 1.
+# q = .8, .2; p = .5, .5. Token 0 comes and is kept with probability {{0.625 = 0.5 / 0.8}}. If not, what
+# is missing is 0, .3: token 1.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # <code>torch.rand</code> and <code>torch.multinomial</code>, both with the generator; the latter
-# normalises weights itself. <code>clamp(min=0)</code> is the little plus.
+# normalises weights itself. <code>clamp(min=0)</code> is the superscript plus.
 # </details>
 
 
@@ -396,7 +395,7 @@ checks.so_have_the_second_and_the_bonus(verify_sampled)
 checks.accepts_as_often_as_possible(verify_sampled)
 
 # %% [markdown]
-# How often is that? Each place of four texts, the share accepted:
+# How often are guesses accepted, over all places of four texts?
 
 # %%
 texts = [generate_cached(story, prompt[None], 120)[0] for prompt in prompts]
@@ -410,11 +409,11 @@ for name, model in (
     print(f"{name:<15} {greedy:6.2f} {sampled:8.2f}")
 
 # %% [markdown]
-# More when sampling, for good drafts: where the model wavers between two names, greedy calls
-# half of the guesses wrong; min(p, q) accepts nearly all.
+# Good drafts are accepted more often when sampling: where the model wavers between two names, greedy
+# verification rejects half of the guesses; min(p, q) accepts nearly all.
 #
-# And the text? Two more words, drawn 2,000 times each: from the model alone, with `mini`'s guesses
-# judged by your rule, and with every guess kept.
+# And the text? We draw two more words 2,000 times: from the model alone, with `mini`'s guesses judged by
+# your rule, and with every guess kept.
 
 # %%
 start = encode("Kenji Snow came in with a black lamp. He put the black lamp in the shed. The")[0]
@@ -432,8 +431,8 @@ counts = {
 show(draw_pairs(counts))
 
 # %% [markdown]
-# With your rule nobody can tell that there was a draft: the gaps are chance. Where every guess is kept,
-# the favourites of `mini` stand in the text.
+# With your rule nobody can tell that there was a draft: the gaps are chance. If every guess is kept,
+# `mini`'s favourites show in the text.
 #
 # ## 5 · What to expect
 #
@@ -443,8 +442,7 @@ show(draw_pairs(counts))
 # `expected_tokens`: how many tokens does a pass write on average?
 #
 # <details><summary>Hint 1: the idea</summary>
-# The i-th drafted token is kept if it and all before it are right. Then there is the token that always
-# comes.
+# The i-th drafted token is kept if it and all before it are right. Then add the token that always comes.
 # </details>
 # <details><summary>Hint 2: the numbers</summary>
 # a = .5, K = 2: 1 + .5 + .25.
@@ -472,9 +470,9 @@ def expected_tokens(acceptance: float, n_draft: int) -> float:
 checks.expected_tokens_add_up(expected_tokens)
 
 # %% [markdown]
-# If drafting one token costs c steps of the model, decoding is expected_tokens / (1 + K c) times as
-# fast (Leviathan et al. 2023). It forgets Python and the dearer pass: the 1
-# should be the first figure's number for K + 1 tokens.
+# If drafting one token costs c steps of the model, decoding is expected_tokens / (1 + K c) times as fast
+# (Leviathan et al. 2023). This ignores Python and the dearer pass: its 1 should be the first figure's
+# number for K + 1 tokens.
 
 # %%
 play_with_drafts(expected_tokens)
@@ -484,16 +482,16 @@ play_with_drafts(expected_tokens)
 # > = 4, c = .1 that is {{1.69 = 0.8 * (1 - 0.8**4) / (0.2 * 1.4)}}.
 #
 # <details><summary>Answer</summary>
-# The model's own token is missing, which every pass writes: {{2.40 = (1 - 0.8**5) / (0.2 * 1.4)}} is
-# right. At a = 0 the site's formula says that decoding stops.
+# The formula omits the model's own token, which every pass writes: {{2.40 = (1 - 0.8**5) / (0.2 * 1.4)}}
+# is right. At a = 0 the site's formula says that decoding stops.
 # </details>
 #
 # ## Check yourself
 #
 # <details><summary>90 % of the guesses are right. Is decoding 10 times as fast?</summary>
 # With K = 4 a pass writes {{4.10 = (1 - 0.9**5) / 0.1}} tokens on average, and never more than 5;
-# drafting takes time.
-# <em>Common wrong answer:</em> "yes, only one token in ten needs the model". K bounds it.
+# drafting takes time. <em>Common wrong answer:</em> "yes, only one token in ten needs the model". K
+# limits the gain.
 # </details>
 # <details><summary>Does a bad draft spoil the text?</summary>
 # No, it costs time. <em>Common wrong answer:</em> "the small model's mistakes get in". Nothing gets in
@@ -501,12 +499,12 @@ play_with_drafts(expected_tokens)
 # </details>
 # <details><summary>Why does verify_sampled need q?</summary>
 # A token that the draft proposes too often must be rejected in proportion. <em>Common wrong answer:</em>
-# "accept with probability p": then far too many are rejected, and the odds are wrong, too.
+# "accept with probability p": then far too many are rejected and the distribution is wrong.
 # </details>
 # <details><summary>A full ring of lesson 08 refuses to go back. Why?</summary>
-# What was rejected has overwritten the oldest rows; they are gone. <em>Common wrong answer:</em>
-# "truncate is only a number". It is one where nothing was overwritten; in lesson 17, every token
-# overwrites all.
+# The rejected tokens have overwritten the oldest rows, which are gone. <em>Common wrong answer:</em>
+# "truncate is only a number". True where nothing was overwritten; in lesson 17, every token overwrites
+# everything.
 # </details>
 #
 # ## Next

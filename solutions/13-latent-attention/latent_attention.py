@@ -3,21 +3,21 @@
 #
 # {{badge}}
 #
-# Lesson 06 shared keys among heads, to the last step: one KV head for all. Here all heads share one row
-# that is key *and* value.
+# Lesson 06 shared keys among heads, in the extreme one KV head for all. Here all heads share one row that
+# is key *and* value.
 #
 # **After this lesson you can**
 #
-# * keep one short row a token and layer, and compute with it as if every head had its own keys,
+# * keep one short row per token and layer, and compute with it as if every head had its own keys,
 # * move a matrix from the keys to the query, and say why that is exact,
-# * say why the rotated part must stay apart,
+# * say why the rotated part must stay separate,
 # * say what latent attention saves, and what it does not.
 #
 # **You build:** a cache of latents, and attention that reads them where they lie.
 # **Time:** 85 minutes. **Points:** 10. **Needs:** lessons 01, 03 and 06 (your answers,
 # or ours).
 #
-# > **Predict.** With 32 numbers a token and layer, one KV head, lesson 06's model recalls
+# > **Predict.** With one KV head, 32 numbers per token and layer, lesson 06's model recalls
 # > {{28 = 100 * METRICS["story-g1"]["recall_place_far"]}} of 100 places. How many are recalled if these
 # > 32 numbers are one row for all heads? Write your number down.
 
@@ -77,28 +77,27 @@ story = LatentGPT.from_weights("story-latent-16-16")
 show(draw_regrouping(head_dim=16, rank=8, n_tokens=24))
 
 # %% [markdown]
-# Above, a key for every token; below, a new query, once. Products may be regrouped:
-# **q · (U c) = (q U) · c**. Nothing is approximated; the keys need never exist. This is called
-# *absorbing* the matrix. Values go the same way: average the latents first, then apply the head's value
-# matrix once.
+# Above, a key for every token; below, the query, changed once. Products may be regrouped: **q · (U c) =
+# (q U) · c**. Nothing is approximated; the keys need never exist. This is called *absorbing* the matrix.
+# Values work the same way: average the latents first, then apply the head's value matrix once.
 #
-# The design is *multi-head latent attention*, MLA, of DeepSeek-V2 (DeepSeek-AI 2024). The published one
-# also normalises the latent and compresses the queries, which we leave out; absorbing works with them,
-# too. Ours:
+# The design is *multi-head latent attention*, MLA, from DeepSeek-V2 (DeepSeek-AI 2024). The published
+# version also normalises the latent and compresses the queries; we leave both out; absorbing works with
+# them. Ours:
 #
 # | part | shape | what it does |
 # |---|---|---|
-# | `down` | (rank + R, C) | makes of x the latent `c`, then one key of R numbers to be rotated |
+# | `down` | (rank + R, C) | maps x to the latent `c`, then to one key of R numbers to be rotated |
 # | `up_k`, `up_v` | (H · D, rank) | head after head, D rows each: a head's key and value from `c` |
-# | `wq` | (H · (D + R), C) | of each head: D numbers for the content, R to be rotated |
+# | `wq` | (H · (D + R), C) | per head: D numbers for the content, R to be rotated |
 # | `wo` | (C, H · D) | as ever |
 #
-# **Why a key apart?** A rotated key would be rotate(U c, p): between q and U stands a matrix that
-# depends on the position p, another one for each token, so U cannot move to the query. Positions get a
-# small key of their own, R numbers, rotated once, shared by all heads.
+# **Why a separate key?** A rotated key would be rotate(U c, p): the matrix between q and U depends on the
+# position p and differs for each token, so U cannot move to the query. Positions get their own small key:
+# R numbers, rotated once, shared by all heads.
 #
-# A score is the content's product plus the positions', divided by √(D + R), the root of the length of a
-# head's query. A cached *row* is `[c | rotated key]`, rank + R numbers.
+# A score is the content's dot product plus the positions', divided by √(D + R), the root of a head's
+# query length. A cached *row* is `[c | rotated key]`, rank + R numbers.
 #
 # ## 1 · The bytes
 #
@@ -110,7 +109,7 @@ show(draw_regrouping(head_dim=16, rank=8, n_tokens=24))
 # One row for each layer, token and text of the batch.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# A row has two parts, of <code>rank</code> and of <code>d_rope</code> numbers. Heads do not occur.
+# A row has two parts, of <code>rank</code> and of <code>d_rope</code> numbers. Heads play no part.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # One product of whole numbers; compare lesson 03's <code>kv_cache_bytes</code>.
@@ -153,10 +152,9 @@ checks.bytes_of_rows(latent_cache_bytes)
 #
 # *Difficulty 2 of 5 · importance 4 of 5 · 12 minutes*
 #
-# It is used like lesson 03's cache, and keeps nothing but rows. A full cache refuses the whole block.
+# You use it like lesson 03's cache; it keeps nothing but rows. A full cache refuses the whole block.
 #
-# **The common wrong answer** stores keys and values beside the rows, "to save time": the bytes are
-# back.
+# **The common wrong answer** stores keys and values beside the rows, "to save time": the bytes come back.
 #
 # Write the methods of `LatentKVCache`.
 #
@@ -167,7 +165,7 @@ checks.bytes_of_rows(latent_cache_bytes)
 # Storage (L, B, max_len, rank + R). The key (B, 1, T, R) loses its axis of one head.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# <code>append</code>: end; room; two assignments to slices of the new places, the first
+# <code>append</code>: find the end; check the room; assign two slices of the new places, the first
 # <code>rank</code> numbers and the others; return a view up to the end.
 # </details>
 
@@ -266,7 +264,7 @@ checks.full_changes_nothing(LatentKVCache)
 checks.can_go_back(LatentKVCache)
 
 # %% [markdown]
-# What would designs keep of one token and layer? DeepSeek-V2 has 60 layers, 128 heads of 128, rank 512
+# What would each design keep per token and layer? DeepSeek-V2 has 60 layers, 128 heads of 128, rank 512
 # and R = 64.
 
 # %%
@@ -279,10 +277,10 @@ print(
 )
 
 # %% [markdown]
-# In all layers {{34,560 = 60 * (512 + 64)}} numbers a token, where MHA would keep
+# All layers together keep {{34,560 = 60 * (512 + 64)}} numbers per token, where MHA would keep
 # {{1,966,080 = 60 * 2 * 128 * 128}}: {{56.9 = 60 * 2 * 128 * 128 / (60 * (512 + 64))}} times fewer, and
 # as many as GQA with {{2.25 = (512 + 64) / (2 * 128)}} KV heads. It is *more* than MQA:
-# {{576 = 512 + 64}} > {{256 = 2 * 128}} a layer.
+# {{576 = 512 + 64}} > {{256 = 2 * 128}} per layer.
 #
 # > **Spot the slip.** "MLA cuts the cache by 93.3 %."
 #
@@ -298,17 +296,17 @@ print(
 #
 # *Difficulty 4 of 5 · importance 5 of 5 · 18 minutes*
 #
-# Write `absorb`, which turns a head's content query into a query of latents, and `attend_latent`, which
+# Write `absorb`, which turns a head's content query into a query for latents, and `attend_latent`, which
 # needs nothing but rows: its result is a weighted mean of *latents*.
 #
-# **The common wrong answer** cuts `up_k` so that the rows of all heads alternate. As in lesson 01, head
-# h owns D rows one after the other.
+# **The common wrong answer** cuts `up_k` so that the rows of all heads alternate. As in lesson 01, head h
+# owns D consecutive rows.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Of the three factors, which two do not depend on a cached token? What do all heads read in common?
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# A head: (T, D) by (D, rank). Attention: all heads' queries below one another, (B, H · T, rank + R),
+# Per head, multiply (T, D) by (D, rank). For attention, stack the heads' queries: (B, H · T, rank + R)
 # against (B, rank + R, S). Values are (B, S, rank).
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
@@ -379,20 +377,20 @@ checks.absorbed_scores_are_the_scores(absorb, attend_latent)
 #
 # *Difficulty 4 of 5 · importance 5 of 5 · 15 minutes*
 #
-# Now all of it: write `latent_attention_layer`. The layer remembers nothing, no matrix either: *all*
-# tokens, new ones included, are read from the rows that `append` returns. Nothing is expanded: with one
-# new token, fewer numbers go into new tensors than the keys of all heads, B · S · H · D, would have.
-# (PyTorch's `matmul` copies what it broadcasts: `q @ rows[:, None]` copies the rows for each head.)
+# Now all of it: write `latent_attention_layer`. The layer remembers nothing, not even a matrix: it reads
+# *all* tokens, new ones included, from the rows `append` returns. It expands nothing: with one new token,
+# new tensors take fewer numbers than the keys of all heads, B · S · H · D, would. (PyTorch's `matmul`
+# copies what it broadcasts: `q @ rows[:, None]` copies the rows for each head.)
 #
-# **The common wrong answer** divides by √D, or by the root of the row's length, rank + R: the scores
-# are those of keys of D + R numbers, however they are computed.
+# **The common wrong answer** divides by √D, or by the root of the row's length, rank + R. However
+# computed, these are scores of keys of D + R numbers.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Cut and rotate; append; absorb and attend; from the mean of latents to the values of each head; merge.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # Queries (B, H, T, D + R), cut at D. <code>attn.down(x)</code> (B, T, rank + R), cut at rank; the key
-# gets an axis of one head before it is rotated. After attention (B, H, T, rank), by (H, rank, D) to
+# gets an axis of one head before it is rotated. After attention, (B, H, T, rank) by (H, rank, D) gives
 # (B, H, T, D).
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
@@ -454,10 +452,10 @@ checks.nothing_is_expanded(latent_attention_layer)
 # %% [markdown]
 # ## 5 · What it remembers
 #
-# The sibling `story-latent-16-16` was made of lesson 06's story model: a singular value decomposition
-# of its key and value matrices gives the latent, the mean of its keys the rotated part. It was trained
-# for {{500 = METRICS["story-latent-16-16"]["steps"]}} steps, exactly as lesson 06's siblings
-# (`python -m course.world.train_latent`). Your layer reads new stories with it:
+# The sibling `story-latent-16-16` was converted from lesson 06's story model: a singular value
+# decomposition of its key and value matrices gives the latent, the mean of its keys the rotated part. It
+# was trained for {{500 = METRICS["story-latent-16-16"]["steps"]}} steps, exactly like lesson 06's
+# siblings (`python -m course.world.train_latent`). Your layer reads new stories with it:
 
 
 # %%
@@ -478,15 +476,15 @@ recorded = {name: weights.metrics(name) for name in (*SHARED, *trained_latents()
 show(draw_recall(recorded))
 
 # %% [markdown]
-# Your prediction: 32 numbers as one shared row recall
-# {{91 = 100 * METRICS["story-latent-16-16"]["recall_place_far"]}} of 100 places, as one KV head
+# Your prediction: as one shared row, 32 numbers recall
+# {{91 = 100 * METRICS["story-latent-16-16"]["recall_place_far"]}} of 100 places; as one KV head,
 # {{28 = 100 * METRICS["story-g1"]["recall_place_far"]}}. Right after the conversion it was
-# {{0 = 100 * METRICS["story-latent-16-16"]["recall_place_far_converted"]}}: training did that.
+# {{0 = 100 * METRICS["story-latent-16-16"]["recall_place_far_converted"]}}: the training achieved that.
 #
-# But look at 48 + 16: twice the numbers, and only
-# {{65 = 100 * METRICS["story-latent-48-16"]["recall_place_far"]}}. And at 24 + 8, with a smaller rotated
-# part: {{51 = 100 * METRICS["story-latent-24-8"]["recall_place_far"]}}. **One run each is no proof.**
-# The paper finds MLA *better* than MHA.
+# But 48 + 16, twice the numbers, recalls only
+# {{65 = 100 * METRICS["story-latent-48-16"]["recall_place_far"]}}, and 24 + 8, with a smaller rotated
+# part, {{51 = 100 * METRICS["story-latent-24-8"]["recall_place_far"]}}. **One run each is no proof.** The
+# paper finds MLA *better* than MHA.
 #
 # Choose other widths:
 
@@ -496,7 +494,7 @@ play_with_widths(latent_cache_bytes)
 # %% [markdown]
 # ## 6 · What it costs
 #
-# The popular teaching code keeps latents, and makes all keys and values from them at every step. One
+# Popular teaching code keeps latents but expands all keys and values from them at every step. Take one
 # layer, 16 heads of 64, latent 128 + 32, one new token.
 #
 # > **Predict.** With 8,192 tokens cached, how many times slower is expanding than absorbing?
@@ -538,14 +536,14 @@ with one_thread(), torch.no_grad():
 show(draw_times(times[8192], "one token on 8,192 in one layer", beside="absorbed"))
 
 # %% [markdown]
-# Same numbers, many times the price. Absorbed, a step costs about what it costs with a GQA cache. Per
-# cached token and head it takes 2 · rank + R = {{288 = 2 * 128 + 32}} multiplications where MHA takes
-# 2 · D = {{128 = 2 * 64}}. It saves *bytes*, which decode waits for (lesson 05), and not FLOPs. So
-# engines absorb in decode and expand, once, in a prefill.
+# Expanding gives the same numbers at many times the price. Absorbed, a step costs about as much as with a
+# GQA cache. Per cached token and head it takes 2 · rank + R = {{288 = 2 * 128 + 32}} multiplications
+# where MHA takes 2 · D = {{128 = 2 * 64}}. It saves *bytes*, which decode waits for (lesson 05), not
+# FLOPs. So engines absorb in decode and expand, once, in a prefill.
 #
-# Wide models feel that. Each byte of DeepSeek-V3's rows of 512 + 64 numbers in 16 bits serves 128 heads,
-# {{242 = 128 * (2 * (512 + 64) + 2 * 512) / (2 * (512 + 64))}} operations: nearly an H100's balance of
-# {{295 = 989 / 3.35}}, where a step stops waiting for memory alone.
+# Wide models feel this. Each byte of DeepSeek-V3's rows of 512 + 64 numbers in 16 bits serves 128 heads,
+# {{242 = 128 * (2 * (512 + 64) + 2 * 512) / (2 * (512 + 64))}} operations. That is nearly an H100's
+# balance of {{295 = 989 / 3.35}}, where a step stops waiting for memory alone.
 #
 # ## Check yourself
 #
@@ -558,16 +556,15 @@ show(draw_times(times[8192], "one token on 8,192 in one layer", beside="absorbed
 # "yes, as rows are shorter than all keys together". But every head reads the whole row.
 # </details>
 # <details><summary>Why not rotate the latent?</summary>
-# rotate(q) · U rotate(c) depends on both positions. With qU rotated, it does not; but the same rows are
-# the values, and would turn.
-# <em>Common wrong answer:</em> "a latent is too short for it".
+# rotate(q) · U rotate(c) depends on both positions. With qU rotated, only their difference counts; but
+# the same rows are the values, which would turn. <em>Common wrong answer:</em> "a latent is too short for it".
 # </details>
 #
 # ## What you have built: an engine
 #
-# Thirteen lessons make one thing: `course/engine.py` puts your functions together. Prompts enter in
-# chunks, whoever decodes shares a pass, keys and values lie in pages, pages of a common beginning
-# are read once. A single text is decoded with fixed shapes, and with lesson 12's guesses where they pay.
+# Thirteen lessons make one engine: `course/engine.py` puts your functions together. Prompts enter in
+# chunks, all decoding texts share a pass, keys and values lie in pages, pages of a common beginning are
+# read once. A single text is decoded with fixed shapes, and with lesson 12's guesses where they pay.
 # Eight that begin with the same 100 words:
 
 # %%

@@ -3,21 +3,21 @@
 #
 # {{badge}}
 #
-# Every step reads the whole cache, and gives nearly all of its attention to a few rows. Could it read
-# those alone? They differ from step to step, and to know which they are, must one not read them all?
+# Every step reads the whole cache but gives nearly all of its attention to a few rows. Could it read only
+# those? They differ from step to step, and to find them, must it not read all rows?
 #
 # **After this lesson you can**
 #
-# * bound the score of a whole page by two vectors,
+# * bound the score of a whole page with two vectors,
 # * read only the pages that a query may need,
-# * say why choosing at each step and choosing once and for all are two different things.
+# * say how choosing at each step differs from choosing once and for all.
 #
 # **You build:** a read that skips pages, and a cache that throws rows away. **Time:** 65 minutes.
 # **Points:** 10. **Needs:** lessons 06 and 09 (your answers, or ours).
 #
-# > **Predict.** A head may read 24 rows of some 155. Of 100 places that a story asks for, how many
-# > does our model find (a) if each step chooses its 24 rows anew, (b) if the 24 that were attended to
-# > most are kept, and the others thrown away before the question?
+# > **Predict.** A head may read 24 rows of some 155. Of 100 places that a story asks for, how many does
+# > our model find (a) if each step chooses its 24 rows anew, (b) if it keeps the 24 most attended rows,
+# > and throws the others away before the question?
 
 # %% tags=["setup"]
 
@@ -65,12 +65,12 @@ show(draw_marks(model, layer=2, head=5))
 #
 # *Difficulty 2 of 5 · importance 4 of 5 · 8 minutes*
 #
-# To choose rows by their scores, a step would have to read every key: half of the cache that it wants
-# to leave unread. So rows are grouped into **pages** of `size`, as in lesson 10, and two vectors are
-# kept for each page: the least and the largest of each of the D numbers (Tang et al. 2024, *Quest*).
-# A full page's bounds never change.
+# To choose rows by their scores, a step would have to read every key, which is half of the cache that it
+# wants to skip. So group rows into **pages** of `size`, as in lesson 10, and keep two vectors for each
+# page: the least and the largest value of each of the D numbers (Tang et al. 2024, *Quest*). A full
+# page's bounds never change.
 #
-# **The common wrong answer** fills the last page up with zeros: then 0 is one of its bounds.
+# **The common wrong answer** pads the last page with zeros: then 0 may become a bound.
 #
 # Write `page_bounds`.
 #
@@ -119,27 +119,27 @@ checks.bounds_of_each_page(page_bounds)
 # *Difficulty 3 of 5 · importance 5 of 5 · 10 minutes*
 #
 # How large can q · k be, if each number of k lies between its bounds? Each product is largest at one of
-# the two ends, whichever suits the sign of q: with q = (2, -1) and bounds (0, 1) to (3, 5) it is at
-# most {{5 = max(2 * 0, 2 * 3) + max(-1 * 1, -1 * 5)}}. No row need reach this: it joins the best of
-# different rows.
+# the two ends, depending on the sign of q: with q = (2, -1) and bounds (0, 1) to (3, 5) it is at most
+# {{5 = max(2 * 0, 2 * 3) + max(-1 * 1, -1 * 5)}}. No single row need reach this bound, which combines the
+# best of different rows.
 #
 # The query heads of a group share a list of pages, so a page's score is the largest over these heads.
 #
-# **Two common wrong answers.** The larger of q · least and q · largest takes one end for all numbers.
-# And a mean over the group may skip a page that one head needs.
+# **Two common wrong answers.** Taking the larger of q · least and q · largest uses one end for all
+# numbers. Averaging over the group may skip a page that one head needs.
 #
 # Write `page_scores`.
 #
 # <details><summary>Hint 1: the idea</summary>
-# For one number of q and its two ends: which product is larger, and on what does this depend?
+# Take one number of q and its two ends: which product is larger, and what does that depend on?
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # Queries as (B, G, H // G, D), bounds (B, G, P, D); a product of matrices sums over D and leaves
 # (B, G, H // G, P).
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# Numbers of q above 0 with one end, those below 0 with the other (<code>clamp_min</code>,
-# <code>clamp_max</code>), added; <code>amax</code> over the heads of a group; the scale of lesson 01.
+# Multiply positive numbers of q by one end, negative ones by the other (<code>clamp_min</code>,
+# <code>clamp_max</code>), and add; <code>amax</code> over the heads of a group; scale as in lesson 01.
 # </details>
 
 
@@ -180,15 +180,15 @@ checks.bound_is_tight(page_scores)
 #
 # *Difficulty 2 of 5 · importance 4 of 5 · 8 minutes*
 #
-# The newest page is always read: it is still growing, and a token mostly looks at its neighbours. The
-# rest are those with the highest scores. Each KV head of each text has a list of its own.
+# Always read the newest page: it is still growing, and tokens attend mostly to their neighbours. Add the
+# pages with the highest scores. Each KV head of each text has its own list.
 #
-# One function serves for both ways: pages to read now, or rows to keep for ever.
+# One function serves both ways: it chooses pages to read now or rows to keep for ever.
 #
 # Write `choose`.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Who competes for how many places, once the newest have theirs?
+# Once the newest have their places, who competes for how many?
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # Scores of the others (B, G, P - newest); their numbers (B, G, n - newest); the last ones
@@ -235,8 +235,8 @@ checks.newest_and_best(choose)
 #
 # *Difficulty 3 of 5 · importance 5 of 5 · 12 minutes*
 #
-# Attention to the rows of the chosen pages alone. A mask over all rows would save nothing, so the
-# chosen ones are gathered, or taken page by page and merged (lesson 09).
+# Attend to the rows of the chosen pages alone. A mask over all rows would save nothing, so gather the
+# chosen ones, or take them page by page and merge (lesson 09).
 #
 # **The common wrong answer** reads beyond the last page's end: the last row then counts several
 # times, or rows of the first page are read.
@@ -251,7 +251,7 @@ checks.newest_and_best(choose)
 # (B, H, 1, n · size).
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# <code>pages * size</code> plus an <code>arange</code>; rows behind the end are clamped and hidden;
+# <code>pages * size</code> plus an <code>arange</code>; rows beyond the end are clamped and hidden;
 # <code>gather</code>; <code>attend_part</code> and <code>finish</code>.
 # </details>
 
@@ -295,8 +295,8 @@ checks.the_rest_is_not_read(attend_pages)
 
 # %% [markdown]
 # > **Predict.** One layer of a large model (32 heads on 8 KV heads, D = 128) reads {{64 = 1024 // 16}}
-# > pages of 16, once out of 4,096 tokens and once out of 16,384. What fraction of the time of reading
-# > all does this take?
+# > pages of 16, once out of 4,096 tokens and once out of 16,384. What fraction of the time does this
+# > take, compared with reading all?
 
 
 # %%
@@ -316,19 +316,19 @@ for S in (4096, 16_384):
     show(draw_times(times, f"one token to attend to {S:,}", beside="all rows"))
 
 # %% [markdown]
-# On our machine a quarter of the rows is no gain, for choosing and gathering cost as much as they save.
-# At a sixteenth they do pay, by less than sixteen times. The bounds were made before, as an engine
-# makes them when a page is full.
+# On our machine reading a quarter of the rows gains nothing: choosing and gathering cost as much as they
+# save. At a sixteenth they do pay off, by less than sixteen times. The bounds were computed beforehand,
+# as an engine does when a page is full.
 #
 # ## 5 · Throwing away
 #
 # *Difficulty 3 of 5 · importance 4 of 5 · 12 minutes*
 #
-# H2O (Zhang et al. 2023) keeps the rows that got most attention so far, SnapKV (Li et al. 2024) those
-# that the last queries of the prompt looked at. In essence both are one function: a row's score is what
-# T queries gave it.
+# H2O (Zhang et al. 2023) keeps the rows that got most attention so far; SnapKV (Li et al. 2024) keeps
+# those that the prompt's last queries attended to. In essence both are one function: a row's score is the
+# attention that T queries gave it.
 #
-# The memory is free only if nothing holds it: a view keeps the whole storage alive.
+# Memory is freed only if nothing holds it: a view keeps the whole storage alive.
 #
 # Write `shrink`.
 #
@@ -336,7 +336,7 @@ for S in (4096, 16_384):
 # Which rows does each of the last T tokens see? What do its weights add up to?
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# Weights (B, H, T, S); over the queries and the heads of a group, a score (B, G, S).
+# Weights (B, H, T, S); summed over the queries and the heads of a group, scores (B, G, S).
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # Scores of all heads, a causal mask with its corner at the bottom right, <code>softmax</code>,
@@ -390,11 +390,11 @@ checks.freed(shrink)
 # %% [markdown]
 # ## 6 · What the model still finds
 #
-# Your functions now answer questions about stories the model never saw. Until "Where" all is read
-# densely; then a head reads 16, 24, 32 or 64 rows, chosen in five ways. The last is no real method: it
-# keeps rows that the queries *still to come* will look at.
+# Your functions now answer questions about stories the model never saw. Up to "Where" every row is read;
+# then a head reads 16, 24, 32 or 64 rows, chosen in five ways. The last is no real method: it keeps rows
+# that the queries *still to come* will attend to.
 #
-# > **Predict.** How many does this last one find with 24 rows?
+# > **Predict.** How many places does this last way find with 24 rows?
 
 
 # %%
@@ -447,26 +447,27 @@ with one_thread():  # so small tensors gain nothing by more
 show(draw_found(found, budgets, len(asked)))
 
 # %% [markdown]
-# With 24 rows, skipping finds about nine of ten places. What was kept by all attention so far finds
-# about a quarter, by the last 32 queries over half, by hindsight nearly all: 24 rows are enough, and
-# the rule is right. Only the moment is wrong. Before the question nobody knows what will be asked for.
+# With 24 rows, skipping finds about nine of ten places. Rows kept by all attention so far find about a
+# quarter, those kept by the last 32 queries over half, by hindsight nearly all: 24 rows are enough, and
+# the rule is right. Only the moment is wrong: before the question, nobody knows what it will be.
 #
 # At 64 rows little is lost, probably because our stories always ask for places. SCBench (Li et al.
 # 2025) finds that methods which forget fall behind in later turns that ask about something else.
 #
 # ## 7 · How large is a page?
 #
-# A page's bounds are as many numbers as one row's key and value. So a step that reads n pages of p
-# rows, whatever p is, fetches S / p rows' worth of bounds and n · p rows: least at **p = √(S / n)**.
+# A page's bounds take as many numbers as one row's key and value. So a step that reads n pages of p rows,
+# whatever p is, fetches S / p rows' worth of bounds and n · p rows. The sum is least at **p = √(S / n)**.
 
 # %%
 show(draw_bytes(S=131_072, n=128))
 
 # %% [markdown]
-# Llama 3 8B, 131,072 tokens in float16: read whole, the cache is {{17.2 = 131072 * 131072 / 1e9}} GB a
-# step; 128 pages of 16 with all bounds are {{1.34 = 131072 * (131072 // 16 + 128 * 16) / 1e9}} GB, four
-# fifths of it bounds; pages of {{32 = math.isqrt(131072 // 128)}}, {{1.07 = 131072 * (131072 // 32 +
-# 128 * 32) / 1e9}} GB, half and half.
+# Take Llama 3 8B with 131,072 tokens in float16. Reading the whole cache takes
+# {{17.2 = 131072 * 131072 / 1e9}} GB per step; 128 pages of 16 with all bounds take
+# {{1.34 = 131072 * (131072 // 16 + 128 * 16) / 1e9}} GB, four fifths of it bounds; pages of
+# {{32 = math.isqrt(131072 // 128)}} take {{1.07 = 131072 * (131072 // 32 + 128 * 32) / 1e9}} GB, half of
+# it bounds.
 
 # %%
 read_or_keep(model, page_bounds, page_scores, choose, attend_pages, shrink)
@@ -484,21 +485,21 @@ read_or_keep(model, page_bounds, page_scores, choose, attend_pages, shrink)
 # > **Spot the slip.** "Most old tokens contribute almost nothing to the next prediction", so drop them.
 #
 # <details><summary>Answer</summary>
-# True of <em>one</em> prediction, not of all that are still to come: the picture at the top.
+# True of <em>one</em> prediction, not of all that are still to come: see the picture at the top.
 # </details>
 #
 # **Not shown here.** Our model gains no time: with 155 rows, choosing costs more than reading. And it
-# has no learned indexer, as DeepSeek V3.2 has (DeepSeek-AI 2025): a small second head that scores
-# every row.
+# lacks the learned indexer of DeepSeek V3.2 (DeepSeek-AI 2025), a small second head that scores every
+# row.
 #
 # ## Check yourself
 #
 # <details><summary>Does skipping save memory?</summary>
-# No: it adds the bounds. <em>Common wrong answer:</em> yes, for fewer rows are read. They
-# are all there.
+# No: it adds the bounds. <em>Common wrong answer:</em> yes, since fewer rows are read. They all stay
+# stored.
 # </details>
 # <details><summary>Does the page with the largest bound hold the row with the largest score?</summary>
-# Not always: a bound joins the best of different rows. <em>Common wrong answer:</em> yes, or it would
+# Not always: a bound combines the best of different rows. <em>Common wrong answer:</em> yes, or it would
 # be no bound. A bound only says that no score lies above.
 # </details>
 # <details><summary>All P pages are chosen. Is the result exact?</summary>

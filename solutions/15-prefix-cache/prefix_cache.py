@@ -4,21 +4,21 @@
 # {{badge}}
 #
 # A server reads the same beginnings all day: instructions, documents, what was said before. Lesson 10
-# found known blocks again. But the pool is full: which blocks stay, and when is computing anew cheaper
-# than keeping?
+# found known blocks again. But when the pool is full, which blocks should stay, and when is recomputing
+# cheaper than keeping?
 #
 # **After this lesson you can**
 #
 # * keep prefixes in a tree that owns its blocks, and forget the right ones,
-# * admit a request without taking from it what it is about to reuse,
+# * admit a request without evicting what it is about to reuse,
 # * say when a slower memory is worth the trip.
 #
 # **You build:** a prefix cache that lives in a full pool. **Time:** 70 minutes. **Points:** 10.
 # **Needs:** lessons 05, 10 and 11 (your answers, or ours).
 #
-# > **Predict.** 64 questions come, about 8 documents of 10 blocks each in turn. With the question
-# > that is being answered, 82 blocks hold all of them; the pool has 70, and forgets what was used
-# > longest ago. What share of the prompts' tokens need not be computed?
+# > **Predict.** 64 questions arrive about 8 documents of 10 blocks each, in turn. The documents and the
+# > current question fit in 82 blocks; the pool has 70, and forgets what was used longest ago. What share
+# > of the prompts' tokens need not be computed?
 
 # %% tags=["setup"]
 
@@ -61,39 +61,38 @@ from course.world.chats import draw_chats, draw_documents, serve, spared_by_rule
 #
 # *Difficulty 4 of 5 · importance 5 of 5 · 30 minutes*
 #
-# Below the root hang the first blocks of all known texts, below each the blocks that followed it: a
-# **prefix tree** (SGLang's RadixAttention; Zheng et al. 2024). The words themselves lead the way, so no
-# checksum can collide.
+# In a **prefix tree** (SGLang's RadixAttention; Zheng et al. 2024), the first blocks of all known texts
+# hang below the root, and below each block those that followed it. You search by the words themselves, so
+# no checksum can collide.
 #
-# * **An offer is an owner.** The tree counts as one owner of each block that it knows. So a block that
-#   it offers is never free, and nobody reads a stranger's words. In lesson 10, an offer had to be
-#   withdrawn whenever a block was handed out again; to forget it and to release it are now one move.
-# * **Only leaves go.** A block whose parent is forgotten can be found by nobody, and takes room.
-# * **Least recently used first**, and only blocks that nobody else owns: an owner is a lock. No second
-#   counter is needed, and none can be wrong.
+# * **An offer is an owner.** The tree counts as one owner of each block that it knows. So a block that it
+#   offers is never free, and nobody reads a stranger's words. In lesson 10, an offer had to be withdrawn
+#   whenever a block was handed out again; forgetting and releasing it are now one move.
+# * **Only leaves go.** Nobody can find a block whose parent is forgotten, yet it takes up room.
+# * **Least recently used first**, and only blocks that nobody else owns: an owner is a lock. You need no
+#   second counter that could be wrong.
 #
-# `insert` offers what is full *and written*. Where the tree knows the words already, it keeps its
-# block; the cache keeps its own, and both go on. A look, `match`, changes nothing.
+# `insert` offers blocks that are full *and written*. If the tree already knows the words, it keeps its
+# block; the cache keeps its own, and both go on. A lookup, `match`, changes nothing.
 #
-# **Two common wrong answers.** A text's first block is forgotten first, since it comes first in the
-# list; but all its blocks were used at one moment. And `evictable` counts the leaves alone, though
-# each makes a leaf of its parent.
+# **Two common wrong answers.** One forgets a text's first block first, since it comes first in the list;
+# but all its blocks were used at one moment. The other counts only leaves in `evictable`, though evicting
+# one can make its parent a leaf.
 #
-# Write the methods of `PrefixTree`. A `Node` with block, words, parent, moment of use and children is
-# given, and `nodes_below` yields all below one; you need not use them.
+# Write the methods of `PrefixTree`. You are given a `Node` with block, words, parent, moment of use and
+# children, and `nodes_below`, which yields all below one; you need not use them.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Walk down from the root by the words of one block after the other. What do <code>match</code> and
-# <code>insert</code> do on the way? Which blocks can go, if those below them went before?
+# Walk down from the root, matching the words of one block at a time. What do <code>match</code> and
+# <code>insert</code> do on the way? Which blocks can go once those below them are gone?
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # <code>children</code>: a dict from a tuple of <code>block_size</code> tokens to a Node. A moment is a
 # number that each <code>insert</code> raises by one.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# <code>match</code>: all tokens but the last, a loop with a <code>break</code>.
-# <code>evictable</code>: a node counts if it has one owner and all below it count.
-# <code>evict</code>: a look at
+# <code>match</code>: all tokens but the last, a loop with a <code>break</code>. <code>evictable</code>: a
+# node counts if it has one owner and all below it count. <code>evict</code>: check
 # <code>evictable()</code>; then n times the <code>min</code> of the leaves with one owner.
 # </details>
 
@@ -221,8 +220,9 @@ checks.oldest_leaves_first(PrefixTree)
 checks.counts_what_can_go(PrefixTree)
 
 # %% [markdown]
-# Three texts that begin alike, in a pool on paper: a block holds words in the place of keys and values.
-# The number is a block's place in the pool; a frame says that somebody is still reading it.
+# The figure shows three texts that begin alike in a toy pool, where a block holds words in the place of
+# keys and values. The number is a block's place in the pool; a frame means that somebody is still reading
+# it.
 
 # %%
 pool = PaperPool(BlockAllocator(12), block_size=4)
@@ -243,18 +243,18 @@ show(draw_memory("three blocks were forgotten", tree, pool, texts))
 #
 # *Difficulty 3 of 5 · importance 5 of 5 · 12 minutes*
 #
-# A request needs blocks for its prompt and all of its answer but the last token, which is never fed.
-# What it can reuse must not be evicted to make room for it. So it **adopts first**, which locks these
-# blocks, and then evicts what is still missing.
+# A request needs blocks for its prompt and all of its answer but the last token, which is never fed. What
+# it can reuse must not be evicted to make room for it. So it **adopts first**, which locks these blocks,
+# and then evicts as many blocks as are still missing.
 #
-# **The common wrong answer** makes room first and looks afterwards: the known beginning may be just
+# **The common wrong answer** makes room first and looks afterwards: the known beginning may be exactly
 # what was used longest ago.
 #
 # Write `admit`.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Which blocks does the request own after it adopted? How many must be free beside what others were
-# promised?
+# Which blocks does the request own once it has adopted? How many must be free besides those promised to
+# others?
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # <code>len(prompt) + n_new - 1</code> tokens, rounded up to blocks. Missing: what is needed, minus
@@ -303,7 +303,7 @@ def admit(
 checks.admits_or_changes_nothing(PrefixTree, admit)
 
 # %% [markdown]
-# Your prediction: the documents in turn, in a pool for most of them.
+# Your prediction: the documents in turn, in a pool that holds most of them.
 
 # %%
 documents = draw_documents(8, 64)
@@ -314,9 +314,9 @@ for rule in ("at random", "used last goes first", "knows what comes"):
     print(f"70 blocks, {rule}: {spared_by_rule(documents, 70, rule):.2f}")
 
 # %% [markdown]
-# Nothing: what was used longest ago is exactly what comes next. **Common wrong answer:** seven eighths,
-# since most of it fits. Even a rule that forgets at random does better here. But who asks in turn?
-# Chats drawn at random, with four system prompts, several turns each, and some texts that come once:
+# None: what was used longest ago is exactly what comes next. **Common wrong answer:** seven eighths,
+# since most of it fits. Even a rule that forgets at random does better here. But who asks in turn? Here
+# are chats drawn at random, with four system prompts, several turns each, and some one-off texts:
 
 # %%
 chats, sizes = draw_chats(60), (64, 96, 160, 256, 384)
@@ -326,17 +326,15 @@ for rule in ("first in, first out", "at random", "knows what comes"):
 show(draw_rules(shares, sizes, len(chats)))
 
 # %% [markdown]
-# The tree is ahead of "first in, first out", and a little ahead of chance. A random trace proves no
-# policy: in production, hit rates of 54 and 62 % were found, where synthetic traces promise above 80
-# % (Wang et al. 2025).
+# The tree beats "first in, first out" and, by a little, random eviction. A random trace proves no policy:
+# production shows hit rates of 54 and 62 %, where synthetic traces promise above 80 % (Wang et al. 2025).
 #
 # ## 3 · Known beginnings first
 #
 # *Difficulty 2 of 5 · importance 4 of 5 · 8 minutes*
 #
-# A better cure for the documents than another rule is another *order*: whoever's beginning is known now
-# goes first. This can starve the others (lesson 11). So whoever has waited too long goes before them
-# all.
+# For the documents, another *order* helps more than another rule: requests whose beginning is known now
+# go first. This can starve the others (lesson 11). So requests that waited too long go before them all.
 #
 # Write `order_by_prefix`.
 #
@@ -348,7 +346,7 @@ show(draw_rules(shares, sizes, len(chats)))
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # Two comprehensions; <code>sorted</code> with a <code>key</code>, which is computed once for each and
-# leaves equals in their order.
+# keeps ties in order.
 # </details>
 
 
@@ -397,8 +395,8 @@ for n_blocks in (14, 34, 64):
         print(f"the longest wait: behind {max(served.waits)} who came later")
 
 # %% [markdown]
-# With room for one document, the right order spares what a memory for all would. Whoever asks about the
-# last one waits for it.
+# With room for one document, the right order saves what a pool for all would. In return, whoever asks
+# about the last one has to wait.
 #
 # Change the size of the pool, the requests and the order:
 
@@ -410,12 +408,12 @@ choose_memory(PrefixTree, admit, order_by_prefix)
 #
 # *Difficulty 3 of 5 · importance 4 of 5 · 8 minutes*
 #
-# What is evicted could go to a slower memory, and come back over a link. Is this faster than a prefill?
+# Evicted blocks could go to a slower memory and come back over a link. Is this faster than a prefill?
 #
 # > **Predict.** 2,000 tokens lie in the memory of the host; the link carries 25 GB a second. Fetch or
 # > compute, for Llama-3-8B (262 MB of keys and values)? And for SmolLM2-135M (46 MB)?
 #
-# Write `slowest_link`: at which speed fetching takes just as long as it spares.
+# Write `slowest_link`: the link speed at which fetching takes exactly the time that it saves.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Which two passes differ, and by how much time? How many bytes come over the link?
@@ -478,26 +476,26 @@ links = {
 show(draw_links(links, lengths))
 
 # %% [markdown]
-# Fetch for the **large** model only. Bytes follow the layers and KV heads, computing follows the
-# weights; in a small model the weights shrink more than the cache. What lessons 06, 07 and 13 make
-# smaller is cheaper to fetch as well: Llama-2-7B has no GQA.
+# Fetch for the **large** model only. Bytes depend on layers and KV heads, compute on the weights; in a
+# small model the weights shrink more than the cache. Caches that lessons 06, 07 and 13 shrink are cheaper
+# to fetch as well: Llama-2-7B has no GQA.
 #
 # > **Spot the slip.** "Recompute wins for short to medium prompts, under about 4k tokens; offload
 # > wins for long ones, above 8k."
 #
 # <details><summary>Answer</summary>
-# The length hardly decides. From 1,000 to 8,000 tokens the 8B's line is nearly flat: time spared and
-# bytes both grow with the tokens. It bends where the pass is memory-bound, since the weights are read
-# anyway. The link and the model decide.
+# The length hardly matters. From 1,000 to 8,000 tokens the 8B's line is nearly flat: time saved and bytes
+# both grow with the tokens. It bends where the pass is memory-bound, since the weights are read anyway.
+# The link and the model decide.
 # </details>
 #
-# **Not shown here.** These seconds are arithmetic: a laptop has no second memory behind a link on
-# which one could measure them. And fetching can be hidden behind the pass of another request.
+# **Not shown here.** These seconds are calculated: a laptop has no second memory behind a link to measure
+# them on. And an engine can hide fetching behind another request's pass.
 #
 # ## Check yourself
 #
 # <details><summary>Why must only leaves go?</summary>
-# A block whose parent was forgotten is found by nobody, and takes room. <em>Common wrong answer:</em>
+# Nobody can find a block whose parent was forgotten, yet it takes up room. <em>Common wrong answer:</em>
 # leaves are the oldest. They may have been used at the same moment as the blocks above them.
 # </details>
 # <details><summary>A leaf has one owner, the tree. May it go while somebody reads the same
@@ -505,16 +503,16 @@ show(draw_links(links, lengths))
 # answer:</em> no, one would read what is gone. Whoever reads this very block is an owner.
 # </details>
 # <details><summary>Does the order of requests change a text?</summary>
-# No: only what is computed and what is found. <em>Common wrong answer:</em> yes, since others' words
-# are in the cache. Only blocks whose words stand in the prompt itself are adopted.
+# No: it changes only what is computed and found. <em>Common wrong answer:</em> yes, since others' words
+# are in the cache. A request adopts only blocks whose words are in its prompt.
 # </details>
 # <details><summary>A system prompt begins with the date and time. What is spared?</summary>
-# Nothing, for the first block differs. <em>Common wrong answer:</em> all but one block. What stands
-# behind another past has other keys. Put the date last.
+# Nothing, for the first block differs. <em>Common wrong answer:</em> all but one block. After a different
+# past, the keys differ. Put the date last.
 # </details>
 # <details><summary>Do 1.5 times the blocks give 1.5 times the hits?</summary>
-# No: what is asked for most is found already. <em>Common wrong answer:</em> yes. The lines of section 2
-# flatten.
+# No: the most requested blocks are already found. <em>Common wrong answer:</em> yes. The lines of section
+# 2 flatten.
 # </details>
 #
 # ## Next

@@ -66,12 +66,12 @@ from course.world.tokenizer import decode, encode
 #
 # *Difficulty 2 of 5 · importance 4 of 5 · 10 minutes*
 #
-# The router is one matrix: from a token's vector to a logit for each of N experts. Each token uses the k
+# The router is one matrix, which maps a token's vector to N logits, one per expert. Each token uses the k
 # experts with the largest logits. Their weights are the **softmax over these k logits** alone, so they
 # add up to 1 (Jiang et al. 2024).
 #
-# **The common wrong answer** is a softmax over all N, of which k weights are taken: they add up to less
-# than 1. Some models are trained that way. Ours was not: its outputs would be too small.
+# **The common wrong answer** takes k weights from a softmax over all N: they add up to less than 1. Some
+# models are trained that way. Ours was not: its outputs would be too small.
 #
 # Write `route`.
 #
@@ -118,21 +118,21 @@ checks.weights_of_the_chosen(route)
 #
 # *Difficulty 4 of 5 · importance 5 of 5 · 20 minutes*
 #
-# A row's output is the sum of its experts' outputs, each times its weight. Computed token by token, an
-# expert's matrices are read again for every token. So turn it around: **for each expert, gather the rows
-# that chose it, call it once, and add what it gives to these rows.**
+# A row's output is the sum of its experts' outputs, each times its weight. Computing token by token reads
+# an expert's matrices again for every token. So turn it around: **for each expert, gather the rows that
+# chose it, call it once, and add what it gives to these rows.**
 #
-# An expert that no row chose is not called, not even with zero rows: calling it reads its matrices.
+# Do not call an expert that no row chose, not even with zero rows: calling it reads its matrices.
 #
-# **Two common wrong answers.** All experts are called with all rows, and most outputs get the weight 0:
-# correct, but every weight is read. And `out[rows] = …` instead of adding: only the last of a row's
-# experts counts.
+# **Two common wrong answers.** Calling all experts with all rows, with the weight 0 for most outputs, is
+# correct but reads every weight. With `out[rows] = …` instead of adding, only the last of a row's experts
+# counts.
 #
 # Write `moe_grouped`.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Where in <code>chosen</code> does an expert's index stand? The place gives the row, and its slot: the
-# column, in which its weight stands as well.
+# Where in <code>chosen</code> does an expert's index occur? The place gives the row and the slot, the
+# column that also holds its weight.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # <code>torch.where(chosen == number)</code> gives two lists of one length: rows and slots. A weight must
@@ -190,9 +190,9 @@ checks.each_expert_once(moe_grouped)
 checks.other_rows_change_nothing(moe_grouped)
 
 # %% [markdown]
-# A sibling of our story model: each layer's feed-forward was cut into two halves, and each half copied
-# four times. So there are 8 experts, of which a token uses 2. At first it computed the same: the router
-# had equal rows for the two halves, and what they write was doubled. Then it was trained for
+# We made a sibling of our story model: each feed-forward was cut into two halves, each half copied four
+# times. So there are 8 experts, of which a token uses 2. At first it computed the same: the router had
+# equal rows for the two halves, whose outputs were doubled. Then it was trained for
 # {{200 = METRICS["story-moe-8-2"]["steps"]}} steps, with an extra loss that rewards using all experts
 # equally often (Fedus et al. 2021). A token still uses as many weights of its feed-forward as before, but
 # the model holds four times as many.
@@ -226,8 +226,8 @@ show(draw_strip(words, model.chosen()[2], n_experts=8))
 # *Difficulty 2 of 5 · importance 5 of 5 · 8 minutes*
 #
 # One token leaves a given expert unread with probability 1 - k / N. With what probability do all n tokens
-# of a pass, if they choose independently and each expert is equally likely? So what is the mean number
-# of experts that are read?
+# of a pass leave it unread, if they choose independently and each expert is equally likely? So how many
+# experts are read on average?
 #
 # Write `expected_experts`.
 #
@@ -281,23 +281,23 @@ for n, counts in read.items():
     print(f"tokens in a row: {n:2d}, experts read {mean:.2f} of 8; by the formula {formula:.2f}")
 
 # %% [markdown]
-# The formula holds, though words in a row are not independent: this model was trained for equal use. Of
-# a copy that was trained as long *without* that loss (and writes as well: {{0.41 =
-# METRICS["story-moe-8-2-unbalanced"]["loss"]}}), 5 tokens read {{4.9 =
-# METRICS["story-moe-8-2-unbalanced"]["experts_read_of_5"]}} experts and 16 tokens {{6.8 =
-# METRICS["story-moe-8-2-unbalanced"]["experts_read_of_16"]}}, and its busiest expert is used {{2.7 =
-# METRICS["story-moe-8-2-unbalanced"]["busiest_expert"]}} times as often as the mean. **Equal use reads
-# the most.** Why train for it? Rare experts learn little, and where experts are spread over GPUs, all
-# wait for the one with the busiest.
+# The formula holds, though consecutive words are not independent: this model was trained for equal use.
+# In a copy that was trained as long *without* that loss (and writes as well:
+# {{0.41 = METRICS["story-moe-8-2-unbalanced"]["loss"]}}), 5 tokens read
+# {{4.9 = METRICS["story-moe-8-2-unbalanced"]["experts_read_of_5"]}} experts and 16 tokens
+# {{6.8 = METRICS["story-moe-8-2-unbalanced"]["experts_read_of_16"]}}, and the busiest expert is used
+# {{2.7 = METRICS["story-moe-8-2-unbalanced"]["busiest_expert"]}} times as often as the mean. **Equal use
+# reads the most.** Why train for it? Rarely used experts learn little, and where experts are spread over
+# GPUs, all GPUs wait for the one with the busiest.
 #
 # ## 4 · The bill
 #
 # *Difficulty 2 of 5 · importance 5 of 5 · 10 minutes*
 #
-# Write `step_bytes`: what a pass reads of the weights. Some models have a *shared* expert as well, which
-# every token uses, without the router.
+# Write `step_bytes`: the bytes of weights that a pass reads. Some models also have a *shared* expert,
+# which every token uses without the router.
 #
-# **The common wrong answer** multiplies everything by k / N: attention and `lm_head` are read whole.
+# **The common wrong answer** multiplies everything by k / N, but attention and `lm_head` are read whole.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Which matrices does each token need in any case? Which only if a token chose them?
@@ -338,7 +338,7 @@ def step_bytes(size: MoESize, experts_read: float, bytes_per_element: int = 2) -
 checks.bill_of_a_step(step_bytes)
 
 # %% [markdown]
-# Now your prediction; beside it a dense model, which is a mixture with one expert, used by every token:
+# Now check your prediction, beside a dense model: a mixture with one expert, used by every token:
 
 # %%
 qwen3, dense = EXPERTS["Qwen3-30B-A3B"], as_mixture(PUBLISHED["Llama-2-7B"].config)
@@ -357,18 +357,18 @@ ratios = [[pass_bytes(size, n) / pass_bytes(size, 1) for n in tokens] for size i
 show(draw_bytes(tokens, *ratios))
 
 # %% [markdown]
-# More than six times. And not only for batches: in lesson 11, a chunk of 64 prompt tokens beside
-# somebody's step was nearly free. Here these 65 tokens read {{59.6 =
-# step_bytes(EXPERTS["Qwen3-30B-A3B"], expected_experts(128, 8, 65)) / 1e9}} GB instead of {{6.1 =
-# step_bytes(EXPERTS["Qwen3-30B-A3B"], 8) / 1e9}}.
+# More than six times. This affects not only batches: in lesson 11, a chunk of 64 prompt tokens beside
+# somebody's step was nearly free. Here these 65 tokens read
+# {{59.6 = step_bytes(EXPERTS["Qwen3-30B-A3B"], expected_experts(128, 8, 65)) / 1e9}} GB instead of
+# {{6.1 = step_bytes(EXPERTS["Qwen3-30B-A3B"], 8) / 1e9}}.
 #
 # ## 5 · From when on is a pass compute-bound?
 #
 # *Difficulty 3 of 5 · importance 4 of 5 · 10 minutes*
 #
 # A pass of n tokens does 2 FLOPs for each weight that a token uses, n times over. Its bytes grow too,
-# until all experts are read. From how many tokens on does arithmetic take at least as long as memory
-# (lesson 05)?
+# until all experts are read. From how many tokens on does arithmetic take at least as long as reading
+# memory (lesson 05)?
 #
 # Write `compute_bound_from`.
 #
@@ -414,12 +414,12 @@ for name, size in {"dense, 7B": dense, **EXPERTS}.items():
     print(f"{name:<14} is compute-bound from {compute_bound_from(size, h200):5,} tokens of a pass")
 
 # %% [markdown]
-# A token does few FLOPs, so **more tokens are needed** to keep a GPU's arithmetic busy: a mixture of
+# Each token takes few FLOPs, so **more tokens are needed** to keep a GPU's arithmetic busy: a mixture of
 # experts pays off with many users.
 #
-# > **Predict.** Lesson 12's guesses: four at a time, each right with probability 0.76. On a dense model
-# > one chat is written {{3.1 = expected_tokens(0.76, 4)}} times as fast, counting only the reading of
-# > weights. On Qwen3-30B-A3B, do guesses pay off for one chat, or for 64 chats at a time?
+# > **Predict.** Take lesson 12's guesses: four at a time, each right with probability 0.76. They write
+# > one chat on a dense model {{3.1 = expected_tokens(0.76, 4)}} times as fast, counting only the reading
+# > of weights. On Qwen3-30B-A3B, do guesses pay off for one chat, or for 64 chats at a time?
 
 
 # %%
@@ -436,9 +436,9 @@ gains = [[gain(size, n) for n in tokens] for size in (qwen3, dense)]
 show(draw_gains(tokens, *gains))
 
 # %% [markdown]
-# The reverse of lesson 12. One chat gains next to nothing, for each guess reads mostly experts of its
-# own. Where most experts are read anyway, guesses are free until arithmetic is busy, which for the dense
-# model is much earlier.
+# This reverses lesson 12. One chat gains next to nothing, because each guess reads mostly its own
+# experts. Where most experts are read anyway, guesses are free until arithmetic is busy, which happens
+# much earlier in the dense model.
 #
 # Does a real machine agree? One layer of 64 experts, 4 for each token, against a dense layer with as many
 # weights per token, on one thread:
@@ -480,8 +480,8 @@ choose_pass(expected_experts, step_bytes, compute_bound_from)
 # </details>
 #
 # **Not shown here.** Our sibling is not faster: its step makes more calls. We did not train the parent
-# for as many steps more, so nothing says that experts make text better. The gains are calculated,
-# without drafts and caches.
+# for as many extra steps, so nothing shows that experts improve text. The calculated gains leave out
+# drafts and caches.
 #
 # ## Check yourself
 #
@@ -498,9 +498,9 @@ choose_pass(expected_experts, step_bytes, compute_bound_from)
 # No: a softmax over one logit is always 1, so no gradient reaches it. <em>Common wrong answer:</em> yes,
 # the better expert gets a higher logit.
 # </details>
-# <details><summary>Which batch is worst, per token?</summary>
-# One token: all that it reads is read for it alone. <em>Common wrong answer:</em> the largest, since it
-# reads all experts. But many tokens share their cost.
+# <details><summary>Which batch reads the most bytes per token?</summary>
+# One token: everything is read for it alone. <em>Common wrong answer:</em> the largest, since it reads
+# all experts. But many tokens share their cost.
 # </details>
 #
 # ## Next

@@ -3,14 +3,14 @@
 #
 # {{badge}}
 #
-# A cache of rows grows with the text. Some layers of new models keep one square of numbers a head
-# instead, whatever the length. What does it still know? And how does one go back in a text that it
-# has read?
+# A cache of rows grows with the text. Some layers of new models keep one square of numbers per head
+# instead, whatever the length. What does it still know? And how do you go back in a text that it has
+# read?
 #
 # **After this lesson you can**
 #
 # * write the gated delta rule, for one token and for many at once,
-# * say from which length on a state takes less than rows, and what makes it forget,
+# * say from which length on a state takes fewer bytes than rows, and what makes it forget,
 # * go back in a text exactly, or refuse.
 #
 # **You build:** a state that is written to, and a cache that can go back. **Time:** 70 minutes.
@@ -70,12 +70,11 @@ from course.world.turns import tokens_fed
 #
 # *Difficulty 3 of 5 · importance 5 of 5 · 12 minutes*
 #
-# A head keeps a state S of K rows and V columns. A query reads it: `q S` is a value. To write v under
-# the key k, one could add their outer product k ⊗ v. Then `k S` gives v back, plus whatever stood
-# there before.
+# A head keeps a state S of K rows and V columns. A query reads it: `q S` is a value. To write v under the
+# key k, you could add their outer product k ⊗ v. Then `k S` returns v plus whatever was there before.
 #
-# The **delta rule** looks first, and writes only the *difference*; a gate, beta, says how much of it.
-# The *gated* rule fades everything before, by the token's decay (Yang et al. 2024):
+# The **delta rule** reads first and writes only the *difference*; a gate, beta, says how much of it. The
+# *gated* rule first fades the whole state by the token's decay (Yang et al. 2024):
 #
 # 1. S = decay · S
 # 2. found = k S
@@ -84,8 +83,8 @@ from course.world.turns import tokens_fed
 #
 # Keys and queries are scaled to length 1 first, so `k (k ⊗ v)` is v. There is no softmax and no √D.
 #
-# **The common wrong answer** looks up in S before it fades. The
-# difference is then taken from numbers that have faded since.
+# **The common wrong answer** reads S before it fades. The difference is then taken from numbers that have
+# faded since.
 #
 # Write `delta_step`.
 #
@@ -140,16 +139,16 @@ checks.one_step_is_the_rule(delta_step)
 # *Difficulty 5 of 5 · importance 4 of 5 · 18 minutes*
 #
 # A prompt is known as a whole, but each token's difference needs the state before it. Let u be what a
-# token writes, beta · (v − found). Let a(t) be the product of all decays up to t. At token t, a(t) is
-# left of the first state, and a(t) / a(s) of what token s wrote. So
+# token writes, beta · (v − found). Let a(t) be the product of all decays up to t. At token t, a(t) of the
+# first state remains, and a(t) / a(s) of what token s wrote. So
 #
 # u(t) = beta(t) · (v(t) − a(t) · k(t) S − Σ over s < t of a(t) / a(s) · (k(t) · k(s)) · u(s))
 #
-# These are T equations with a lower triangular matrix, ones on its diagonal:
+# These T equations form a lower triangular system with ones on its diagonal:
 # `torch.linalg.solve_triangular` solves them at once. Outputs and the last state are sums over the u.
 #
 # **The common wrong answer** divides a(t) by a(s): after a few small decays both are 0. Subtract their
-# logarithms, and hide what lies ahead, s > t, *before* the exponential, where it would be infinite.
+# logarithms, and mask the future, s > t, *before* the exponential, where it would be infinite.
 #
 # Write `delta_chunk`.
 #
@@ -209,8 +208,8 @@ checks.chunk_equals_steps(delta_chunk)
 checks.a_chunk_is_no_loop(delta_chunk)
 
 # %% [markdown]
-# What is the difference good for? 16 facts under random keys in 16 × 16 numbers; then 8, the last of
-# which gives the first key a new value.
+# What does the difference gain? We store 16 facts under random keys in 16 × 16 numbers; then 8, the last
+# of which gives the first key a new value.
 
 # %%
 keys = F.normalize(torch.randn(400, 1, 16, 16, generator=torch.Generator().manual_seed(1)), dim=-1)
@@ -236,8 +235,8 @@ for name, found in told(8, first_again=True):
     print(f"{name}: what was told anew is found as it is now in {found[-1]:.2f}")
 
 # %% [markdown]
-# The sum keeps old and new alike, contradictions too. The rule knows the present, and pays with what is
-# old. How much faster are 256 tokens in chunks?
+# The sum keeps old and new alike, contradictions too. The delta rule knows the newest values, at the
+# expense of old. How much faster are 256 tokens in chunks?
 
 # %%
 B, H, T, D = 1, 8, 256, 16
@@ -331,8 +330,8 @@ checks.break_even_tokens(break_even)
 
 # %% [markdown]
 # Our hybrid has three linear layers and a full one, like every four layers of Qwen3-Next. It and a
-# sibling of four linear layers began with all of `story`'s matrices, and were trained for {{800 =
-# METRICS["story-hybrid"]["steps"]}} steps on texts of at most 256 tokens (`python -m
+# sibling of four linear layers started from all of `story`'s matrices and were trained for
+# {{800 = METRICS["story-hybrid"]["steps"]}} steps on texts of at most 256 tokens (`python -m
 # course.world.train_hybrid`).
 
 # %%
@@ -342,20 +341,20 @@ show(draw_bytes(state_bytes, break_even, hybrid.sizes, longest=1000))
 
 # %% [markdown]
 # Qwen3-Next keeps {{77.3 = state_bytes(HybridSizes(36, 12, 2, 256, 16, 32, 128, 128)) / 1e6}} MB of
-# states and tails, as much as the rows of {{3,144 = round(state_bytes(HybridSizes(36, 12, 2, 256, 16,
-# 32, 128, 128)) / (12 * 2 * 2 * 256 * 2))}} tokens in its 12 full layers (our arithmetic; states in
-# float32, the rest in 16 bits; all in float32: {{75.4 = state_bytes(HybridSizes(36, 12, 2, 256, 16,
-# 32, 128, 128), 1, 4, 4) / 2**20}} MiB,
-# and llama.cpp logs checkpoints of 75.376). A layer of Qwen3.5-4B breaks even at
-# {{524 = break_even(HybridSizes(24, 8, 4, 256, 16, 32, 128, 128))}} tokens (32 value heads assumed).
-# vLLM takes blocks of {{528 = 16 * ceil(524 / 16)}}, so no shorter prompt is found again
-# (vLLM #40696).
+# states and tails, as much as the rows of {{3,144 = round(state_bytes(HybridSizes(36, 12, 2, 256, 16, 32,
+# 128, 128)) / (12 * 2 * 2 * 256 * 2))}} tokens in its 12 full layers (our arithmetic; states in float32,
+# the rest in 16 bits; all in float32,
+# {{79.0 = state_bytes(HybridSizes(36, 12, 2, 256, 16, 32, 128, 128), 1, 4, 4) / 1e6}} MB or
+# {{75.4 = state_bytes(HybridSizes(36, 12, 2, 256, 16, 32, 128, 128), 1, 4, 4) / 2**20}} MiB:
+# llama.cpp logs checkpoints of 75.376). A layer of Qwen3.5-4B breaks even at
+# {{524 = break_even(HybridSizes(24, 8, 4, 256, 16, 32, 128, 128))}} tokens (32 value heads assumed). vLLM
+# takes blocks of {{528 = 16 * ceil(524 / 16)}}, so it finds no shorter prompt again (vLLM #40696).
 #
 # ## 4 · A cache that goes back, or refuses
 #
 # *Difficulty 4 of 5 · importance 5 of 5 · 25 minutes*
 #
-# Rows can be cut. A state cannot: every token has changed every number. Could the rule run backwards?
+# You can cut rows, but not a state: every token has changed every number. Could the rule run backwards?
 
 # %%
 torch.manual_seed(17)
@@ -374,18 +373,17 @@ for t in reversed(range(12)):  # the matrix that a step multiplies by, inverted
         print(f"{12 - t} back: max |Δ| {(back - passed_by[t]).abs().max():.0e}")
 
 # %% [markdown]
-# No: each step back divides what a key finds, and its rounding error, by 1 − beta. So engines
-# remember states at **checkpoints**, and go back to these alone. Rows need no copy: they lie where
-# they were.
+# No: each step back divides what a key finds, and its rounding error, by 1 − beta. So engines save states
+# at **checkpoints** and go back only to these. Rows need no copy: they stay in place.
 #
-# **Common wrong answers**: the rows are cut, and the states stay; the states are reset
-# (mlx-lm #1253); a checkpoint outlives the words that it was made of.
+# **Common wrong answers** cut the rows but keep the states, reset the states (mlx-lm #1253), or let a
+# checkpoint outlive the words it was made of.
 #
 # Write the methods of `HybridCache`.
 #
 # <details><summary>Hint 1: the idea</summary>
-# For each linear layer: the pair that counts now, the one kept in this pass, and those by length.
-# When does one become another, and which are copies?
+# For each linear layer, hold the current pair, the one kept in this pass, and those by length. When does
+# one become another, and which are copies?
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # Rows (n_full, 2, B, G, max_len, D): the full layers are numbered among themselves. A dict from a
@@ -606,19 +604,18 @@ with one_thread(), torch.no_grad():
 show(draw_known(known))
 
 # %% [markdown]
-# **After (a).** The common wrong answer: a state forgets with distance. It forgets by what comes
-# between: other names, or the *end* of a story, where its gates seem to wipe the slate clean. One full
+# **After (a).** The common wrong answer: a state forgets with distance. What comes between makes it
+# forget: other names, or the *end* of a story, where its gates seem to wipe the slate clean. One full
 # layer does not rescue the hybrid here. Within a story all are alike: of what was said at least 100
 # tokens before, the linear model recalls {{1.00 = METRICS["story-linear"]["recall_far"]}}, the hybrid
-# {{1.00 = METRICS["story-hybrid"]["recall_far"]}} and `story` {{0.99 =
-# METRICS["story"]["recall_far"]}}.
+# {{1.00 = METRICS["story-hybrid"]["recall_far"]}} and `story` {{0.99 = METRICS["story"]["recall_far"]}}.
 #
-# (`story` drops in texts beyond some 400 tokens, though it was trained up to 1,024.)
+# (`story` gets worse beyond some 400 tokens, though trained up to 1,024.)
 #
 # ## 6 · The slip that nobody sees
 #
-# > **Predict.** 12 tokens are taken back: rows are cut, states stay. How many of the hybrid's next
-# > hundred predictions change: 60, 20 or 6?
+# > **Predict.** 12 tokens are taken back: their rows are cut, the states stay. How many of the hybrid's
+# > next hundred predictions change: 60, 20 or 6?
 
 
 # %%
@@ -647,15 +644,15 @@ with one_thread():
               f"it is said in {(last == names.said[1]).sum()} of 40")  # fmt: skip
 
 # %% [markdown]
-# **About 6**, and that is the danger: the text reads well, and says the name that was taken back. So
-# our checks ask whether states are *equal*, never how a text looks.
+# **About 6**, and that is the danger: the text reads well but says the name that was taken back. So our
+# checks ask whether states are *equal*, never how a text looks.
 #
 # ## 7 · Where to go on
 #
 # *Difficulty 2 of 5 · importance 4 of 5 · 7 minutes*
 #
-# The next prompt of a chat mostly begins like what is held. In lesson 10 equal tokens were enough;
-# here a state is needed as well. Write `resume_point`.
+# A chat's next prompt mostly begins with what the cache holds. In lesson 10 equal tokens were enough;
+# here you also need a state. Write `resume_point`.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Which lengths meet each of the three conditions?
@@ -704,7 +701,7 @@ for name, rule in rules.items():
     print(f"{name}: {fed:,} tokens are fed{kept}")
 
 # %% [markdown]
-# A chat of 8 turns, questions of 60 tokens, answers of 40, whose last two tokens come back changed,
+# Take a chat of 8 turns, questions of 60 tokens, answers of 40, whose last two tokens come back changed,
 # as a template may write them. Without checkpoints every turn reads everything again: 8 minutes for
 # 15,000 tokens in llama.cpp #20225. Choose:
 
@@ -726,15 +723,15 @@ choose_layers(state_bytes, break_even, resume_point, hybrid.sizes)
 # From what? Nobody feeds those tokens again: see "reset" in section 6. The PR compares no text.
 # </details>
 #
-# **Not shown here.** What states cost in quality: a loss of {{0.40 =
-# METRICS["story-hybrid"]["loss"]}} beside `story`'s {{0.42 = METRICS["story"]["loss"]}} says little,
-# with four layers, few facts and one seed each. Nor the speed of a step.
+# **Not shown here.** What states cost in quality: a loss of {{0.40 = METRICS["story-hybrid"]["loss"]}}
+# beside `story`'s {{0.42 = METRICS["story"]["loss"]}} says little, with four layers, few facts and one
+# seed each. Nor do we show a step's speed.
 #
 # ## Check yourself
 #
 # <details><summary>Is a hybrid's cache constant?</summary>
 # No: the rows of its full layers grow. <em>Common wrong answer:</em> yes, its layers are linear. A
-# quarter of them is not.
+# quarter of them are not.
 # </details>
 # <details><summary>Does a longer text mean a worse memory?</summary>
 # No: more facts do, or a decay near 0. <em>Common wrong answer:</em> yes, since everything fades.
@@ -746,11 +743,10 @@ choose_layers(state_bytes, break_even, resume_point, hybrid.sizes)
 # of its rows. <em>Common wrong answer:</em> yes, it is one square.
 # </details>
 # <details><summary>Why can lesson 12's rollback not cut a hybrid's cache?</summary>
-# There is no state after the last accepted guess. Remember one before guessing; feed the accepted
-# tokens again. <em>Common wrong answer:</em> it can, they change little.
+# There is no state after the last accepted guess. Save one before guessing; feed the accepted tokens
+# again. <em>Common wrong answer:</em> it can, since they change little.
 # </details>
 #
 # ## Next
 #
-# This is the last lesson. vLLM, SGLang and llama.cpp serve hybrids: look up where each remembers
-# states.
+# This is the last lesson. vLLM, SGLang and llama.cpp serve hybrids: look up where each saves states.
