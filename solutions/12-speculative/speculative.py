@@ -337,9 +337,9 @@ show(draw_rejection())
 # is proposed too often, so keep it with probability **p / q**. The kept tokens add up to min(p, q), blue.
 # What is missing from p, orange, is **(p − q)⁺**: after a rejection, draw the token from that,
 # normalised, and discard the rest of the draft. If all are accepted, draw one more token from the last
-# row of p. This is *speculative sampling*, a modified rejection sampling; no rule that keeps p and judges one
-# token at a time accepts more often. A rule that judges the whole draft does (*block verification*, Sun et al.
-# 2025).
+# row of p. This is *speculative sampling*, a modified rejection sampling; no rule that keeps p and
+# judges one token at a time accepts more often. A rule that judges the whole draft does (*block
+# verification*, Sun et al. 2025).
 #
 # Write `verify_sampled`: how many drafted tokens are kept, and which token follows them.
 #

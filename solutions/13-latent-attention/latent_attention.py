@@ -557,7 +557,8 @@ show(draw_times(times[8192], "one token on 8,192 in one layer", beside="absorbed
 # </details>
 # <details><summary>Why not rotate the latent?</summary>
 # rotate(q) · U rotate(c) depends on both positions. With qU rotated, only their difference counts; but
-# the same rows are the values, which would turn. <em>Common wrong answer:</em> "a latent is too short for it".
+# the same rows are the values, which would turn. <em>Common wrong answer:</em> "a latent is too short
+# for it".
 # </details>
 #
 # ## What you have built: an engine
