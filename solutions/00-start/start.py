@@ -58,7 +58,7 @@ from course.widgets.start import play_with_a_product
 show(draw_card(machine.card()))
 
 # %% [markdown]
-# Each orange mark is a model's weights, at two bytes each (a weight is also called a *parameter*). Each
+# Each orange mark is a model: its weights, two bytes apiece (a weight is also called a *parameter*). Each
 # label on the scale is 1,000 times the previous one. **A mark beyond the end of your bar is a model
 # that this machine cannot even hold.** In lesson 03, something else will also need that memory.
 
@@ -143,8 +143,8 @@ except CheckFailed as failure:  # so that the notebook goes on
 
 # %% [markdown]
 # Read it from left to right. It names **a small case** that failed, **your number**, **the expected
-# number**, what all your wrong numbers have in common, if anything, and asks **one question**, which
-# points at the cause. Work the small case out on paper first; only then change the code. Run the last
+# number** and what all your wrong numbers have in common, if anything. **One question** points at the
+# cause. Work the small case out on paper first; only then change the code. Run the last
 # three lines of the message in a new cell: they show what your function was given.
 
 # %% [markdown]
@@ -252,8 +252,8 @@ for m, seconds in times.items():
 # %% [markdown]
 # Something between, on most machines: together, each token is several times cheaper. The operations per
 # second show why: if they rise with the tokens, the core had been waiting for the matrix. Your numbers
-# will differ from your neighbour's, so **no grade in this course depends on a stopwatch**. We count
-# work; we only plot time.
+# will differ from your neighbour's, so **no grade in this course depends on a stopwatch**. We count work;
+# time is only plotted.
 #
 # A model can *read* your question many tokens at a time. It can *write* its answer only one token after
 # another, because each word depends on the one before.
@@ -263,8 +263,8 @@ for m, seconds in times.items():
 #
 # Other code calls your functions, in later lessons too. So in every lesson and every check:
 #
-# * Never change an argument, or a result that you have already returned. No two results share memory
-#   (an argument's is allowed), except where a task asks for views.
+# * Never change an argument, or a result that you have already returned. Results share no memory, except
+#   an argument's or where a task asks for views.
 # * Results have the dtype and device of the inputs.
 # * A tensor may be a slice or a transpose (not contiguous), and sizes may be 0 or 1.
 # * If you refuse a call, raise before you change anything or draw a random number.

@@ -407,7 +407,7 @@ show(draw_attention(model, story, causal_attention, looks=[(0, 1, "Wood"), (1, 1
 # ## What moves when a word changes
 #
 # Now check your guess from the beginning. A cell is coloured where the **hidden state**, the token's
-# vector at that depth, changed. Below is the same without the mask.
+# vector at that depth, changed. The lower map has no mask.
 
 # %%
 play_with_causality(model, "The cat sat on the mat . It was a cold", j=2)

@@ -72,7 +72,7 @@ show(draw_grid(3, 4, words, n_shown=2))
 #
 # Write `generate_naive`. It takes a batch: every row gets its own next token. Refuse impossible
 # requests (`model.check_tokens`, `check_between`) **before** the first forward pass; the caller should
-# learn it now, not after a minute.
+# hear now, not after a minute.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Start with a copy of the prompt. n_new times: compute logits, take the last position's likeliest
@@ -83,7 +83,7 @@ show(draw_grid(3, 4, words, n_shown=2))
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # <code>model.check_tokens</code> refuses an empty prompt; <code>check_between(name, value, low,
-# high)</code> refuses a value outside low … high, ends included, and names it. How many places are
+# high)</code> refuses a value below low or above high, and names it. How many places are
 # left? Then a <code>for</code> loop with <code>greedy_next</code>, <code>unsqueeze(1)</code> and
 # <code>torch.cat</code>.
 # </details>
@@ -151,7 +151,7 @@ show(draw_grid(3, 4, words))
 # %% [markdown]
 # ## Is it really the *same* work?
 #
-# {{18 = kv_rows_naive(3, 4)}} rows were computed; {{6 = kv_rows_needed(3, 4)}} suffice. Below are the
+# {{18 = kv_rows_naive(3, 4)}} rows were computed; {{6 = kv_rows_needed(3, 4)}} would do. Below are the
 # keys of "The cat sat", computed while the text was 3 tokens long, and again when it was 6.
 
 # %%
@@ -182,7 +182,7 @@ show(draw_same_keys(model, encode("The cat sat"), encode("The cat sat on the mat
 # The columns are p, p + 1, …, p + g - 1. There are g of them. The sum 0 + 1 + … + (g-1) is g(g-1)/2.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
-# One line each. Use <code>//</code> only on a number that must be even. With g = 0 no forward pass
+# One line each. Use <code>//</code> only on a number that is surely even. With g = 0 no forward pass
 # happens at all.
 # </details>
 
@@ -356,9 +356,9 @@ show(draw_step_times(times, fit_to=128))
 # %% [markdown]
 # The points rise above the line. What did the rows leave out? In a naive step not only the last token
 # looks back. All n tokens do so again: code that masks a full matrix scores n² pairs in every head and
-# layer. Matrix products hide this cost in short texts; it dominates long ones.
+# layer. Weight matrices hide this cost in short texts; it dominates long ones.
 #
-# The pairs grow quadratically within a step, so **cubically over a run** from one token: 1² + 2² + … +
+# The pairs are quadratic in each step, so **cubic over a run** from one token: 1² + 2² + … +
 # n² is about n³/3. Your visits, about n²/2, are what remains if only the last token looks.
 
 # %% [markdown]

@@ -63,8 +63,8 @@ model, storyteller = MiniGPT.from_weights("mini"), MiniGPT.from_weights("story")
 show(draw_rows(prompt_len=3, n_new=4))
 
 # %% [markdown]
-# On the left, every step starts over. On the right, each row is computed once and later only *read*,
-# {{12 = kv_rows_naive(3, 4) - kv_rows_needed(3, 4)}} times.
+# On the left, every step starts over. On the right, rows are computed once, then only *read*,
+# {{12 = kv_rows_naive(3, 4) - kv_rows_needed(3, 4)}} times in all.
 #
 # Why may a row be kept? Lesson 01's causality map showed it: nothing to the left of a changed token
 # moves. The key of token 2 is the same at step 1 and at step 1,000, its rotation included, because its
@@ -136,8 +136,8 @@ checks.mask_is_rectangular(causal_mask)
 # `torch.cat`. Write its `append`. It is called once per *layer*, so it must not change the length;
 # `advance` does, once per forward pass.
 #
-# But `torch.cat` copies every old row into a **new** tensor. Write `numbers_copied`, which counts the
-# copied numbers.
+# But `torch.cat` copies every old row into a **new** tensor. Write `numbers_copied`, which counts those
+# old numbers.
 #
 # > **Predict.** 512 tokens arrive one at a time. How many times is the first row copied?
 #
@@ -611,7 +611,7 @@ show(draw_race(runs, steps))
 # the time by much less: while a text is short, several rows cost little more than one. But the speedup
 # per step grows with every token.
 #
-# Now answer the question at the top, after a prompt of 500 tokens:
+# Now for the question at the top, after a prompt of 500 tokens:
 
 
 # %%
@@ -639,7 +639,7 @@ with one_thread(), torch.inference_mode():
 # ## 8 · What is in the cache is what the model knows
 #
 # A story puts a lamp somewhere. What will the model say when that sentence is gone from the cache? And
-# what does a wrong cache write? Four bugs (`??wrong_caches`) leave every shape intact.
+# what does a wrong cache write? Four slips (`??wrong_caches`) leave every shape intact.
 #
 # > **Predict.** Which can you spot from the text alone?
 

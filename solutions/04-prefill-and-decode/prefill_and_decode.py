@@ -142,7 +142,7 @@ checks.too_long_a_prompt_changes_nothing(prefill)
 # hands out a token and pauses until the next one is asked for.
 #
 # **The common wrong answer** prefills all but the last prompt token and lets a decode step choose
-# the first new one. That wastes a pass on the same text: *the first token belongs to prefill*.
+# the first new one. Same text, but one pass too many: *the first token belongs to prefill*.
 #
 # Write `stream`, which yields each token as soon as it is known.
 #
@@ -346,7 +346,7 @@ share_a_machine(storyteller, forward_cached, KVCache, prompt)
 
 # %% [markdown]
 # Smaller chunks give shorter gaps but a later first token, for two reasons: each chunk reads all
-# weights again, and the other's steps run in between. Here chunks and tokens alternate; an engine puts
+# weights again, and the other stream's steps intervene. Here chunks and tokens alternate; an engine puts
 # both into one pass (lesson 11).
 #
 # ## 6 · Going back
@@ -498,7 +498,7 @@ checks.pads_are_never_seen(ragged_mask)
 # Write `ragged_positions`: where each new place stands in its own row's text.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Subtract the pads from the place in the row.
+# Subtract the row's pad count from the place.
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # Places (T,), the last T of S; pads (B, 1); positions (B, T).

@@ -174,7 +174,7 @@ checks.attention_is_causal(attention_flops)
 #
 # The matrices: `wq`, `wk`, `wv`, `wo`, `gate`, `up`, `down` in each layer, and `lm_head`. The bill
 # leaves out embedding lookups (but a *tied* table is `lm_head`, and read as such), norms, rotations,
-# softmax, and scores, which a fused kernel (FlashAttention) never writes to memory.
+# softmax, and the bytes of scores, which a fused kernel (FlashAttention) never writes.
 #
 # Write `phase_cost`, which fills in these five numbers.
 #
@@ -322,7 +322,7 @@ play_with_the_roof(phase_cost, attention_flops, attainable, bound_by)
 # attention_flops(PUBLISHED["Llama-2-7B"].config, 1, 1024, 64)).attention.intensity}} FLOP/byte. The
 # common wrong answer, "a batch as large as the balance" ({{206 = Machine("H200", 989e12,
 # 4800e9).balance}}), is nearly right for the matrices, whose rows go in and out as bytes, and wrong for
-# attention. On the right, total throughput rises and each user's falls, until memory ends.
+# attention. On the right, total throughput rises and each user's falls, until memory is full.
 #
 # ## 5 · A clock for work that is queued
 #
@@ -456,7 +456,7 @@ del call, calls  # their decoders hold caches and, on a GPU, recorded steps
 # matrix products. A roof says what is possible, not what somebody has programmed.
 #
 # **On a GPU** expect a prefill of few rows to miss: its hundreds of kernels are launched one by one
-# (section 7), whereas a decode step is recorded and launched at once. Decode may come out a little
+# (section 7), whereas a decode step is recorded and launched as one. Decode may come out a little
 # above its roof there: we measure that limit with a copy, and reading alone is faster.
 #
 # The course ships no points recorded on a GPU yet; `benchmarks/roofline.py --record` would add yours.
@@ -501,7 +501,7 @@ show(draw_third_roof(phase_cost(mini.config, 1, 64, 1, 4), here, prices, asked, 
 # the cheapest kernel, and the Python between the operations costs as well.
 #
 # `course/fast/decode.py` asks for fewer operations. On a GPU it also records a step as a **CUDA graph**
-# and launches it at once; without that, even a model of a billion parameters stays far below the
+# and launches it whole; without that, even a model of a billion parameters stays far below the
 # memory's roof.
 #
 # ## Check yourself

@@ -76,9 +76,9 @@ show(draw_sharing(n_heads=8, kv_heads=(8, 2, 1)))
 # > tokens × batch × 2 bytes, and later says that GQA shrinks it drastically. By that formula, could it?
 #
 # <details><summary>Answer</summary>
-# No: GQA does not change the number of query heads. The factor must be G: Llama-3-70B (H = {{64 =
+# No: GQA keeps every query head. The factor must be G: Llama-3-70B (H = {{64 =
 # PUBLISHED["Llama-3-70B"].config.n_heads}}, G = {{8 = PUBLISHED["Llama-3-70B"].config.n_kv_heads}}) needs
-# an eighth of that.
+# an eighth of the formula's result.
 # </details>
 #
 # ## 1 · A row of copies
@@ -264,7 +264,7 @@ print(f"Where is the black lamp? In the … {said} (it was put in the shed)")
 # *Difficulty 3 of 5 · importance 4 of 5 · 12 minutes*
 #
 # Nobody wants to train a model twice. Ainslie et al. make each new KV head the **mean** of the heads it
-# replaces (they found this better than picking one), then train briefly. Query heads stay unchanged.
+# replaces (they found this better than picking one), then train briefly. All query heads remain.
 #
 # A weight of `wk` is (G · D, C): the first D *rows* make KV head 0, the next D head 1.
 #

@@ -98,8 +98,8 @@ show(draw_example())
 # * no step is below `torch.finfo(dtype).tiny`: equal numbers have no range, and in float16 a step can
 #   vanish although the numbers do not.
 #
-# **The common wrong answer** truncates (as `.to(torch.uint8)` does) instead of rounding: errors reach a
-# full step, all in one direction.
+# **The common wrong answer** truncates (as `.to(torch.uint8)` does) instead of rounding: errors approach
+# a full step, all in one direction.
 #
 # <details><summary>Hint 1: the idea</summary>
 # How many steps lie between 2^bits codes? How many steps is a number away from zero's place?
@@ -246,8 +246,8 @@ share_a_step(story, quantize, dequantize)
 #   dequantized, the rest exactly.
 # * `advance(n)` moves the first n pending tokens into `recent`, and complete groups on into the stores.
 #   However tokens are split into blocks, the cache must end up the same.
-# * `truncate` discards what is pending; whole groups stay codes, even inside the window. If it cuts a
-#   group, its first tokens return to `recent` dequantized, since the originals are gone; if it refills,
+# * `truncate` discards what is pending; whole groups stay codes, even inside the window. If a group is
+#   cut, its first tokens return to `recent` dequantized, since the originals are gone; if it refills,
 #   they are rounded again.
 #
 # `GroupStore` is given (`course/fast/storage.py`): `write(first, quantized)` packs and keeps codes

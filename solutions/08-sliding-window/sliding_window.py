@@ -265,8 +265,8 @@ show(draw_lost(mask, held.tolist(), new.tolist()))
 # * `places(n_new)` says which tokens these are; `window_mask` needs it.
 # * `advance(n)` moves the first n pending tokens in: only the sinks and the last `window` of all tokens
 #   stay.
-# * `len` counts all tokens of the text, since positions keep counting. So a text still ends at `max_len`,
-#   at most `max_seq_len`. (StreamingLLM numbers the positions inside the cache instead.)
+# * `len` counts all tokens of the text, since positions keep rising. A text still ends at `max_len`,
+#   itself at most `max_seq_len`. (StreamingLLM numbers the positions inside the cache instead.)
 # * `truncate(n)` goes back only if every row that token n will need is still there.
 #
 # `forward_windowed(model, tokens, cache, window_mask)` is given (`course/given/windowed.py`): lesson 03's
@@ -446,13 +446,13 @@ show(draw_steps(steps, {"ring": ring.nbytes(), "full": full.nbytes()}))
 
 # %% [markdown]
 # A step with the ring is slower: `append` copies the window twice (mask, then `cat`), and the timing
-# includes `truncate`. Engines write one row in place and read it there. The bytes are what counts:
+# includes `truncate`. Engines write one row and read all in place. The bytes are what counts:
 # {{278,528 = WindowedKVCache(MiniGPT.from_weights("story").config, 1, 1024, 64, 4).nbytes()}} against
 # {{4,194,304 = KVCache(MiniGPT.from_weights("story").config, 1, 1024).nbytes()}}.
 #
 # ## 5 · Sinks, and a model that has none
 #
-# Why keep the first tokens? In many large models, heads that look for nothing *rest* there: softmax
+# Why keep the first tokens? In many large models, heads with nothing to find *rest* there: softmax
 # weights must add up to 1, and every token sees the first one. Remove it and that weight falls on tokens
 # that matter: Llama-2-13B with a window has perplexity 5,158; four first tokens bring it to 5.40, four
 # newlines instead to 5.60 (Xiao et al. 2023, table 1). And our model?

@@ -328,7 +328,7 @@ show(draw_times(times, "one token to attend", beside="one read"))
 # Write `attend_blocks`: attention to the first `length` tokens of the table's blocks.
 #
 # <details><summary>Hint 1: the idea</summary>
-# Order does not affect the result. What makes a token part of this conversation?
+# Order does not affect the result. When does a token belong to this conversation?
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
 # <code>keys[number]</code> is a view (G, size, D). A part wants (1, G, held, D).
@@ -409,7 +409,7 @@ for S, sizes in {8192: {"H": 32, "G": 8, "D": 128}, 1024: {"H": 8, "G": 8, "D": 
     show(draw_times(times, what, beside="contiguous"))
 
 # %% [markdown]
-# In the first picture tiles come closest. Your loop copies nothing but launches some twenty operations
+# In the first picture tiles come closest. Your loop copies nothing, yet launches some twenty operations
 # per block; a kernel avoids that cost (PagedAttention, Kwon et al. 2023). A **tile** copies a few blocks
 # at a time into a scratch buffer (`course/fast/paged_tiles.py`) that stays in the processor's cache, as
 # in lesson 07. The second picture is a short text of our story model. All its keys fit into that cache,
@@ -420,7 +420,7 @@ for S, sizes in {8192: {"H": 32, "G": 8, "D": 128}, 1024: {"H": 8, "G": 8, "D": 
 # *Difficulty 3 of 5 · importance 4 of 5 · 10 minutes*
 #
 # Sixteen chats start with the same 8,192 tokens. Each needs them at every step. Must you read them
-# sixteen times? The prefix is one row of keys, and sixteen chats are sixteen queries to it.
+# sixteen times? The prefix is one batch row of keys, and sixteen chats are sixteen queries to it.
 #
 # Write `attend_shared`: attention to the prefix and to each row's own keys.
 #
@@ -490,8 +490,8 @@ with one_thread():
 show(draw_times(times, f"one step of {B} chats", beside="each its own"))
 
 # %% [markdown]
-# It gains less than the bytes promise. The number of multiplications is unchanged, and each number of the
-# prefix now serves 16 chats: the read has become compute-bound (lesson 05).
+# Sharing gains less than the bytes promise. The number of multiplications is unchanged, and each number
+# of the prefix now serves 16 chats: the read has become compute-bound (lesson 05).
 #
 # ## Check yourself
 #
@@ -522,4 +522,4 @@ show(draw_times(times, f"one step of {B} chats", beside="each its own"))
 # ## Next
 #
 # You can read blocks wherever they lie, or just some of them (lesson 14). **Lesson 10** keeps the cache
-# in blocks, so conversations share what they have in common.
+# in blocks, letting conversations share what they have in common.

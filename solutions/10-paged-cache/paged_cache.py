@@ -89,12 +89,12 @@ show(draw_waste(traces))
 
 # %% [markdown]
 # **Put back**: when a text needs a block and none is free, the newest text gives up its blocks and
-# computes its tokens again later (free, in this simulation). "Length known" and "next power of two"
+# computes its tokens again later (at no cost here). "Length known" and "next power of two"
 # assume the length is known beforehand.
 #
-# Kwon et al. (2023) found the same in real servers: 20 to 38 % of memory in use before, 96 % with blocks
-# (PagedAttention, vLLM). In OPT-13B a token takes {{819,200 = 2 * 40 * 5120 * 2}} bytes and a 2,048-token
-# reservation {{1,677,721,600 = 2048 * 2 * 40 * 5120 * 2}}.
+# Kwon et al. (2023) found the same in real servers: 20 to 38 % of the cache's memory used before, 96 %
+# with blocks (PagedAttention, vLLM). In OPT-13B a token takes {{819,200 = 2 * 40 * 5120 * 2}} bytes and a
+# 2,048-token reservation {{1,677,721,600 = 2048 * 2 * 40 * 5120 * 2}}.
 #
 # > **Spot the slip.** "Paging removes fragmentation."
 #
@@ -115,7 +115,7 @@ show(draw_waste(traces))
 # **A refusal changes nothing**: check the whole list before you change any count. A list may name a block
 # twice; then it counts twice.
 #
-# **The common wrong answer** frees a block at the first `release`. Another text then overwrites the other
+# **The common wrong answer** frees a block at the first `release`. A stranger then overwrites the other
 # owner's words.
 #
 # Write the methods of `BlockAllocator`, which knows who owns which block.
@@ -255,12 +255,12 @@ class BlockPool:
 # A cache keeps only a *table* of its text's blocks, in text order. Token 37 in blocks of 16 is in block
 # `table[2]`, place {{5 = 37 % 16}}. `append` gathers all blocks by the table, since `forward_cached`
 # wants one tensor (section 4 measures the cost), and returns exactly the held and new tokens, not the
-# empty places after them.
+# unused places after them.
 #
 # * Blocks are taken in `append`, by whichever layer comes first; one block serves **all layers**.
 # * None is taken before a token needs it. `truncate` and `reset` release every block without a token,
 #   also those of an append that was never advanced.
-# * If too few blocks are free, raise `CacheFull` and change nothing, not even the pool.
+# * If too few blocks are free, raise `CacheFull` and change neither cache nor pool.
 #
 # **`fork`** makes a second cache of the same tokens: it has the same table, adds one owner to each block,
 # and takes no bytes. **`adopt`** lets an empty cache begin with existing full blocks (lesson 17 needs a
@@ -580,7 +580,7 @@ for name, blocks in {
     print(f"user 2 reads, {name}: Where is the {decode(out[0, -6:])}")
 
 # %% [markdown]
-# What does reuse save? `prefill_saved` returns the share of lesson 05's FLOPs that a prompt avoids.
+# What does reuse save? `prefill_saved` returns the share of lesson 05's FLOPs that cached tokens save.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Cached tokens are past; all others are new. What would the whole prompt cost?
@@ -646,7 +646,7 @@ print(f"largest difference of any logit from those without a cache: {apart:.0e}"
 show(draw_first_token(times, {n: prefill_saved(story.config, 512, n) for n in shared}))
 
 # %% [markdown]
-# FLOPs predict the time until so few tokens remain that a pass's fixed cost dominates.
+# FLOPs predict the time, until so few tokens remain that a pass's fixed cost dominates.
 #
 # Cached input is cheap, not free. For Llama-3-8B with 1,984 of 2,000 prompt tokens cached, you need
 # {{120 = 1 / (1 - prefill_saved(PUBLISHED["Llama-3-8B"].config, 2000, 1984))}} times fewer FLOPs, but
@@ -697,8 +697,9 @@ show(draw_times(times, "one token appended and attended, one layer", beside="con
 # </details>
 # <details><summary>When may a block be offered to others?</summary>
 # When it is full and <em>written</em>, in all layers. <em>Common wrong answer:</em> "once allocated".
-# Another request would read missing data. Also, whoever offers a block is an owner until withdrawing the
-# offer (lesson 15); otherwise the block is handed out again, and the next user reads a stranger's words.
+# Another request would read unwritten places. Also, whoever offers a block is an owner until withdrawing
+# the offer (lesson 15); otherwise the block is handed out again, and the next user reads a stranger's
+# words.
 # </details>
 #
 # ## Next

@@ -70,7 +70,7 @@ story = MiniGPT.from_weights("story")
 show(draw_holes())
 
 # %% [markdown]
-# A **static** batch runs until its longest answer is complete; finished rows sit idle. A **continuous**
+# A **static** batch runs until its longest answer is complete; finished rows are holes. A **continuous**
 # batch gives a free row to the next request before the next pass (Yu et al. 2022, Orca).
 #
 # Why batch at all? Each pass reads the weights and launches operations once, however many rows it has
@@ -174,7 +174,7 @@ for share in (0, 10, 25, 50, 100):
 #
 # *Difficulty 4 of 5 · importance 5 of 5 · 20 minutes*
 #
-# One pass may mix one token for each user waiting for the next word with a piece of another user's prompt
+# One pass may hold one token for each user waiting for the next word and a piece of another user's prompt
 # (*chunked prefill*, Agrawal et al. 2024). A long prompt in one piece would block everyone while it runs.
 # So each pass has a **budget** of tokens:
 #
@@ -183,7 +183,7 @@ for share in (0, 10, 25, 50, 100):
 # 3. then requests that wait, in their order, while fewer than `max_running` run.
 #
 # A prompt takes as much of the remaining budget as it can and continues in the next pass. **Nobody
-# overtakes**: no later *prompt* gets anything while an earlier one could take it.
+# overtakes**: no later *prompt* gets budget that an earlier one could use.
 #
 # A `Request` says `fed` (tokens that went through the model), `left` (known and not fed yet) and
 # `decodes` (its prompt is behind it).
@@ -256,9 +256,9 @@ checks.nothing_is_left_idle(plan_step)
 #
 # `forward(pieces)` is given: it feeds the next n tokens of each request and returns the logits after the
 # last token of each piece, (pieces, V). Your scheduler carries out plans. After a pass, every request in
-# the plan has been fed n more tokens. **Whoever has been fed all it has gets its next token** (greedy): a
-# prompt whose last chunk was fed gets its first one. An earlier chunk gives no token: discard the logits
-# after a chunk that is not the last.
+# the plan has been fed n more tokens. **A request whose known tokens are all fed gets its next token**
+# (greedy): a prompt whose last chunk was fed gets its first one. An earlier chunk gives no token:
+# discard the logits after a chunk that is not the last.
 #
 # A newly admitted request goes behind those that run. A finished request leaves at once; its place is
 # free in the next pass. If `forward` raises, nothing has changed.
@@ -373,8 +373,8 @@ show(draw_texts(served))
 
 # %% [markdown]
 # The tokens are equal, though perhaps not the bits: matrices of another shape may sum in another order.
-# (`Slots` reserves 160 places for each request. Lesson 13's engine instead admits any request that finds
-# free pages.)
+# (`Slots` reserves 160 places for each request. Lesson 13's engine instead admits the next request if
+# pages suffice.)
 #
 # ## 4 · How large a budget?
 #
@@ -446,7 +446,7 @@ show(draw_budgets(rows))
 # %% [markdown]
 # As the budget shrinks, so does the longest gap, but newcomers wait longer and tokens per second fall a
 # little, or a lot once the server is full. Goodput peaks in the middle: with too large a budget, gaps
-# break the limit; with too small a one, first tokens do.
+# break the limit; with too small a budget, first tokens do.
 #
 # How many users can it handle? Compare whole prompts with a budget of 64 as load grows:
 

@@ -256,8 +256,8 @@ checks.cache_is_left_as_alone(speculate)
 # Start with the longest ending: walk back through the text until you find it again.
 # </details>
 # <details><summary>Hint 2: the numbers</summary>
-# Text 5, 8, 5, 9, 5, n_draft 2: 5 occurs at places 0 and 2; the later one counts: 9, 5. Text 5, 5, 5: the
-# ending 5, 5 also occurs at place 0, followed by 5.
+# Text 5, 8, 5, 9, 5, n_draft 2: 5 occurred at places 0 and 2; the later one counts: 9, 5. Text 5, 5, 5:
+# the ending 5, 5 also occurs at place 0, followed by 5.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # Two loops: n from <code>longest</code> down to 1, places from right to left; the first match returns a
@@ -337,7 +337,7 @@ show(draw_rejection())
 # is proposed too often, so keep it with probability **p / q**. The kept tokens add up to min(p, q), blue.
 # What is missing from p, orange, is **(p − q)⁺**: after a rejection, draw the token from that,
 # normalised, and discard the rest of the draft. If all are accepted, draw one more token from the last
-# row of p. This is *speculative sampling*, a modified rejection sampling; no rule that keeps p and
+# row of p. This is *speculative sampling*, a modified rejection sampling; no rule that preserves p and
 # judges one token at a time accepts more often. A rule that judges the whole draft does (*block
 # verification*, Sun et al. 2025).
 #
@@ -412,7 +412,7 @@ for name, model in (
 # Good drafts are accepted more often when sampling: where the model wavers between two names, greedy
 # verification rejects half of the guesses; min(p, q) accepts nearly all.
 #
-# And the text? We draw two more words 2,000 times: from the model alone, with `mini`'s guesses judged by
+# And the text? We draw two words 2,000 times each: from the model alone, with `mini`'s guesses judged by
 # your rule, and with every guess kept.
 
 # %%
@@ -471,8 +471,8 @@ checks.expected_tokens_add_up(expected_tokens)
 
 # %% [markdown]
 # If drafting one token costs c steps of the model, decoding is expected_tokens / (1 + K c) times as fast
-# (Leviathan et al. 2023). This ignores Python and the dearer pass: its 1 should be the first figure's
-# number for K + 1 tokens.
+# (Leviathan et al. 2023). This ignores Python, and that a pass over K + 1 tokens takes longer than a
+# step: in place of the 1, take that ratio from the first figure.
 
 # %%
 play_with_drafts(expected_tokens)

@@ -87,7 +87,7 @@ show(draw_regrouping(head_dim=16, rank=8, n_tokens=24))
 #
 # | part | shape | what it does |
 # |---|---|---|
-# | `down` | (rank + R, C) | maps x to the latent `c`, then to one key of R numbers to be rotated |
+# | `down` | (rank + R, C) | maps x to the latent `c`, followed by one key of R numbers to be rotated |
 # | `up_k`, `up_v` | (H · D, rank) | head after head, D rows each: a head's key and value from `c` |
 # | `wq` | (H · (D + R), C) | per head: D numbers for the content, R to be rotated |
 # | `wo` | (C, H · D) | as ever |

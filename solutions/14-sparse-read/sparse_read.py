@@ -16,8 +16,8 @@
 # **Points:** 10. **Needs:** lessons 06 and 09 (your answers, or ours).
 #
 # > **Predict.** A head may read 24 rows of some 155. Of 100 places that a story asks for, how many does
-# > our model find (a) if each step chooses its 24 rows anew, (b) if it keeps the 24 most attended rows,
-# > and throws the others away before the question?
+# > our model find (a) if each step chooses its 24 rows anew, (b) if we keep the 24 most attended rows,
+# > and throw the others away before the question?
 
 # %% tags=["setup"]
 
@@ -295,8 +295,8 @@ checks.the_rest_is_not_read(attend_pages)
 
 # %% [markdown]
 # > **Predict.** One layer of a large model (32 heads on 8 KV heads, D = 128) reads {{64 = 1024 // 16}}
-# > pages of 16, once out of 4,096 tokens and once out of 16,384. What fraction of the time does this
-# > take, compared with reading all?
+# > pages of 16, once out of 4,096 tokens and once out of 16,384. What fraction of the time of reading all
+# > does this take?
 
 
 # %%
@@ -325,7 +325,7 @@ for S in (4096, 16_384):
 # *Difficulty 3 of 5 · importance 4 of 5 · 12 minutes*
 #
 # H2O (Zhang et al. 2023) keeps the rows that got most attention so far; SnapKV (Li et al. 2024) keeps
-# those that the prompt's last queries attended to. In essence both are one function: a row's score is the
+# those the prompt's last queries attended to most. In essence both are one function: a row's score is the
 # attention that T queries gave it.
 #
 # Memory is freed only if nothing holds it: a view keeps the whole storage alive.
@@ -392,7 +392,7 @@ checks.freed(shrink)
 #
 # Your functions now answer questions about stories the model never saw. Up to "Where" every row is read;
 # then a head reads 16, 24, 32 or 64 rows, chosen in five ways. The last is no real method: it keeps rows
-# that the queries *still to come* will attend to.
+# the queries *still to come* will attend to most.
 #
 # > **Predict.** How many places does this last way find with 24 rows?
 
@@ -456,17 +456,17 @@ show(draw_found(found, budgets, len(asked)))
 #
 # ## 7 · How large is a page?
 #
-# A page's bounds take as many numbers as one row's key and value. So a step that reads n pages of p rows,
-# whatever p is, fetches S / p rows' worth of bounds and n · p rows. The sum is least at **p = √(S / n)**.
+# A page's bounds take as many numbers as one row's key and value. So a step that reads n pages of p rows
+# fetches S / p rows' worth of bounds and n · p rows. For a fixed n, the sum is least at **p = √(S / n)**.
 
 # %%
 show(draw_bytes(S=131_072, n=128))
 
 # %% [markdown]
-# Take Llama 3 8B with 131,072 tokens in float16. Reading the whole cache takes
-# {{17.2 = 131072 * 131072 / 1e9}} GB per step; 128 pages of 16 with all bounds take
+# Take Llama 3 8B with 131,072 tokens in float16. The whole cache is
+# {{17.2 = 131072 * 131072 / 1e9}} GB per step; 128 pages of 16 with all bounds are
 # {{1.34 = 131072 * (131072 // 16 + 128 * 16) / 1e9}} GB, four fifths of it bounds; pages of
-# {{32 = math.isqrt(131072 // 128)}} take {{1.07 = 131072 * (131072 // 32 + 128 * 32) / 1e9}} GB, half of
+# {{32 = math.isqrt(131072 // 128)}} are {{1.07 = 131072 * (131072 // 32 + 128 * 32) / 1e9}} GB, half of
 # it bounds.
 
 # %%
@@ -495,7 +495,7 @@ read_or_keep(model, page_bounds, page_scores, choose, attend_pages, shrink)
 # ## Check yourself
 #
 # <details><summary>Does skipping save memory?</summary>
-# No: it adds the bounds. <em>Common wrong answer:</em> yes, since fewer rows are read. They all stay
+# No: it adds the bounds. <em>Common wrong answer:</em> yes, since fewer rows are read. All rows stay
 # stored.
 # </details>
 # <details><summary>Does the page with the largest bound hold the row with the largest score?</summary>

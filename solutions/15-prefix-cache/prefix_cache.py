@@ -220,7 +220,7 @@ checks.oldest_leaves_first(PrefixTree)
 checks.counts_what_can_go(PrefixTree)
 
 # %% [markdown]
-# The figure shows three texts that begin alike in a toy pool, where a block holds words in the place of
+# The figures show three texts that begin alike in a toy pool, where a block holds words in the place of
 # keys and values. The number is a block's place in the pool; a frame means that somebody is still reading
 # it.
 
@@ -395,7 +395,7 @@ for n_blocks in (14, 34, 64):
         print(f"the longest wait: behind {max(served.waits)} who came later")
 
 # %% [markdown]
-# With room for one document, the right order saves what a pool for all would. In return, whoever asks
+# With room for one document, the right order spares as much as a pool for all. In return, whoever asks
 # about the last one has to wait.
 #
 # Change the size of the pool, the requests and the order:
@@ -478,7 +478,7 @@ show(draw_links(links, lengths))
 # %% [markdown]
 # Fetch for the **large** model only. Bytes depend on layers and KV heads, compute on the weights; in a
 # small model the weights shrink more than the cache. Caches that lessons 06, 07 and 13 shrink are cheaper
-# to fetch as well: Llama-2-7B has no GQA.
+# to fetch as well; Llama-2-7B has no GQA, so its cache is large.
 #
 # > **Spot the slip.** "Recompute wins for short to medium prompts, under about 4k tokens; offload
 # > wins for long ones, above 8k."

@@ -417,9 +417,9 @@ for name, size in {"dense, 7B": dense, **EXPERTS}.items():
 # Each token takes few FLOPs, so **more tokens are needed** to keep a GPU's arithmetic busy: a mixture of
 # experts pays off with many users.
 #
-# > **Predict.** Take lesson 12's guesses: four at a time, each right with probability 0.76. They write
-# > one chat on a dense model {{3.1 = expected_tokens(0.76, 4)}} times as fast, counting only the reading
-# > of weights. On Qwen3-30B-A3B, do guesses pay off for one chat, or for 64 chats at a time?
+# > **Predict.** Take lesson 12's guesses: four at a time, each right with probability 0.76. With them, a
+# > dense model writes one chat {{3.1 = expected_tokens(0.76, 4)}} times as fast, counting only the
+# > reading of weights. On Qwen3-30B-A3B, do guesses pay off for one chat, or for 64 chats at a time?
 
 
 # %%

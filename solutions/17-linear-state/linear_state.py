@@ -236,7 +236,7 @@ for name, found in told(8, first_again=True):
 
 # %% [markdown]
 # The sum keeps old and new alike, contradictions too. The delta rule knows the newest values, at the
-# expense of old. How much faster are 256 tokens in chunks?
+# expense of older ones. How much faster are 256 tokens in chunks?
 
 # %%
 B, H, T, D = 1, 8, 256, 16
@@ -651,7 +651,7 @@ with one_thread():
 #
 # *Difficulty 2 of 5 · importance 4 of 5 · 7 minutes*
 #
-# A chat's next prompt mostly begins with what the cache holds. In lesson 10 equal tokens were enough;
+# A chat's next prompt mostly begins like what the cache holds. In lesson 10 equal tokens were enough;
 # here you also need a state. Write `resume_point`.
 #
 # <details><summary>Hint 1: the idea</summary>
@@ -701,7 +701,7 @@ for name, rule in rules.items():
     print(f"{name}: {fed:,} tokens are fed{kept}")
 
 # %% [markdown]
-# Take a chat of 8 turns, questions of 60 tokens, answers of 40, whose last two tokens come back changed,
+# This chat has 8 turns, questions of 60 tokens, answers of 40, whose last two tokens come back changed,
 # as a template may write them. Without checkpoints every turn reads everything again: 8 minutes for
 # 15,000 tokens in llama.cpp #20225. Choose:
 
