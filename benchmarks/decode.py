@@ -3,6 +3,7 @@
     python benchmarks/decode.py                    d = 64, 128, 384 and 124M parameters, one thread
     python benchmarks/decode.py --sizes d64 d128   some of them
     python benchmarks/decode.py --quick            the smallest, with few rounds
+    python benchmarks/decode.py --device cuda      on a GPU, where a near tie may be decided otherwise
 
 Every way writes the same text with the same weights in float32, which is checked before anything is
 timed: 16 tokens of prompt and 128 new ones (32 of the largest), of one row and of 16. For d = 128 texts
@@ -79,7 +80,7 @@ def ways_of(size: Size, model: MiniGPT, theirs: Any, batch: int, length: int) ->
 
     def cached(new_cache: Callable, *room: int) -> Way:
         return lambda prompt, n_new: generate_cached(
-            model, prompt, n_new, new_cache(model.config, batch, *room)
+            model, prompt, n_new, new_cache(model.config, batch, *room, device=prompt.device)
         )
 
     ways = {
@@ -114,11 +115,12 @@ def table_of(
     """Measure each way, after all but int8, whose cache is rounded, wrote the same text. Short rounds
     are disturbed most easily, so there are up to three times as many of them."""
     begun = time.perf_counter()
-    harness.check_equal(ways, prompt, n_new, but=("int8",))
+    device = device_of(prompt.device)
+    harness.check_equal(ways, prompt, n_new, device=device, but=("int8",))
     once = time.perf_counter() - begun
     rounds = max(rounds, min(3 * rounds, int(SHORT * rounds / once)))
     calls = {name: partial(way, prompt, n_new) for name, way in ways.items()}
-    samples = harness.measure(calls, device_of("cpu"), rounds, warm=True)
+    samples = harness.measure(calls, device, rounds, warm=True)
     return {name: harness.row_of(each) for name, each in samples.items()}
 
 
@@ -158,27 +160,29 @@ def bars_of(texts: dict[str, dict], lengths: dict[int, dict]) -> list[dict]:
     return bars
 
 
-def measure_texts(size: Size, rounds: int, machine: Machine) -> dict[int, dict]:
+def measure_texts(
+    size: Size, rounds: int, machine: Machine, device: torch.device
+) -> dict[int, dict]:
     """Measure the texts of one model: a table for each number of rows, one row first."""
-    model = build_random(size, torch.device("cpu"))
-    theirs = harness.as_transformers(size, model, torch.device("cpu"))
+    model = build_random(size, device)
+    theirs = harness.as_transformers(size, model, device)
     batches, n_new = (BATCHES, NEW) if size.parameters < SLOW else (BATCHES[:1], NEW // 4)
     tables = {}
     for batch in batches:
         seconds = at_best(size, batch, n_new, machine)
         print(f"\n{size.name}, {batch} row(s): at best {seconds * 1e3:.1f} ms")
-        prompt = torch.randint(size.config.vocab_size, (batch, PROMPT))
+        prompt = torch.randint(size.config.vocab_size, (batch, PROMPT), device=device)
         ways = ways_of(size, model, theirs, batch, PROMPT + n_new)
         tables[batch] = table_of(ways, prompt, n_new, rounds)
         print_table(f"{size.name}, {PROMPT} + {n_new} tokens, {batch} row(s)", tables[batch], n_new)
     return tables
 
 
-def measure_lengths(lengths: list[int], rounds: int) -> dict[int, dict]:
+def measure_lengths(lengths: list[int], rounds: int, device: torch.device) -> dict[int, dict]:
     """Measure texts that grow at d = 128, with a cache and without: a table for each length."""
-    size = SIZES["d128"]
-    model = build_random(size, torch.device("cpu"))
-    prompt, tables = torch.randint(size.config.vocab_size, (1, PROMPT)), {}
+    size, tables = SIZES["d128"], {}
+    model = build_random(size, device)
+    prompt = torch.randint(size.config.vocab_size, (1, PROMPT), device=device)
     for length in lengths:
         every = ways_of(size, model, None, 1, length)
         ways = {name: every[name] for name in ("naive", "cat", "preallocated", "fast decode")}
@@ -192,6 +196,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.epilog = "Short rounds are repeated up to 3 times as often, growing texts half as often."
     names = {"choices": SIZES, "default": list(SIZES), "metavar": "SIZE"}
     parser.add_argument("--sizes", nargs="+", help=f"of {', '.join(SIZES)}; left out, all", **names)
+    parser.add_argument("--device", type=harness.device_named, default="cpu", help=harness.DEVICES)
     parsed = parser.parse_args(arguments)
     if parsed.quick:
         parsed.sizes, parsed.rounds = ["d64"], 2
@@ -201,15 +206,20 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 @torch.no_grad()
 def main(arguments: list[str] | None = None) -> int:
-    parsed, device = parse(arguments), torch.device("cpu")
+    parsed = parse(arguments)
+    device = parsed.device
     result = harness.begin("decode", arguments, device)
     torch.manual_seed(0)
     with one_thread():
         machine = measure_machine(device, torch.float32)
         harness.print_ceiling(machine)
-        texts = {name: measure_texts(SIZES[name], parsed.rounds, machine) for name in parsed.sizes}
-        lengths = measure_lengths(parsed.lengths, max(2, parsed.rounds // 2))
-    result |= {"texts": texts, "lengths": lengths, "bars": bars_of(texts, lengths)}
+        texts = {
+            name: measure_texts(SIZES[name], parsed.rounds, machine, device)
+            for name in parsed.sizes
+        }
+        lengths = measure_lengths(parsed.lengths, max(2, parsed.rounds // 2), device)
+    bars = bars_of(texts, lengths) if device.type == "cpu" else []  # which are a CPU's
+    result |= {"texts": texts, "lengths": lengths, "bars": bars}
     result["machine"] = harness.limits_of(machine)
     harness.tell(result, parsed.out)
     return 0

@@ -2,6 +2,7 @@
 
     python benchmarks/engine.py                    one thread
     python benchmarks/engine.py --quick            the story model, shorter answers, two rounds
+    python benchmarks/engine.py --device cuda      on a GPU
 
 Eight conversations of the story model begin with the same 100 tokens; the engine begins with empty pages,
 and with the prompts already in them. One conversation is written by the story model, and by one with 124M
@@ -24,7 +25,7 @@ from harness import at_least, bar, generate_theirs
 from torch import Tensor
 
 from course.engine import Engine
-from course.measure.devices import device_of
+from course.measure.devices import Device, device_of
 from course.measure.machine import one_thread
 from course.minigpt.kv_cache import generate_cached
 from course.minigpt.serving import continuous_steps
@@ -43,7 +44,6 @@ BAR_ALONE = 1.5
 LARGE = GPTConfig(50_257, 12, 768, 12, 12, 2048, tie_embeddings=True)
 """As many weights as GPT-2: 124M."""
 
-CPU = torch.device("cpu")
 Texts = list[list[int]]
 
 
@@ -59,7 +59,8 @@ def ways_of(
     """The ways to answer prompts; each gives the new tokens."""
 
     def rows(generate: Callable[[Tensor], Tensor], prompts: list[list[int]]) -> Texts:
-        return generate(torch.tensor(prompts))[:, len(prompts[0]) :].tolist()
+        fed = torch.tensor(prompts, device=model.embed.weight.device)
+        return generate(fed)[:, len(prompts[0]) :].tolist()
 
     def one_by_one(generate: Callable[[Tensor], Tensor], prompts: list[list[int]]) -> Texts:
         return [rows(generate, [prompt])[0] for prompt in prompts]
@@ -94,24 +95,26 @@ def bars_of(eight: dict[str, dict], alone: dict[str, dict]) -> list[dict]:
 
 def measure_eight(model: MiniGPT, n_new: int, rounds: int) -> dict[str, dict]:
     """Measure eight conversations of the story model."""
-    theirs = harness.as_transformers(Size("story", model.config, torch.float32), model, CPU)
+    device = model.embed.weight.device
+    theirs = harness.as_transformers(Size("story", model.config, torch.float32), model, device)
     prompts, ways = draw_prompts(), ways_of(model, theirs, n_new)
-    harness.check_equal(ways, prompts)
+    harness.check_equal(ways, prompts, device=device_of(device))
     passes = {rows: continuous_steps([n_new] * CONVERSATIONS, rows) for rows in (1, 8)}
     print(f"\nThe ceiling: {passes[1]} passes one by one, {passes[8]} together")
     title = f"{CONVERSATIONS} conversations, {SHARED} + {OWN} + {n_new} tokens"
-    return measured(title, ways, prompts, rounds, CONVERSATIONS * n_new)
+    return measured(title, ways, prompts, rounds, CONVERSATIONS * n_new, device_of(device))
 
 
 def measure_alone(
     name: str, model: MiniGPT, prompt: list[int], n_new: int, rounds: int
 ) -> dict[str, dict]:
     """Measure one text."""
-    theirs = harness.as_transformers(Size(name, model.config, torch.float32), model, CPU)
+    device = model.embed.weight.device
+    theirs = harness.as_transformers(Size(name, model.config, torch.float32), model, device)
     ours, engine = copy.deepcopy(model), Engine(model)
 
     def new_tokens(generate: Callable, model: Any, *how: str) -> Callable[[list[int]], list[int]]:
-        return lambda prompt: generate(model, *how, torch.tensor([prompt]), n_new)[
+        return lambda prompt: generate(model, *how, torch.tensor([prompt], device=device), n_new)[
             0, len(prompt) :
         ].tolist()
 
@@ -120,16 +123,17 @@ def measure_alone(
         "engine": lambda prompt: engine.serve([prompt], n_new)[0],
         "transformers": new_tokens(generate_theirs, theirs, "dynamic"),
     }
-    harness.check_equal(ways, prompt)
-    return measured(
-        f"{name}, one text of {len(prompt)} + {n_new} tokens", ways, prompt, rounds, n_new
-    )
+    harness.check_equal(ways, prompt, device=device_of(device))
+    title = f"{name}, one text of {len(prompt)} + {n_new} tokens"
+    return measured(title, ways, prompt, rounds, n_new, device_of(device))
 
 
-def measured(title: str, ways: dict, asked: Any, rounds: int, n_tokens: int) -> dict[str, dict]:
+def measured(
+    title: str, ways: dict, asked: Any, rounds: int, n_tokens: int, device: Device
+) -> dict[str, dict]:
     """Let ways take turns, and print tokens a second of each."""
     calls = {name: partial(way, asked) for name, way in ways.items()}
-    samples = harness.measure(calls, device_of("cpu"), rounds)
+    samples = harness.measure(calls, device, rounds)
     table = {name: harness.row_of(each) for name, each in samples.items()}
     harness.print_rows(title, table, "  tokens/s", lambda row: f"{n_tokens / row['seconds']:9,.0f}")
     return table
@@ -137,6 +141,7 @@ def measured(title: str, ways: dict, asked: Any, rounds: int, n_tokens: int) -> 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = harness.parser_of(__doc__, 7, "answers of 20 tokens, two rounds")
+    parser.add_argument("--device", type=harness.device_named, default="cpu", help=harness.DEVICES)
     parser.add_argument("--new", type=at_least(1), default=100, help="tokens of each answer (100)")
     parsed = parser.parse_args(arguments)
     if parsed.quick:
@@ -147,16 +152,18 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 @torch.no_grad()
 def main(arguments: list[str] | None = None) -> int:
     parsed = parse(arguments)
-    result = harness.begin("engine", arguments, CPU, conversations=CONVERSATIONS, n_new=parsed.new)
-    story = MiniGPT.from_weights("story")
+    sizes = {"conversations": CONVERSATIONS, "n_new": parsed.new}
+    result = harness.begin("engine", arguments, parsed.device, **sizes)
+    story = MiniGPT.from_weights("story").to(parsed.device)
     with one_thread():
         eight = measure_eight(copy.deepcopy(story), parsed.new, parsed.rounds)
         prompt = draw_prompts()[0]
         alone = {"story": measure_alone("story", story, prompt, parsed.new, parsed.rounds)}
         if not parsed.quick:
-            large = build_random(Size("124M", LARGE, torch.float32), CPU)
+            large = build_random(Size("124M", LARGE, torch.float32), parsed.device)
             alone["124M"] = measure_alone("124M", large, prompt, parsed.new // 2, 3)
-    result |= {"table": eight, "alone": alone, "bars": bars_of(eight, alone)}
+    bars = bars_of(eight, alone) if parsed.device.type == "cpu" else []  # which are a CPU's
+    result |= {"table": eight, "alone": alone, "bars": bars}
     harness.tell(result, parsed.out)
     return 0
 

@@ -30,6 +30,9 @@ from course.measure.machine import card
 from course.model import MiniGPT
 from course.published.sizes import Size
 
+SAME_ON_GPU = 0.9
+"""Of the tokens of two ways on a GPU: its kernels add up in another order for each shape, so that two
+words which are almost equally likely may change places, and the rest of that row with them."""
 WAITED = 1.1  # a call that took so many times its CPU seconds had to share its core
 
 
@@ -121,17 +124,27 @@ def disturbed(samples: dict[Any, Samples], device: Device) -> bool:
     )
 
 
-def check_equal(ways: dict[str, Callable], *arguments: Any, but: tuple[str, ...] = ()) -> None:
+def check_equal(
+    ways: dict[str, Callable],
+    *arguments: Any,
+    device: Device | None = None,
+    but: tuple[str, ...] = (),
+) -> None:
     """Check that all ways write one text, as tensors or lists; those named in `but` may write another.
+    On a GPU a few tokens may differ, which is printed.
 
     Raises:
         AssertionError: another way differs from the first.
     """
     texts = {name: way(*arguments) for name, way in ways.items() if name not in but}
     first, *others = map(torch.as_tensor, texts.values())
+    share = 1.0 if device is None or isinstance(device, CpuDevice) else SAME_ON_GPU
     for name, text in zip(list(texts)[1:], others, strict=True):
-        if not torch.equal(text, first):
+        same = (text == first).double().mean() if text.shape == first.shape else 0.0
+        if same < share:
             raise AssertionError(f"{name} writes another text: not worth a clock")
+        if same < 1.0:
+            print(f"{name}: {same:.1%} of the tokens are those of {next(iter(texts))}")
 
 
 # --- beside transformers ---------------------------------------------------------------------------
