@@ -39,8 +39,10 @@ def mean_of_different(n_experts: int, k: int, n_tokens: int) -> float:
         for new in range(min(k, n_experts - read) + 1):
             step[read, read + new] = _hypergeometric(n_experts - read, n_experts, k, new)
     for _ in range(n_tokens):
-        chances = chances @ step
-    return float(chances @ np.arange(n_experts + 1))
+        # Added in one order: matrix products add in another on each processor, which shows in the
+        # last digit of what is recorded.
+        chances = sum(chance * row for chance, row in zip(chances, step, strict=True))
+    return math.fsum(chances * np.arange(n_experts + 1))
 
 
 def _hypergeometric(unread: int, n_experts: int, k: int, new: int) -> float:
