@@ -186,7 +186,9 @@ def beside_transformers(
 # --- results -------------------------------------------------------------------------------------
 
 
-def bars_of(size: Size, points: list[dict[str, Any]], on_cpu: bool) -> list[dict[str, Any]]:
+def bars_of(
+    size: Size, points: list[dict[str, Any]], on_cpu: bool, compiled: bool = False
+) -> list[dict[str, Any]]:
     """Hold a model of this size against its bars; a small one has none."""
     if (on_cpu and size.weight_bytes < MIN_BYTES) or (not on_cpu and size.name not in GPU_BARS):
         return []
@@ -196,14 +198,15 @@ def bars_of(size: Size, points: list[dict[str, Any]], on_cpu: bool) -> list[dict
     prefills = [p["of_matmul_rate"] for p in points if p["n_new"] >= n]
     clear = [p for p in points if not p["apart"]]
     right = sum(p["predicted_bound"] == p["measured_bound"] for p in clear)
+    name = f"{size.name}, compiled" if compiled else size.name
     return [
-        bar(f"{size.name}: decode of one row, of the bandwidth", min(decodes), decode_bar),
+        bar(f"{name}: decode of one row, of the bandwidth", min(decodes), decode_bar),
         bar(
-            f"{size.name}: prefill of {n} tokens and more, of the matmul rate",
+            f"{name}: prefill of {n} tokens and more, of the matmul rate",
             min(prefills),
             prefill_bar,
         ),
-        bar(f"{size.name}: bounds predicted right, of those not apart", right / len(clear), 1.0),
+        bar(f"{name}: bounds predicted right, of those not apart", right / len(clear), 1.0),
     ]
 
 
@@ -272,7 +275,7 @@ def main(arguments: list[str] | None = None) -> int:
             )
             print_points(cases, points)
             result["points"] += points
-            result["bars"] += bars_of(size, points, on_cpu)
+            result["bars"] += bars_of(size, points, on_cpu, parsed.compile)
             if parsed.transformers or (not on_cpu and size.parameters <= SMALL_ENOUGH):
                 beside = beside_transformers(size, model, device, parsed.rounds)
                 result["transformers"].append(beside)
