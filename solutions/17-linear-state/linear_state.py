@@ -270,7 +270,9 @@ for size in (16, 64, 256):
 # they keep the last width − 1 rows of these as well, their **tail**. Each value head has a state. A
 # model with some full layers among linear ones is a **hybrid**.
 #
-# Write `state_bytes` and `break_even`.
+# Write `state_bytes` and `break_even`. A hybrid's `sizes` count its layers, `n_linear` and `n_full`.
+# They say how large a linear layer is (`value_heads`, `key_dim` = K, `value_dim` = V, `width`, and
+# `channels` of the tail) and a full one (`n_kv_heads`, `head_dim`).
 #
 # <details><summary>Hint 1: the idea</summary>
 # Which of these depends on the length of the text?
