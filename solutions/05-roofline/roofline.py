@@ -451,17 +451,14 @@ del call, calls  # their decoders hold caches and, on a GPU, recorded steps
 # **Within a factor of 2**, on an idle machine: one row (decode, with little and with much
 # context) and 64 rows or more.
 #
-# **Missed, on a CPU: 2 to 16 rows.** They reached a quarter to a half of the roof where this lesson was
-# tried: too many rows for code that streams a matrix past one row, too few to fill the blocks of fast
-# matrix products. A roof says what is possible, not what somebody has programmed.
+# **Missed, on a CPU: 2 to 16 rows.** They reached a quarter to a half of the roof here: too many rows for
+# code that streams a matrix past one row, too few to fill the blocks of fast matrix products. A roof says
+# what is possible, not what somebody has programmed.
 #
-# **On a GPU**, small models stay far below the memory's roof: an H200 decoded one row at 57 % of its
-# bandwidth with a model of 6.7B parameters, but at 31 % with 1.3B (the left diamonds). Each of about 20
-# kernels a layer starts up and drains, and the smaller its matrix, the larger that share. Prefills of few
-# tokens miss by more: their kernels are launched one by one (section 7), whereas a decode step is
-# recorded and launched as one. Only long prefills come near the flat roof.
-#
-# `benchmarks/roofline.py --record` adds a run on your GPU to the figure.
+# **On a GPU** (the diamonds: an H200), one row of decode reached 57 % of the bandwidth with 6.7B
+# parameters, but 31 % with 1.3B: each of some 20 kernels a layer starts up and drains. Prefills of few
+# tokens miss by more: their kernels are launched one by one (section 7), a decode step as one.
+# `benchmarks/roofline.py --record` adds a run on your GPU.
 #
 # ## 7 · The third roof
 #
@@ -503,8 +500,8 @@ show(draw_third_roof(phase_cost(mini.config, 1, 64, 1, 4), here, prices, asked, 
 # the cheapest kernel, and the Python between the operations costs as well.
 #
 # `course/fast/decode.py` asks for fewer operations. On a GPU it also records a step as a **CUDA graph**
-# and launches it whole, which matters more there. On an H200 the two blue bars are 0.3 ns and 0.1 µs,
-# lesson 03's layers took 870 µs, and the recorded step took 109 µs.
+# and launches it whole. On an H200 the blue bars are 0.3 ns and 0.1 µs; lesson 03's layers took 870 µs,
+# the recorded step 109 µs.
 #
 # ## Check yourself
 #

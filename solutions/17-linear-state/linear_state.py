@@ -266,20 +266,19 @@ for size in (16, 64, 256):
 #
 # *Difficulty 2 of 5 · importance 4 of 5 · 8 minutes*
 #
-# Published linear layers first mix queries, keys and values over `width` tokens, by a convolution, so
-# they keep the last width − 1 rows of these as well, their **tail**. Each value head has a state. A
-# model with some full layers among linear ones is a **hybrid**.
+# Published linear layers first mix queries, keys and values over `width` tokens (a convolution), so they
+# also keep the last width − 1 rows of these, their **tail**. Each value head has a state. A **hybrid** has
+# some full layers among linear ones.
 #
-# Write `state_bytes` and `break_even`. A hybrid's `sizes` count its layers, `n_linear` and `n_full`.
-# They say how large a linear layer is (`value_heads`, `key_dim` = K, `value_dim` = V, `width`, and
-# `channels` of the tail) and a full one (`n_kv_heads`, `head_dim`).
+# Write `state_bytes` and `break_even`. A hybrid's `sizes`: `n_linear`, `n_full`; `value_heads`,
+# `key_dim` (K), `value_dim` (V), `width`, `channels`; `n_kv_heads`, `head_dim`.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Which of these depends on the length of the text?
 # </details>
 # <details><summary>Hint 2: the shapes</summary>
-# States (value_heads, K, V), a tail (width − 1, channels); a row of a full layer: a key and a value
-# for each KV head.
+# States (value_heads, K, V), a tail (width − 1, channels); a full layer's row: a key and a value for each
+# KV head.
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # A product for the states, one for the tail; one layer's bytes, divided by a row's and rounded up.
@@ -332,7 +331,7 @@ checks.break_even_tokens(break_even)
 
 # %% [markdown]
 # Our hybrid has three linear layers and a full one, like every four layers of Qwen3-Next. It and a
-# sibling of four linear layers started from all of `story`'s matrices and were trained for
+# sibling of four linear layers started from `story`'s matrices and were trained for
 # {{800 = METRICS["story-hybrid"]["steps"]}} steps on texts of at most 256 tokens (`python -m
 # course.world.train_hybrid`).
 
@@ -732,8 +731,8 @@ choose_layers(state_bytes, break_even, resume_point, hybrid.sizes)
 # ## Check yourself
 #
 # <details><summary>Is a hybrid's cache constant?</summary>
-# No: the rows of its full layers grow. <em>Common wrong answer:</em> yes, its layers are linear. A
-# quarter of them are not.
+# No: its full layers' rows grow. <em>Common wrong answer:</em> yes, its layers are linear. A quarter are
+# not.
 # </details>
 # <details><summary>Does a longer text mean a worse memory?</summary>
 # No: more facts do, or a decay near 0. <em>Common wrong answer:</em> yes, since everything fades.

@@ -93,6 +93,7 @@ def draw_sums(seed: int) -> Challenge:
         returned(rng),
         opposed(draw_case(rng, "type", 6, 4, 2, dtype="float64"), rng),
         draw_case(rng, "type", 6, 4, 2, dtype="bfloat16"),
+        {**returned(rng), "weights": np.full((3, 1), 2, np.float32)},
     ]
     return {"cases": cases}
 
