@@ -267,8 +267,8 @@ for size in (16, 64, 256):
 # *Difficulty 2 of 5 · importance 4 of 5 · 8 minutes*
 #
 # Published linear layers first mix queries, keys and values over `width` tokens (a convolution), so they
-# also keep the last width − 1 rows of these, their **tail**. Each value head has a state. A **hybrid** has
-# some full layers among linear ones.
+# also keep the last width − 1 rows of these, their **tail**. Each value head has a state. A **hybrid**
+# has some full layers among linear ones.
 #
 # Write `state_bytes` and `break_even`. A hybrid's `sizes`: `n_linear`, `n_full`; `value_heads`,
 # `key_dim` (K), `value_dim` (V), `width`, `channels`; `n_kv_heads`, `head_dim`.
