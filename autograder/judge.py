@@ -129,6 +129,17 @@ def known_in_memory(lesson: str) -> KnownReplies:
     return KnownReplies(lesson)
 
 
+def over_all_cases(relations: list[Relation]) -> list[Relation]:
+    """Say that relations hold for all cases of a challenge; a message shows one of them."""
+    if not relations:
+        return []
+    first, *others = relations
+    words = first.words
+    if words[1:2].islower():  # not of "KV heads"
+        words = words[:1].lower() + words[1:]
+    return [first._replace(words=f"Over all cases: {words}"), *others]
+
+
 def _name_mistakes(
     assignment: Assignment, known: KnownReplies, attempts: dict[str, Attempt]
 ) -> list[Answer]:
@@ -144,7 +155,7 @@ def _name_mistakes(
             named = diagnose(known, *what, attempt.specimen, passed)
             known_of_it = [Relation(named.sentence)] if named else []
             if not named or not named.bug:
-                known_of_it = [*relations(assignment.module, *what), *known_of_it]
+                known_of_it = [*over_all_cases(relations(assignment.module, *what)), *known_of_it]
             answer = replace(answer, message=with_relations(answer.message, known_of_it, MESSAGE))
             if named:
                 answer = replace(answer, bug=named.bug, family=named.family)

@@ -27,8 +27,10 @@ def draw_pasts(seed: int) -> Challenge:
     hashed = [[*begin, *[5] * (size - 2)] for begin in SAME_HASH]
     begin = rng.integers(0, 2**20, 10).tolist()
     checked = [[*begin, *end] for pair in SAME_CHECKSUM for end in pair]
-    # One number is moved across the comma, or is so large that a byte or two cannot hold it.
+    # A digit is moved across a comma, or across the edge of a block; or a number is so large that a byte
+    # or two cannot hold it.
     glued = [[1, 23, *[5] * (size - 2)], [12, 3, *[5] * (size - 2)]]
+    seams = [[*[5] * (size - 1), *pair, *[5] * (size - 1)] for pair in ((1, 23), (12, 3))]
     wrapped = [[n, *block[1:]] for n in (7, 7 + 256, 7 + 65_536, 7 + 2**24)]
     texts = [
         base,
@@ -44,6 +46,7 @@ def draw_pasts(seed: int) -> Challenge:
         block * 3,
         [0] * (3 * size),
         *glued,
+        *seams,
         *wrapped,
         *rng.integers(0, 2**20, (600, size)).tolist(),
         *hashed,

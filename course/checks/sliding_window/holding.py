@@ -255,7 +255,8 @@ def gone_is_gone_kept_is_kept(challenge: Challenge, evidence: Evidence) -> Verdi
 def draw_unfinished(seed: int) -> Challenge:
     """Draw a ring that is full; three tokens that are appended to all layers and never advanced, others
     that are appended to the first layer alone; three of which only the first counts, and others that a
-    truncate forgets; then two that count, after them one more, and at the end a reset."""
+    truncate forgets; then two that count, after them one more, and a reset; at the end a block that is
+    longer than the window, of which two tokens do not count."""
     rng = np.random.default_rng(seed)
     window, n_sinks = int(rng.integers(3, 6)), int(rng.integers(0, 3))
     n = n_sinks + window + int(rng.integers(1, 3))
@@ -268,6 +269,12 @@ def draw_unfinished(seed: int) -> Challenge:
     operations += [("append", 0, others), ("truncate", 0, n + 1), refused]
     operations += [("feed", 0, [n + 3, n + 4]), ("feed", 0, [n + 5])]
     operations += [("append", 0, others), ("reset", 0, None), refused, ("feed", 0, three[:1])]
+    # Of a block that is longer than the window, some tokens count: it ends with the last of these.
+    operations += [
+        ("append", 0, [*range(window + 3)]),
+        ("advance", 0, window + 1),
+        ("feed", 0, [n]),
+    ]
     case = {"window": window, "n_sinks": n_sinks, "rows": draw_rows(rng, n + 6), "too_far": n - 3}
     return {"series": [{**case, "operations": operations}]}
 
