@@ -58,8 +58,11 @@ def run_link(function: Any, case: Case) -> Any:
 def dearer_than_computing(case: Case, result: float, expected: float, place: Place) -> Words:
     """Ask by the usual factors."""
     ratio = result / expected if expected else 0
-    return f"gives {result:.6g}; expected is {expected:.6g} bytes/s, {ratio:.3g} times less.", (
-        (abs(ratio - 8) < 1e-3, "Are these bytes, or bits?"),
-        (abs(ratio - 0.5) < 1e-3, "Keys and values, or one of them?"),
-        (True, "Which bytes are fetched, and which two passes differ by how much time?"),
+    return (
+        f"gives {result:.6g}; expected is {expected:.6g} bytes/s. It is {ratio:.3g} times that.",
+        (
+            (abs(ratio - 8) < 1e-3, "Are these bytes, or bits?"),
+            (abs(ratio - 0.5) < 1e-3, "Keys and values, or one of them?"),
+            (True, "Which bytes are fetched, and which two passes differ by how much time?"),
+        ),
     )
