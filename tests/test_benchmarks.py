@@ -73,6 +73,8 @@ def assert_measured(rows) -> None:
         (cache, ["--layers", "-1"], "--layers: must be at least 1"),
         (decode, ["--rounds", "0"], "--rounds: must be at least 1"),
         (decode, ["--sizes", "d5"], "invalid choice"),
+        (decode, ["--device", "tpu"], 'device must be "cpu" or "cuda"'),
+        (engine, ["--device", "tpu"], 'device must be "cpu" or "cuda"'),
         (engine, ["--new", "0"], "--new: must be at least 1"),
         (grading, ["--submissions", "1"], "--submissions: must be at least 2, got 1"),
         (grading, ["--rounds", "0"], "--rounds: must be at least 1, got 0"),
@@ -193,6 +195,21 @@ def test_all_ways_write_one_text_and_another_text_gets_no_clock():
 def test_what_is_recorded_is_held_against_the_bars_that_are_set(name, bars_of):
     run = recorded(name)
     assert bars_of(run) == run["bars"]
+
+
+@pytest.mark.parametrize(
+    ("name", "compiled"), [("roofline-cuda", False), ("roofline-cuda-compiled", True)]
+)
+def test_what_is_recorded_of_a_gpu_is_held_against_its_bars(name, compiled):
+    run, by_size = recorded(name), {}
+    for point in run["points"]:
+        by_size.setdefault(point["size"], []).append(point)
+    expected = [
+        bar
+        for size, points in by_size.items()
+        for bar in roofline.bars_of(SIZES[size], points, on_cpu=False, compiled=compiled)
+    ]
+    assert [bar for bar in run["bars"] if "transformers" not in bar["what"]] == expected
 
 
 def test_plain_code_and_fast_decode_have_different_bars():
