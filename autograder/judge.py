@@ -23,7 +23,7 @@ from autograder.examiner import Attempt, Examiner
 from autograder.result import Answer, Outcome, Result
 from autograder.sandbox.child import InfraError
 from autograder.session import MESSAGE, Deadlines, GaveUp, Session, Start
-from course.checks.relations.words import Relation, with_relations
+from course.checks.relations.words import Relation, over_all_cases, with_relations
 
 
 def grade_one(
@@ -127,17 +127,6 @@ def _result(assignment, outcome, reason, digest, answers, session) -> Result:
 def known_in_memory(lesson: str) -> KnownReplies:
     """Return the replies of a lesson's bugs, kept as long as this process lives."""
     return KnownReplies(lesson)
-
-
-def over_all_cases(relations: list[Relation]) -> list[Relation]:
-    """Say that relations hold for all cases of a challenge; a message shows one of them."""
-    if not relations:
-        return []
-    first, *others = relations
-    words = first.words
-    if words[1:2].islower():  # not of "KV heads"
-        words = words[:1].lower() + words[1:]
-    return [first._replace(words=f"Over all cases: {words}"), *others]
 
 
 def _name_mistakes(

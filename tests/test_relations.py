@@ -12,7 +12,7 @@ from course.checks.relations import relations_between
 from course.checks.relations.calls import Calls
 from course.checks.relations.fields import fields_read
 from course.checks.relations.to_right import compared, relations_to
-from course.checks.relations.words import Relation, with_relations
+from course.checks.relations.words import Relation, over_all_cases, with_relations
 
 RNG = np.random.default_rng(5)
 HEADS = RNG.normal(size=(2, 4, 3, 5))  # (B, H, T, D)
@@ -153,7 +153,7 @@ def test_results_of_calls_are_compared_with_other_inputs(wrong, words):
     ("expected", "got", "words"),
     [
         (["returned", "ValueError"], ["returned", "returned"], "should be refused is accepted"),
-        (["returned", "returned"], ["CacheFull", "returned"], "refused, with CacheFull (1 of 2"),
+        (["returned", "returned"], ["CacheFull", "returned"], "CacheFull is raised where a result"),
         (["ValueError"], ["IndexError"], "It is refused, but with IndexError"),
         (["returned", "ValueError"], ["ValueError", "returned"], ""),
     ],
@@ -357,6 +357,36 @@ def test_what_is_said_of_the_museums_numbers_is_true(lesson, selection, record):
 )
 def test_a_message_asks_one_question_which_follows_what_is_known(message, relation, expected):
     assert with_relations(message, [Relation(*relation)], most=100) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([], []),
+        (["Only head 1 is wrong.", "Twice."], ["Over all cases: only head 1 is wrong.", "Twice."]),
+        (["KV head 0 is right."], ["Over all cases: KV head 0 is right."]),
+    ],
+)
+def test_a_relation_is_said_to_hold_for_all_cases(words, expected):
+    assert [r.words for r in over_all_cases(list(map(Relation, words)))] == expected
+
+
+@pytest.mark.parametrize(
+    ("sizes", "wrong", "words"),
+    [
+        ((1, 2, 3, 1, 4), (1,), "Wrong for T = 1, right otherwise."),
+        ((2, 3, 3, 4, 5), (3,), ""),
+    ],
+)
+def test_a_size_is_named_only_if_it_is_no_chance_that_it_tells_right_from_wrong(
+    sizes, wrong, words
+):
+    cases = [{"T": size} for size in sizes]
+    right = [np.arange(2.0) for _ in sizes]
+    got = [array + (size in wrong) for size, array in zip(sizes, right, strict=True)]
+    text = said({"out": right}, {"out": got}, Calls({"cases": cases}, {}))
+    assert words in text
+    assert bool(words) == ("right otherwise" in text)
 
 
 def test_whatever_comes_back_is_no_reason_to_fail():

@@ -46,7 +46,7 @@ FAMILIES = {
     "capacity": "where the room ends",
     "cost": "work that is done for nothing",
     "feeding": "which tokens are fed to the model",
-    "choice": "from which numbers a token is chosen",
+    "choice": "what is chosen, and from which numbers",
     "sampling": "how a token is drawn",
     "off by one": "one too many, or one too few",
     "formula": "what belongs into a count, and what it is multiplied by",

@@ -209,7 +209,7 @@ def do(operation: Operation, caches: list[Any], handling: Handling) -> list[Any]
         What the layers returned: copies after "feed", and after "append" and "start" as it was.
 
     Raises:
-        RefusedInPart: not all layers refused, or a cache adopted a free block.
+        RefusedInPart: not all layers refused, or a cache adopted a free block or changed when it refused.
     """
     name, number, what = operation
     if name == "new":
@@ -220,15 +220,19 @@ def do(operation: Operation, caches: list[Any], handling: Handling) -> list[Any]
         return []
     if name == "adopt":
         blocks = list(caches[what[0]].table[: what[1]])
-        caches.append(handling.make(None))
-        held = {block for cache in caches for block in cache.table}
-        for free in sorted({*range(caches[number].pool.n_blocks)} - held)[:1]:
-            outcome_of(partial(caches[number].adopt, [*blocks, free]))
-            if len(caches[number]) or len(caches[number].table):
-                raise RefusedInPart("a list with a free block was adopted, or half adopted")
+        cache = handling.make(None)
+        caches.append(cache)
         for layer, rows in enumerate(zip(*handling.parts([0]), strict=True)):  # never advanced
-            caches[number].append(layer, *rows)
-        caches[number].adopt(blocks)
+            cache.append(layer, *rows)
+        pending, owners = list(cache.table), cache.pool.allocator.owners
+        free = [block for block in range(cache.pool.n_blocks) if not owners(block)]
+        if free:
+            outcome_of(partial(cache.adopt, [*blocks, free[0]]))
+            if len(cache) or list(cache.table) != pending or not all(map(owners, pending)):
+                raise RefusedInPart(
+                    "a list with a free block was adopted, or changed the cache before it was refused"
+                )
+        cache.adopt(blocks)
         blocks.clear()  # it is the caller's list
         return []
     cache = caches[number]

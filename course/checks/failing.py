@@ -26,7 +26,7 @@ from course.checks.check import Challenge, Check, Evidence, observe
 from course.checks.relations.fields import fields_read, reduced
 from course.checks.relations.pairs import IN_WORDS, Pair, pairs_of
 from course.checks.relations.to_right import calls_of, relations_to
-from course.checks.relations.words import Relation, with_relations
+from course.checks.relations.words import Relation, over_all_cases, with_relations
 from course.checks.shrinking import shrink
 
 TRIES, SECONDS = 200, 3.0
@@ -53,7 +53,8 @@ def explain(check: Check, functions: Mapping[str, Any], challenge: Challenge, me
     # Of several cases more can be told than of one.
     _, evidence = check.attempt(functions, challenge)
     if evidence is not None:
-        message = with_relations(message, _relations(check, challenge, evidence), LONGEST)
+        relations = over_all_cases(_relations(check, challenge, evidence))
+        message = with_relations(message, relations, LONGEST)
     return f"{message}{_three_lines(check, functions)}"
 
 

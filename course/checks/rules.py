@@ -7,8 +7,8 @@ RULES = {
     "your lines writes into it?",
     "shared": "Two calls of {function} returned the same memory: whoever writes into one result changes "
     "the other. Where does a result come from, if not from its own call?",
-    "result": "What {function} returned was changed by a later call of it. In whose memory does a "
-    "result lie?",
+    "result": "What {function} returned was changed afterwards by its own code. In whose memory does "
+    "a result lie?",
 }
 """The rules that are recorded, each with the message of a student who broke it."""
 Broken = list[dict[str, str]]

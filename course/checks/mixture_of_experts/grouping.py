@@ -350,19 +350,25 @@ def each_expert_once(challenge: Challenge, evidence: Evidence) -> Verdict:
                     f"{case_text(case)}: rows {asked.tolist()} chose expert {number}, and it was not "
                     f"called. Which experts does your loop visit?"
                 )
-            if call["times"] and (wrong := wrong_rows(call["rows"], case["x"][asked])):
+            if call["times"] and (wrong := wrong_rows(call["rows"], case["x"], asked)):
                 return failed(
-                    f"{case_text(case)}: rows {asked.tolist()} chose expert {number}; {wrong}. How do "
-                    f"you find the rows of one expert?"
+                    f"{case_text(case)}: rows {asked.tolist()} chose expert {number}; {wrong}"
                 )
     return passed("Each expert that was chosen is called once, with the rows that chose it.")
 
 
-def wrong_rows(got: np.ndarray, asked: np.ndarray) -> str | None:
-    """Tell how the rows of a call differ from those that chose the expert; None where they do not."""
-    if got.shape != asked.shape:
-        return f"it was called with shape {got.shape} and not {asked.shape}"
-    by_value = [rows[np.lexsort(rows.T)] for rows in (got, asked)]
-    if not np.array_equal(*by_value):
-        return "it was called with as many rows, and others"
-    return None
+def wrong_rows(got: np.ndarray, x: np.ndarray, asked: np.ndarray) -> str | None:
+    """Tell how the rows of a call differ from those of x that chose the expert, and ask about it; None
+    where they do not."""
+    find = "How do you find the rows of one expert?"
+    if got.shape != (shape := x[asked].shape):
+        return f"it was called with shape {got.shape} and not {shape}. {find}"
+    by_value = [rows[np.lexsort(rows.T)] for rows in (got, x[asked])]
+    if np.array_equal(*by_value):
+        return None
+    if all((x == row).all(axis=1).any() for row in got):
+        return f"it was called with as many rows of x, and others. {find}"
+    return (
+        "it was called with as many rows, and at least one is no row of x. What happens to a row "
+        "before its expert gets it?"
+    )

@@ -186,8 +186,9 @@ def _told_apart(name: str, good: list[int], bad: list[int]) -> tuple[str, bool]:
         (bad, good, "Wrong for {} = {}, right otherwise."),
     ):
         value = some[0]
-        if len(set(some)) == 1 and len(set(others)) > 1 and (value in (0, 1) or len(some) > 1):
-            return words.format(name, f"{value:,}"), value in (0, 1)
+        # Of other values than these two, it is the luck of the draw that no other was wrong, or right.
+        if value in (0, 1) and len(set(some)) == 1 and len(set(others)) > 1:
+            return words.format(name, value), True
     if len(good) > 1 and len(bad) > 1 and max(good) < min(bad):
         words = f"Right up to {name} = {max(good):,}, wrong from {name} = {min(bad):,} on."
         return words, max(good) in (0, 1)

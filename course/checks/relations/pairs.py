@@ -29,8 +29,12 @@ AXES = {
 }
 """What is counted along the first axes of an array, by its kind and number of axes, in all lessons; "k"
 are keys and values."""
-OTHER_AXES = ("codes", "scale", "zero", "back", "pairs")
-"""Fields whose arrays have other axes."""
+OWN_AXES = {
+    **dict.fromkeys(("codes", "scale", "zero", "back", "pairs", "chosen", "weights"), ""),
+    **dict.fromkeys(("least", "largest", "scores"), "BG"),
+    "state": "BH",
+}
+"""The same for the arrays of some fields; "" where nothing of the kind is counted."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +68,14 @@ class Pair:
     @property
     def axes(self) -> str:
         """The letters of the first axes; "" where they have none."""
-        if self.is_list or self.field.rpartition(".")[2].rstrip("*") in OTHER_AXES:
+        if self.is_list:
             return ""
-        return AXES.get(self.expected.dtype.kind, {}).get(self.expected.ndim, "")
+        name = self.field.rpartition(".")[2].rstrip("*")
+        return (
+            OWN_AXES[name]
+            if name in OWN_AXES
+            else AXES.get(self.expected.dtype.kind, {}).get(self.expected.ndim, "")
+        )
 
 
 def near(a: np.ndarray, b: np.ndarray) -> np.ndarray:

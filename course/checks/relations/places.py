@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from course.checks.relations.pairs import Pair
@@ -9,6 +11,8 @@ from course.checks.relations.words import SINGULAR, Relation, capitalized, liste
 
 FEW = 4
 """Places that are still listed."""
+FEWEST = 2
+"""Results from which on it is no chance that they have something in common."""
 
 
 def places(pairs: list[Pair]) -> list[Relation]:
@@ -25,7 +29,9 @@ def _along_axes(wrong: list[Pair]) -> str:
     if len({p.expected.ndim for p in wrong}) != 1:
         return ""
     for axis in range(min(len(p.axes) for p in wrong)):
-        for word in (_word_slices, _word_last_slice):
+        # Which tokens of a single text are wrong depends on how long that text is.
+        few = 1 if wrong[0].axes[axis] in "TS" and len(wrong) < FEWEST else FEW
+        for word in (partial(_word_slices, few=few), _word_last_slice):
             said = {word(pair, axis) for pair in wrong}
             if len(said) == 1 and (sentence := said.pop()):
                 return sentence
@@ -44,7 +50,8 @@ def _word_last_slice(pair: Pair, axis: int) -> str:
     return "" if any(wrong[:-1]) else f"Only the last {name} is wrong."
 
 
-def _word_slices(pair: Pair, axis: int) -> str:
+def _word_slices(pair: Pair, axis: int, few: int) -> str:
+    """Say which slices alone are right, or wrong, if they are few or stand at the end."""
     size = pair.expected.shape[axis]
     others = tuple(a for a in range(pair.expected.ndim) if a != axis)
     wrong = np.flatnonzero(pair.wrong.any(axis=others)).tolist()
@@ -63,9 +70,9 @@ def _word_slices(pair: Pair, axis: int) -> str:
         and len(wrong) > 1
     ):
         return f"Right up to {name} {right[-1]}, wrong from {name} {wrong[0]} on."
-    if len(right) <= len(wrong) and len(right) <= FEW:
+    if len(right) <= len(wrong) and len(right) <= few:
         return capitalized(f"{_subject(name, right)} right, the others are not.")
-    if len(wrong) <= FEW:
+    if len(wrong) <= few:
         return f"Only {_subject(name, wrong)} wrong."
     return ""
 
@@ -76,7 +83,10 @@ def _subject(name: str, numbers: list[int]) -> str:
 
 def _by_sizes(wrong: list[Pair], right: list[Pair]) -> str:
     """Name the axis whose size, or the type, tells right results from wrong ones."""
-    if not right or len({(p.expected.ndim, p.axes) for p in wrong + right}) != 1:
+    if (
+        min(len(right), len(wrong)) < FEWEST
+        or len({(p.expected.ndim, p.axes) for p in wrong + right}) != 1
+    ):
         return ""
     for axis, letter in enumerate(wrong[0].axes):
         if letter == "k":

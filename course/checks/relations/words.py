@@ -49,6 +49,17 @@ def with_relations(message: str, relations: Sequence[Relation], most: int) -> st
     return f"{message[: most - len(added) - 1]} {added}"
 
 
+def over_all_cases(relations: Sequence[Relation]) -> list[Relation]:
+    """Say that relations hold for all cases of a challenge; a message shows one of them."""
+    if not relations:
+        return []
+    first, *others = relations
+    words = first.words
+    if words[1:2].islower():  # not of "KV heads"
+        words = words[:1].lower() + words[1:]
+    return [first._replace(words=f"Over all cases: {words}"), *others]
+
+
 def slice_name(pair: Pair, axis: int) -> str:
     """Name what one slice along an axis is: "head"; "number" of a list."""
     if letter := pair.axes[axis : axis + 1]:

@@ -51,6 +51,10 @@ def continuous_batches_fill_holes(case: Case, result: float, expected: int, plac
     return counted(result, expected), (
         (result == -(-sum(lengths) // batch), both),
         (result < longest, f"One answer alone takes {longest} iterations. When are all complete?"),
+        (
+            result < expected,
+            "When an answer is complete, who takes its row, and which row is the last one to end?",
+        ),
         (True, "When an answer is complete, who takes its row, and in which iteration?"),
     )
 

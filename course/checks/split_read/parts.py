@@ -18,7 +18,10 @@ from course.checks.split_read.recording import (
 )
 from course.measure.allocations import watch_new_tensors
 
-ROWS = "The rows before it are right. Whose keys and values does this one read?"
+ROWS = (
+    "The rows before it are right. What is different here: whose keys and values it reads, or the signs "
+    "and sizes of its scores?"
+)
 HEADS = (
     "The heads before it are right. Which KV head does this one read, and what do heads share that is "
     "each one's own?"
