@@ -59,9 +59,6 @@ COMMANDS = {
 """Each command's module, which has a `main(arguments)` that returns the exit code, and its purpose."""
 
 
-SLOW = "rfc3987_syntax"
-"""A package that jsonschema imports where it is installed, to check international addresses. It builds a
-grammar then, 1.4 of the 2.5 seconds that `grade` imports, and no notebook has such an address."""
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as a shell gives it."""
 
@@ -74,7 +71,6 @@ def main(arguments: list[str] | None = None) -> int:
     for name, (_, purpose) in COMMANDS.items():
         commands.add_parser(name, help=purpose, add_help=False)
     chosen, rest = parser.parse_known_args(arguments)
-    sys.modules.setdefault(SLOW, None)
     module, _ = COMMANDS[chosen.command]  # imported only now: some commands need more than others
     try:
         return importlib.import_module(module).main(rest)

@@ -79,7 +79,14 @@ def digest_of(
 
 def forget() -> None:
     """Read all files again: they may have changed while this process lives."""
-    for function in (read_module, _digest_of_text, _digest_behind, _data_beside):
+    for function in (
+        read_module,
+        text_of,
+        _named_by,
+        _digest_of_text,
+        _digest_behind,
+        _data_beside,
+    ):
         function.cache_clear()
 
 
@@ -117,15 +124,22 @@ def definitions_behind(
             todo.append(module.imports[place.name])
         elif place.name == EVERYTHING or place.name in module.statements:
             reached.add(place)
-            names = {place.name, EVERYTHING} if place.name else module.statements
-            for name in names:
-                for statement in module.statements.get(name, ()):
-                    todo += _named_in(statement, place.module, module)
+            todo += _named_by(place)
         else:
             todo += _in_files_of(place)
     return reached
 
 
+@cache
+def _named_by(place: Definition) -> set[Definition]:
+    """Return what the statements of a definition name."""
+    module = read_module(place.module)
+    names = {place.name, EVERYTHING} if place.name else module.statements
+    statements = (statement for name in names for statement in module.statements.get(name, ()))
+    return {named for one in statements for named in _named_in(one, place.module, module)}
+
+
+@cache
 def text_of(place: Definition) -> str:
     """Return the source of a definition, with what runs when its module is imported; for EVERYTHING
     the whole file, and for the package of the weights their files' digests."""
@@ -290,6 +304,8 @@ def _is_full(cell: CellType) -> bool:
 
 def imports_of(text: str) -> list[Definition]:
     """List what a piece of code imports of the project; nothing of one that is no valid Python."""
+    if not any(package in text for package in PACKAGES):  # quickly, for most cells
+        return []
     try:
         nodes = list(ast.walk(parse(text)))
     except SyntaxError:

@@ -209,9 +209,9 @@ def crowded(child):
 def test_time_in_which_others_compute_does_not_count(crowded):
     begun = time.monotonic()
     assert run(crowded, "import time\nbegun = time.process_time()") is None
-    assert run(crowded, "while time.process_time() < begun + 1: pass", seconds=2) is None
-    assert time.monotonic() - begun > 2, "the others left it alone"
-    assert 0.9 < crowded.used < 2
+    assert run(crowded, "while time.process_time() < begun + 0.4: pass", seconds=0.8) is None
+    assert time.monotonic() - begun > 0.8, "the others left it alone"
+    assert 0.35 < crowded.used < 0.8
 
 
 def test_on_a_busy_machine_an_endless_loop_ends_at_its_deadline_all_the_same(crowded):

@@ -18,7 +18,12 @@ pytestmark = needs_bubblewrap
 LESSON = COURSE.read("00-start")
 
 
-@pytest.fixture(params=[False, True], ids=["once", "again"])
+@pytest.fixture(
+    params=[
+        pytest.param(False, id="once"),
+        pytest.param(True, id="again", marks=pytest.mark.slow),
+    ]
+)
 def desk(request, tmp_path):
     notebook = tmp_path / LESSON.student.name
     notebook.write_text(released(LESSON), encoding="utf-8")

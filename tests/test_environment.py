@@ -55,6 +55,10 @@ def test_every_package_that_pyproject_names_is_pinned():
     assert {package_of(name) for name in named} - set(pins()) == set()
 
 
+def test_nothing_slow_is_imported_with_every_notebook():
+    assert "rfc3987-syntax" not in pins(), "see constraints.txt on jsonschema"
+
+
 def test_a_pin_lies_in_the_range_of_pyproject():
     pinned = pins()
     named = [*PROJECT["dependencies"], *(name for extra in EXTRAS.values() for name in extra)]

@@ -201,15 +201,11 @@ def test_on_request_all_is_judged_again_and_counts(course):
     assert all(time > before[name] for name, time in kept(course).items())
 
 
-def test_the_settings_of_the_judge_are_part_of_a_result(course):
+def test_what_was_graded_with_other_settings_is_another_result_that_all_who_read_find(course):
     before = kept(course)
     done = grade(course, "--Judge.cell_seconds=60")
     assert "3/3" in done.stderr
     assert len(kept(course)) == 2 * len(before)
-
-
-def test_what_was_graded_with_other_settings_has_its_points_for_who_reads_them(course):
-    grade(course, "--Judge.cell_seconds=60")
     assert {name: found.state for name, found in stand(course).items()} == STATES
     assert stand(course)["cleo"].reason
     course.hand_in("ann", submission(LESSON, {}))
@@ -229,9 +225,12 @@ def test_one_student_is_graded_and_nobody_else(course):
     assert "no student has the id 'eve'" in done.stderr
 
 
-def test_parts_are_judged_apart_and_written_together(empty):
+@pytest.mark.parametrize(
+    "parts", [["1/1"], pytest.param(["1/2", "2/2"], marks=pytest.mark.slow)], ids=len
+)
+def test_parts_are_judged_apart_and_written_together(empty, parts):
     fill(empty)
-    for part in ("1/2", "2/2"):
+    for part in parts:
         done = grade(empty, "--shard", part)
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith("This part is judged.")

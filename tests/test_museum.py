@@ -37,15 +37,16 @@ def test_every_bug_is_caught_by_the_check_named_for_it(lesson, selection, record
 
 def right_answers(lesson: str, selection) -> Iterator[tuple[Variant, Check, int]]:
     """Every right answer with every check that reaches what it differs in, and the seeds: one false alarm
-    costs an honest student, so by night they are many, and new ones. The reference says it all where none
-    reaches."""
+    costs an honest student, so at full strength they are many, and the visible twin's is one of them. The
+    reference says it all where none reaches."""
     for variant in [Variant("the reference", {}), *variants_of(lesson)]:
         by_day, by_night = (1, 8) if variant.answer else (3, 20)
         for name, visible in visible_checks(lesson).items():
             hidden = hidden_checks(lesson)[name]
             if variant.answer and not reached_by(lesson, hidden.needs, [variant]):
                 continue
-            yield variant, visible, VISIBLE_SEED
+            if not variant.answer or selection.is_full(lesson):
+                yield variant, visible, VISIBLE_SEED
             for seed in selection.seeds(lesson, by_day, by_night):
                 yield variant, hidden, seed
 

@@ -322,6 +322,7 @@ def test_a_leak_that_the_next_commit_would_add_keeps_everything_from_being_writt
     assert "nobody can see what files that end on .zip hold" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_leak_in_a_folder_that_becomes_the_repository_is_found(tmp_path, capsys):
     (tmp_path / "old.py").write_text(answer("causal_mask"), encoding="utf-8")
     assert publish.main([str(tmp_path), "--through", LAST]) == 1

@@ -27,8 +27,8 @@ def grouped_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = Non
     """Attention in which groups of query heads read the same keys and values, where they lie.
 
     Neither k nor v is copied or converted, whole or head by head: for one or two new tokens, with a
-    mask or without, fewer numbers are written into new tensors than k has. Operations of PyTorch
-    alone, for only these can be counted, but not its `enable_gqa`.
+    mask or without, fewer numbers are written into new tensors than k has. Only PyTorch
+    operations, for only these can be counted, but not its `enable_gqa`.
 
     Args:
         q: queries (B, H, T, D).

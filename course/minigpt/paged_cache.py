@@ -117,7 +117,7 @@ class BlockPool:
 class PagedKVCache:
     """Keys and values of one text (B = 1) in blocks of a pool that many texts share.
 
-    Drives as any cache: `append` for every layer, then `advance`.
+    Used like any cache: `append` for every layer, then `advance`.
 
     Args:
         pool: its `config`, `dtype`, `device`, `n_blocks`, `block_size`, `keys`, `values`, `allocator`.

@@ -34,7 +34,8 @@ def quantize(x: Tensor, bits: int, dim: int) -> Quantized:
         passes, too, where its zero can be stored), and at least torch.finfo(x.dtype).tiny.
         `zero + scale * codes` is within half a step of x, for scale and zero as they are *stored*:
         float16 and bfloat16 round them, so subtract and divide by what they have become, in float32
-        or wider. Aside are float32's rounding and, at the first and the last code, that of storing.
+        or wider. Not counted: float32's rounding and, at the first and the last code, that of the
+        stored step and zero.
 
     Raises:
         ValueError: other bits, no such dim, NaN or infinity.
@@ -71,7 +72,7 @@ def unpack_int4(packed: Tensor) -> Tensor:
 class QuantizedKVCache:
     """A KV cache that keeps complete groups of tokens as codes and the newest tokens as they are.
 
-    Keys have a step for each channel of a group, values one for each token. Drives as any cache:
+    Keys have a step for each channel of a group, values one for each token. Used like any cache:
     `append` for every layer, then `advance`.
 
     Args:

@@ -25,7 +25,7 @@ def window_mask(own: Tensor, places: Tensor, window: int, n_sinks: int = 0) -> T
         (T, R) bool, True where a token may look; none looks at one that comes after it.
 
     Raises:
-        ValueError: window below 1, n_sinks below 0, or what are no numbers of tokens.
+        ValueError: window below 1, n_sinks below 0, or what is no number of a token.
     """
     check_numbers("own", own)
     check_numbers("places", places)
@@ -48,7 +48,7 @@ def place_of(tokens: Tensor, window: int, n_sinks: int = 0) -> Tensor:
         and so on; after the last place comes place n_sinks.
 
     Raises:
-        ValueError: window below 1, n_sinks below 0, or what are no numbers of tokens.
+        ValueError: window below 1, n_sinks below 0, or what is no number of a token.
     """
     check_numbers("tokens", tokens)
     check_window(window, n_sinks)
@@ -98,7 +98,7 @@ class WindowedKVCache:
 
     def places(self, n_new: int) -> Tensor:
         """Numbers of the tokens whose rows `append` returns for n_new tokens, (R,) int64: the held ones,
-        in any order, each once, then the new ones. No row that was never given, and none that is gone."""
+        in any order, each once, then the new ones: only rows that were given and are still stored."""
         check_between("n_new", n_new, 1, self.max_len - len(self))
         new = torch.arange(self.length, self.length + n_new, device=self.numbers.device)
         return torch.cat([self.numbers[self.numbers >= 0], new])

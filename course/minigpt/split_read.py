@@ -17,7 +17,7 @@ def attend_part(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> 
     """Attend to some of the keys, ready to be merged with what the same queries find in others.
 
     No key and no value is copied or converted: for one new token and many keys, all new tensors
-    together hold fewer numbers than k. Operations of PyTorch alone, for only these can be counted.
+    together hold fewer numbers than k. Only PyTorch operations, for only these can be counted.
 
     Args:
         q: queries (B, H, T, D).
@@ -79,7 +79,7 @@ def attend_in_parts(
     """Attend to `size` keys at a time; the last part may be shorter.
 
     For one new token and parts of some hundred keys, no new tensor holds as many numbers as there
-    are keys (S), and all new ones together hold fewer than k. Operations of PyTorch alone.
+    are keys (S), and all new ones together hold fewer than k. Only PyTorch operations.
 
     Args:
         q: (B, H, T, D); k, v: (B, G, S, D).
@@ -109,7 +109,7 @@ def attend_blocks(
     """Attend to the tokens of one conversation in the blocks where they lie.
 
     With blocks of 64 tokens and D = 64, all new tensors together hold fewer numbers than the
-    conversation's keys. Operations of PyTorch alone.
+    conversation's keys. Only PyTorch operations.
 
     Args:
         q: (1, H, T, D); every query sees all `length` tokens.
@@ -139,7 +139,7 @@ def attend_shared(
     """Attend to one prefix that all rows share, and to each row's own keys.
 
     The prefix is read once for all rows: not copied or expanded for each, nor read row by row.
-    Operations of PyTorch alone.
+    Only PyTorch operations.
 
     Args:
         q: (B, H, 1, D), the newest token of each of B chats.

@@ -234,9 +234,9 @@ def draw_decode_points(
         figure,
         f"The roof of {machine.name}, once for each number of KV heads. On its slope, decode steps of "
         f"{batch} rows, {span} of context. {'; '.join(slides)}. A dotted line stands at H / G.",
-        f"{batch} rows on {machine.name} (datasheet), {span}. Hollow: so much does not fit into its "
-        f"memory. Dotted: H / G. Each step is one lump; added up in parts, as in lesson 05, it takes as "
-        f"long or longer. {'; '.join(slides)}.",
+        f"{batch} conversations on {machine.name} (datasheet), {span}. Hollow: so much does not fit into "
+        f"its memory. Dotted: H / G. All FLOPs and bytes of a step are added first; in parts, as in "
+        f"lesson 05, a step takes as long or longer. {'; '.join(slides)}.",
     )
 
 
@@ -246,8 +246,9 @@ def _draw_slide(
     rooms: Sequence[bool],
     contexts: Sequence[int],
 ) -> None:
-    """Draw points on a roof, solid where there is room; name the context of the first and last."""
-    for (x, y), room in zip(points, rooms, strict=True):
+    """Draw points on a roof, solid where there is room; name the context of the first and last. Hollow
+    ones are drawn first, so that they hide no solid one at the same place."""
+    for room, (x, y) in sorted(zip(rooms, points, strict=True)):
         axes.plot(x, y, "o", color=BLUE, markerfacecolor=BLUE if room else "white", markersize=7)
     (first, _), (last, _) = points[0], points[-1]
     apart = first > 1.5 * last

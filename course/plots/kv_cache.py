@@ -131,7 +131,7 @@ def draw_cache(
             )
         )
         axis.set(
-            xlim=(-0.1, D + 0.1), ylim=(n_places, -0.1), title=title, xlabel="number of the key"
+            xlim=(-0.1, D + 0.1), ylim=(n_places, -0.1), title=title, xlabel="component of the key"
         )
         labels = [f"{word}  {place}" for place, word in enumerate(words)]
         labels += [str(place) for place in range(S, n_places)]
@@ -213,7 +213,7 @@ def draw_race(runs: Times, steps: Times) -> Picture:
         f"{longest + 1:,}-fold, the time {' and '.join(told)}.",
         f"Left: all steps of a text together. Right: after {longest:,} tokens a step computes "
         f"{longest + 1:,} times fewer rows; its time on this machine falls {' and '.join(told)} (one "
-        f"thread).",
+        f"thread). A part of that is lesson 01's attention, which writes out all scores.",
     )
 
 

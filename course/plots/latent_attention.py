@@ -101,7 +101,7 @@ def draw_bytes(numbers: Mapping[str, int], what: str) -> Picture:
         axes.set(ylim=(len(numbers) - 0.5, -0.5))
         axes.set_xlabel(f"{what} (logarithmic)")
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    words = ", ".join(f"{name} {number:,}" for name, number in numbers.items())
+    words = "; ".join(f"{name}: {number:,}" for name, number in numbers.items())
     return Picture(
         figure,
         f"Bars, logarithmic: {what}. {words}.",

@@ -56,10 +56,10 @@ def draw_cut(states: Mapping[int, torch.Tensor], kept: int, held: int) -> Pictur
         figure,
         f"Four moments side by side. Above, rows of a full layer: {kept}, {held}, {kept} and {kept} of "
         f"them. Below, the state of a linear layer, a square of {K} by {V} numbers in colours: after "
-        f"{kept} tokens, after {held}, after {held} still, framed in red, and after {kept} again.",
+        f"{kept} tokens, after {held}, after {held} still, framed in orange, and after {kept} again.",
         f"Rows grow, and a cut takes the last ones off. The square stays a square: after the cut it "
-        f"still knows all {held} tokens (red; largest difference {apart:.2g}). Only what was remembered "
-        f"brings the old one back (green).",
+        f"still knows all {held} tokens (orange frame; largest difference {apart:.2g}). Only what was "
+        f"remembered brings the old one back (green).",
     )
 
 
@@ -100,7 +100,7 @@ def draw_bytes(
         name: f"{cache_bytes(state_bytes, with_full(sizes, n), longest):,}"
         for n, name in names.items()
     }
-    words = ", ".join(f"{name} {number}" for name, number in at.items())
+    words = "; ".join(f"{name}: {number}" for name, number in at.items())
     return Picture(
         figure,
         f"Bytes over tokens, three lines: steep, flat, and level. After {longest:,} tokens: {words}.",

@@ -259,8 +259,8 @@ def draw_angles(angles: Callable[[int], Tensor], places: Sequence[tuple[int, int
     caption = (
         "The hands show how far each pair of the query (blue) and of the key (orange) was turned; "
         "below each clock, the angle between them in radians. Equal distances, equal angles: the "
-        "product is the same, wherever the two stand. Pair 0 tells neighbours apart, the last pairs "
-        "words far from each other."
+        "product is the same, wherever the two stand. Pair 0 tells neighbours apart; the last pairs "
+        "change only over long distances."
     )
     return Picture(figure, alt, caption)
 

@@ -123,7 +123,7 @@ def draw_gains(tokens: Sequence[int], mixture: Sequence[float], dense: Sequence[
         f"Two lines over the chats of a pass. {'; '.join(in_words)}.",
         f"Guesses pay for few chats on the dense model, for many on the mixture. Least of all with "
         f"{least} chats on the mixture, {min(mixture):.2f} times; with {tokens[-1]} on the dense one, "
-        f"{dense[-1]:.2f} times. Arithmetic alone; dotted: no gain.",
+        f"{dense[-1]:.2f} times. Calculated, not measured; dotted: no gain.",
     )
 
 
@@ -157,8 +157,8 @@ def draw_measured(measured: Mapping[str, Mapping[int, float]], formula: Sequence
         f"Three lines over the tokens of a pass, as multiples of one token's: {rows}.",
         f"Measured when this page was run: with {tokens[-1]} tokens the layer of experts takes "
         f"{times['experts'][-1]:.1f} times as long as with one, the dense one "
-        f"{times['dense'][-1]:.1f} times. By the formula {formula[-1]:.1f} times the experts are read; "
-        f"arithmetic is added to it.",
+        f"{times['dense'][-1]:.1f} times. By the formula {formula[-1]:.1f} times the experts are "
+        f"read.",
     )
 
 

@@ -46,7 +46,7 @@ def draw_grid(
             axes.set_yticks([0.5, p - 0.5, p + g - 0.5], ["token 0", "prompt ends", "last token"])
             axes.set_xticks([0.5, g - 0.5][:g], ["step 1", f"step {g}"][:g])
         axes.axhline(p, color=GREY, linewidth=1, linestyle=":")
-        counts = f"{first + again:,} rows = {first:,} computed + {again:,} done again"
+        counts = f"{first + again:,} rows computed = {first:,} needed + {again:,} done again"
         axes.set_title(f"the first {n_shown} of {g} steps" if is_part else counts, pad=22)
     return Picture(figure, *_words_of_grid(p, g, n_shown if is_part else None, first, again))
 
@@ -213,18 +213,18 @@ def draw_step_times(
     line = start + slope * tokens
     with course_style():
         figure, axes = plt.subplots(figsize=(7, 3.2))
-        axes.plot(tokens, line, "--", color=GREY, label="predicted: a start, and a price per row")
+        axes.plot(tokens, line, "--", color=GREY, label="fit: a fixed cost, and a cost per row")
         axes.plot(tokens, best, "o-", color=BLUE, label="measured")
         axes.fill_between(tokens, line, best, where=best > line, color=ORANGE, alpha=0.4)
         axes.axvspan(0, fit_to, color=GREY, alpha=0.12, linewidth=0)
-        axes.text(fit_to / 2, best.max() * 0.55, "line\nlaid\nhere", color=GREY, ha="center")
+        axes.text(fit_to / 2, best.max() * 0.55, "fitted\nhere", color=GREY, ha="center")
         axes.set(title=title, xlabel="tokens that the step reads", ylabel="ms")
         axes.set(xlim=(0, None), ylim=(0, None))
-        axes.legend(loc="upper left")
+        axes.legend(loc="upper left", bbox_to_anchor=(fit_to / tokens[-1], 1))
     alt = (
-        f"Time of a step against the tokens it reads. A dashed straight line is laid through the "
+        f"Time of a step against the tokens it reads. A dashed straight line is fitted to the "
         f"points up to {fit_to} tokens and goes on to {line[-1]:.1f} ms at {tokens[-1]:,}. The "
-        f"measured points leave it upwards and reach {best[-1]:.1f} ms."
+        f"measured points leave it upwards and reach {best.max():.1f} ms."
     )
     caption = (
         f"At {tokens[-1]:,} tokens a step took {best[-1]:.1f} ms; the rows alone predict "

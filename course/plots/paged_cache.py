@@ -97,7 +97,8 @@ def draw_waste(traces: Mapping[str, Trace]) -> Picture:
         figure,
         f"Stacked bars: shares of the memory that hold tokens, that are taken and empty, that are free "
         f"and too little for the next text. {in_words}.",
-        f"While others wait, on average. Holding tokens, taken and empty, free: {in_words}.",
+        f"Averages over all steps at which another text waits. Holding tokens, taken and empty, free: "
+        f"{in_words}.",
     )
 
 
@@ -154,7 +155,7 @@ def draw_forks(
         f"Two tables, each entry joined by a line to its block in a row of {n_blocks}. "
         f"{'; '.join(said)}.",
         f"Blocks of {block_size} tokens: blue belongs to chat A, orange to chat B, grey to both. The "
-        f"small number says how many places of a table's last block are filled.",
+        f"small number says how many places of a table's last block are filled; a full one has none.",
     )
 
 
@@ -223,7 +224,7 @@ def draw_first_token(times: Mapping[int, Sequence[float]], saved: Mapping[int, f
         figure,
         f"Time to the first token of a prompt of 512 tokens: {in_words}; a dashed line shows what the "
         f"share of FLOPs predicts.",
-        f"Measured here, one thread, median of rounds taken in turns: {times_less:.0f} times less with "
-        f"{cached[-1]} tokens cached, where FLOPs alone say "
+        f"Measured here, one thread, median of rounds taken in turns: {times_less:.0f} times faster with "
+        f"{cached[-1]} tokens cached; FLOPs alone would give "
         f"{1 / (1 - saved[cached[-1]]):.0f} times.",
     )

@@ -72,7 +72,7 @@ def draw_memory(
         f"{'; '.join(in_words)}. Framed, read by somebody: {sorted(reading) or 'none'}. Below, a bar of "
         f"{pool.n_blocks} blocks, {free} of them free.",
         f"A cell is a block with its number; the same number is the same block. Framed: read by "
-        f"somebody. Grey: forgotten. {free} of {pool.n_blocks} blocks are free, "
+        f"somebody. Grey: forgotten (above), free (below). {free} of {pool.n_blocks} blocks are free, "
         f"{len(offered - reading)} only offered.",
     )
 

@@ -131,8 +131,8 @@ def draw_shared_steps(
         f"Heat maps of {x.shape[0]} tokens by {x.shape[1]} channels. Left, keys, in which two channels "
         f"may stand out. Middle and right, errors of {bits} bits as a part of the channel's usual size: "
         f"{channel:.0f} % with a step for each channel, {token:.0f} % with a step for each token.",
-        f"{bits} bits, one pair of channels {factor:g} times as large. Error in per cent of what a "
-        f"channel usually says: {channel:.0f} % with a step for each channel, {token:.0f} % for each "
+        f"{bits} bits, one pair of channels {factor:g} times as large. Error as a share of a "
+        f"channel's usual size: {channel:.0f} % with a step for each channel, {token:.0f} % for each "
         f"token.",
     )
 
@@ -217,7 +217,8 @@ def draw_true_bits(found: Mapping[tuple[str, str], tuple[float, Mapping[str, flo
         figure,
         f"Far places recalled, and perplexity, against the bits that each number takes in all. "
         f"{in_words}.",
-        "Fewer bits to the right. A point stands where the cache's bytes say, not where its name does.",
+        "Fewer bits to the right. A point stands at the bits really stored per number; its name gives "
+        "the bits of a code.",
     )
 
 

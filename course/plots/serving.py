@@ -50,8 +50,8 @@ def draw_holes() -> Picture:
         figure,
         "Two charts of three rows over iterations. Above, three batches one after the other: in the "
         "first, row 1 is busy for 9 iterations while the others end after 3 and 2 and stay empty. Below, "
-        "the same eight answers follow one another without holes and end after 11 iterations.",
-        "Letters are answers; white is a row that computes nothing anybody wants. The same eight answers "
+        "the same eight answers follow one another almost without holes and end after 11 iterations.",
+        "Letters are answers; white is a row that does no useful work. The same eight answers "
         "take 17 iterations above and 11 below.",
     )
 
@@ -84,7 +84,7 @@ def draw_batch_sizes(times: Mapping[int, Sequence[float]]) -> Picture:
         figure,
         f"A curve of tokens a second over milliseconds a token, a dot for each batch size from "
         f"1 to {most}. "
-        f"It rises steeply to {knee} rows and then flattens.",
+        f"It rises ever more slowly; {knee} rows are marked.",
         f"Measured here; numbers are rows. {most} rows give "
         f"{most * one / shortest[most]:.1f} times the tokens a second of one row, at "
         f"{shortest[most] / one:.1f} times the ITL. Orange, the knee: the last size at which a user "
@@ -181,9 +181,10 @@ def draw_loads(
     )
     return Picture(
         figure,
-        f"Three charts over requests a second, a line for each setting. Waits for the first token and "
-        f"gaps stay low and then rise steeply. {in_words}.",
-        f"On the virtual clock. Dotted: the limits. Grey: every request is a good one. {in_words}.",
+        f"Three charts over requests a second, a line for each setting. Waits for the first token "
+        f"stay low and then rise steeply. {in_words}.",
+        f"On the virtual clock. Dotted: the limits. Grey: what arrives. A run ends after its last "
+        f"arrival, so goodput stays below even where every request is a good one. {in_words}.",
     )
 
 

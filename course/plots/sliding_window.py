@@ -124,8 +124,8 @@ def draw_lost(mask: Tensor, held: Sequence[int], new: Sequence[int]) -> Picture:
         figure,
         f"A table of which of tokens {held[0]} to {new[-1]} the new tokens {new[0]} to {new[-1]} see, "
         f"each {len(held)}. Of these {needed.sum()} rows, {lost.sum()} are held ones, with a cross.",
-        f"Blue: a new row that is seen. Red with a cross: a row that is held, still needed, and gone if "
-        f"the new ones were written at once. That is {lost.sum()} of {needed.sum()}.",
+        f"Blue: a new row that is seen. Orange with a cross: a row that is held, still needed, and gone "
+        f"if the new ones were written at once. That is {lost.sum()} of the {needed.sum()} rows needed.",
     )
 
 
@@ -238,7 +238,7 @@ def draw_steps(
     return Picture(
         figure,
         f"Milliseconds of a step after {', '.join(map(str, steps))} tokens: {words}.",
-        f"Medians of rounds in turns, one thread. {words}, after "
+        f"Medians of interleaved rounds, one thread. {words}, after "
         f"{', '.join(map(str, steps))} tokens.",
     )
 

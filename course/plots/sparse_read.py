@@ -69,7 +69,9 @@ def draw_found(
         for (name, shares), colour in zip(found.items(), COLOURS, strict=False):
             axes.plot(budgets, [100 * share for share in shares], "o-", color=colour, label=name)
         axes.set(
-            ylim=(-4, 104), xlabel="rows that a head reads in a step", ylabel="places found, %"
+            ylim=(-4, 104),
+            xlabel="rows attended to in a step, bounds not counted",
+            ylabel="places found, %",
         )
         axes.set_xticks(budgets)
         axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))

@@ -162,7 +162,7 @@ def draw_pairs(counts: Mapping[str, Counter[tuple[int, ...]]]) -> Picture:
     return Picture(
         figure,
         f"Groups of bars, one for each pair of words. {in_words}.",
-        f"The largest gap to {right}: {'; '.join(gaps)}.",
+        f"The pairs that are drawn most often. The largest gap to {right}: {'; '.join(gaps)}.",
     )
 
 

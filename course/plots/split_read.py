@@ -37,8 +37,9 @@ def draw_three_parts() -> Picture:
         f"Bars of seven scores in three parts, with a dashed line at the top of each. Below, the numbers "
         f"of each: {in_words}. The whole: top {WHOLE[0]}, total {WHOLE[1]}, out {WHOLE[2]:.2f}; finished "
         f"{FINISHED}.",
-        f"A part keeps three numbers, counted from its own top. To add parts up, each is faded to the "
-        f"highest top. At the end out / total = {WHOLE[2]:.2f} / {WHOLE[1]} = {FINISHED}.",
+        f"A part keeps top, total and out, here one number (D = 1), counted from its own top. To add "
+        f"parts up, each is faded to the highest top. At the end out / total = {WHOLE[2]:.2f} / "
+        f"{WHOLE[1]} = {FINISHED}.",
     )
 
 

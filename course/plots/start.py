@@ -145,7 +145,7 @@ def draw_work_and_bytes(
     )
     caption = (
         "For one token the two curves start at the same height. More tokens bring more work, but "
-        "hardly more bytes: the matrix is read once for all of them."
+        "hardly more bytes until the tokens themselves outweigh the matrix, which is read once for all."
     )
     return Picture(figure, alt, caption)
 
@@ -173,6 +173,6 @@ def draw_time_per_token(times: Mapping[int, Sequence[float]]) -> Picture:
     )
     caption = (
         f"Measured here, one thread, medians: {tokens[-1]} tokens together took {call[-1] / call[0]:.0f} "
-        f"times as long as one, so each of them took {each[0] / each[-1]:.1f} times less."
+        f"times as long as one: {each[-1] / each[0]:.2f} of a single one's time each."
     )
     return Picture(figure, alt, caption)

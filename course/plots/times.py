@@ -27,13 +27,13 @@ def draw_times(times: Mapping[str, Sequence[float]], what: str, beside: str) -> 
             axis.text(length, place, f" {in_digits(length)} ms", va="center")
         axis.set(xlim=(0, max(shortest.values()) * 1.2), ylim=(len(shortest) - 0.5, -0.5))
         axis.set_xlabel(f"ms for {what}, shortest of several rounds")
-    in_words = ", ".join(
-        f"{name} {in_digits(length / shortest[beside])} times"
+    in_words = "; ".join(
+        f"{name}, {in_digits(length / shortest[beside])} times as long"
         for name, length in shortest.items()
         if name != beside
     )
     return Picture(
         figure,
-        f"Bars of milliseconds. {beside}: {in_digits(shortest[beside])} ms; of that, {in_words}.",
-        f"Measured here. In units of {beside}: {in_words}.",
+        f"Bars of milliseconds. {beside}, {in_digits(shortest[beside])} ms; beside it: {in_words}.",
+        f"Measured here, beside {beside}: {in_words}.",
     )

@@ -91,7 +91,7 @@ def watch_a_cache_fill(
         now = steps[step - 1]
         title = (
             f"Step {step}: feed “{' '.join(now.fed)}”, compute {len(now.fed)}, "
-            f"read {len(now.held)}, choose “{now.chosen}”"
+            f"read {len(now.held) - len(now.fed)} stored, choose “{now.chosen}”"
         )
         return draw_cache(now.keys[layer], now.held, n_places, len(now.fed), title)
 

@@ -40,6 +40,8 @@
 # </details>
 
 # %%
+import statistics
+
 import torch
 
 from course.measure import machine
@@ -246,7 +248,7 @@ with machine.one_thread():
 show(draw_time_per_token(times))
 for m, seconds in times.items():
     flops, moved = matmul_flops(m, 4096, 4096), matmul_bytes(m, 4096, 4096, bytes_per_element=4)
-    giga = 1e9 * min(seconds)
+    giga = 1e9 * statistics.median(seconds)
     print(f"{m:2} tokens: {moved / giga:5.1f} GB/s, {flops / giga:6.1f} GFLOP/s")
 
 # %% [markdown]
@@ -263,8 +265,8 @@ for m, seconds in times.items():
 #
 # Other code calls your functions, in later lessons too. So in every lesson and every check:
 #
-# * Never change an argument, or a result that you have already returned. Results share no memory, except
-#   an argument's or where a task asks for views.
+# * Never change an argument, or a result that you have already returned. A result shares no memory with
+#   another result; it may share an argument's, or be a view where the task asks for one.
 # * Results have the dtype and device of the inputs.
 # * A tensor may be a slice or a transpose (not contiguous), and sizes may be 0 or 1.
 # * If you refuse a call, raise before you change anything or draw a random number.
@@ -289,9 +291,9 @@ print(doubled(mine), "and mine, which I still need:", mine)
 # cells: code that depends on an old variable works for nobody else.
 #
 # Leave the locked cells as they are, and do not duplicate answer cells. Cells of your own are welcome.
-# Of several definitions of a function, the one with the most points counts. You get points for each
-# graded cell, so a half-finished lesson is worth handing in. Later lessons bring earlier answers along,
-# so you can never get stuck.
+# If a function is defined several times, the definition with the most points counts. You get points for
+# each graded cell, so a half-finished lesson is worth handing in. Later lessons bring right answers to
+# earlier ones along, so you can never get stuck.
 
 # %% [markdown]
 # ## Check yourself

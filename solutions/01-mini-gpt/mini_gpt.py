@@ -239,8 +239,8 @@ print("softmax", (scores.softmax(dim=1) @ values).flatten())
 # Scores need not be equal. Now sat prefers cat.
 scores[2, 1] = 1.5
 print("chosen ", (scores.softmax(dim=1) @ values).flatten())
-steps = {"seen": seen, "average": average, "softmax": scores.softmax(dim=1)}
-show(draw_weights(["The", "cat", "sat"], {**steps, "scores × 10": (10 * scores).softmax(dim=1)}))
+steps = {"seen": seen, "average": average, "chosen": scores.softmax(dim=1)}
+show(draw_weights(["The", "cat", "sat"], {**steps, "chosen × 10": (10 * scores).softmax(dim=1)}))
 
 # %% [markdown]
 # In attention, the tokens produce the scores: each searches with its **query** and is found by its
@@ -501,7 +501,7 @@ prompts = [cat + "It was a", cat + mia, "The cat sat on the"]
 play_with_sampling(model, sample_next, prompts)
 
 # %% [markdown]
-# At 3 the grammar breaks at once, at 1.5 now and then (try other seeds).
+# At 3 the grammar breaks at once, at 1.5 now and then: find the place above, or try other seeds.
 #
 # ## Check yourself
 #

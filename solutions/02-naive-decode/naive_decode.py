@@ -136,7 +136,7 @@ checks.each_step_reads_everything(generate_naive)
 
 # %%
 print(decode(generate_naive(model, encode("The cat sat"), 4)))
-print(decode(generate_naive(model, encode("The cat sat on the mat ."), 40)))
+print(decode(generate_naive(model, encode("The cat sat on the mat ."), 20)))
 
 # %% [markdown]
 # Now count: `count_kv_rows` sees every row that goes through a layer's key matrix. Were you right?

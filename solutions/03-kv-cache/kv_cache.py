@@ -237,7 +237,7 @@ checks.copies_add_up(numbers_copied)
 # | one `append` | (B, G, T, D) in, (B, G, S, D) out | keys come rotated |
 # | what is held | the first `len(cache)` places | the rest is unused, not zeros to attend to |
 #
-# `truncate(n)` keeps the first n tokens (lesson 17's states cannot). **A full cache refuses and changes
+# `truncate(n)` keeps the first n tokens. **A full cache refuses and changes
 # nothing.** Wrong sizes are refused.
 #
 # Write the methods of `KVCache`.
@@ -608,8 +608,8 @@ show(draw_race(runs, steps))
 
 # %% [markdown]
 # For texts of 256 tokens the rows fell {{129 = kv_rows_naive(3, 256) / kv_rows_needed(3, 256)}}-fold,
-# the time by much less: while a text is short, several rows cost little more than one. But the speedup
-# per step grows with every token.
+# the time by much less: a few rows cost little more than one. But the speedup
+# per step grows with the text.
 #
 # Now for the question at the top, after a prompt of 500 tokens:
 
@@ -633,8 +633,8 @@ with one_thread(), torch.inference_mode():
         print(f"token {number}: naive {naive:6.1f} ms, cached {cached:6.1f} ms")
 
 # %% [markdown]
-# The first token waits for the prompt's 500 rows, with or without a cache. For the second, the naive
-# decoder computes 501 again; the cached one computes a single row.
+# The first token waits for the prompt's 500 rows, with or without a cache (lesson 01's attention is
+# slower). For the second, the naive decoder computes 501 again; the cached one computes a single row.
 #
 # ## 8 · What is in the cache is what the model knows
 #
@@ -664,7 +664,8 @@ for name, kind in {"right": KVCache, **wrong_caches(KVCache, storyteller)}.items
 
 # %% [markdown]
 # It says *something*: no model notices what it has forgotten, nor what is wrong. The last story reads
-# well throughout. Comparing logits, split by split, finds all four.
+# well throughout. Comparing logits, split by split, finds
+# all four.
 #
 # ## 9 · The price
 #

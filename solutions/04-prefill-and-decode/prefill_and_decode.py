@@ -15,7 +15,7 @@
 # **Time:** 95 minutes. **Points:** 10. **Needs:** lesson 03 (your answers, or ours). No GPU is
 # used.
 #
-# > **Predict.** A prompt of 500 tokens goes in. How many times longer does the first token take than the
+# > **Predict.** A prompt of 500 tokens goes in. The first token takes how many times as long as the
 # > second: 500, 100 or 20? (Do not look back.)
 
 # %% tags=["setup"]
@@ -308,7 +308,7 @@ show(draw_timeline(prompt.shape[1], start, stamps, uncached))
 #
 # ## 4 · Why input is priced below output
 #
-# For one token in a text of 2,000, that model reads:
+# For one token in a text of 2,000, a 70B model reads:
 
 # %%
 config, weights = PUBLISHED["Llama-3-70B"].config, 70e9 * 2
@@ -338,8 +338,8 @@ show(
 # While a machine prefills 500 tokens at once, it serves nobody else. Cut the prompt into chunks, and
 # each iteration can carry a chunk *and* everybody's next token.
 #
-# > **Predict.** Another user's prompt arrives while you read. What do smaller chunks do to your longest
-# > gap, and to the newcomer's TTFT?
+# > **Predict.** Another user's prompt arrives while your answer is streaming. What do smaller chunks do
+# > to your longest gap, and to the newcomer's TTFT?
 
 # %%
 share_a_machine(storyteller, forward_cached, KVCache, prompt)

@@ -166,11 +166,11 @@ checks.attention_is_causal(attention_flops)
 #
 # | part | what counts |
 # |---|---|
-# | `flops` | attention, and every matrix product; **logits of the last position only**, one a row |
-# | `weight_bytes` | every matrix, read **once** a forward pass for all B · T tokens |
+# | `flops` | attention, and every matrix product; **logits of the last position only**, one per row |
+# | `weight_bytes` | every matrix, read **once** per forward pass for all B · T tokens |
 # | `kv_written_bytes` | keys and values of the new tokens, G heads |
 # | `kv_read_bytes` | keys and values of all P + T tokens, once |
-# | `activation_bytes` | vectors into and out of each matrix; one that three read counts three times |
+# | `activation_bytes` | vectors into and out of each matrix; what three read counts three times |
 #
 # The matrices: `wq`, `wk`, `wv`, `wo`, `gate`, `up`, `down` in each layer, and `lm_head`. The bill
 # leaves out embedding lookups (but a *tied* table is `lm_head`, and read as such), norms, rotations,
@@ -273,7 +273,7 @@ show(
 #
 # *Difficulty 1 of 5 · importance 4 of 5 · 3 minutes*
 #
-# Write `bound_by`: does a forward pass, taken as a lump, wait for memory or for arithmetic?
+# Write `bound_by`: does a forward pass, taken as a whole, wait for memory or for arithmetic?
 #
 # <details><summary>Hint 1: the idea</summary>
 # On which side of the ridge does the work lie?
@@ -306,8 +306,9 @@ checks.bound_is_the_lower_roof(bound_by)
 # ### Play with it
 #
 # Matrices and attention wait for each other, layer by layer. So each has a dot, and **their seconds add
-# up**. (A lump would assume that they overlap perfectly.) The roofs come from datasheets. **Which batch
-# makes decode compute-bound on an H200?** Try 16 tokens of context, then 1,024.
+# up**. (One sum for all would assume that they overlap perfectly.) The roofs come
+# from datasheets. **Which batch makes decode compute-bound on an H200?** Try 16 tokens of context, then
+# 1,024.
 
 # %%
 play_with_the_roof(phase_cost, attention_flops, attainable, bound_by)
@@ -451,9 +452,9 @@ del call, calls  # their decoders hold caches and, on a GPU, recorded steps
 # **Within a factor of 2**, on an idle machine: one row (decode, with little and with much
 # context) and 64 rows or more.
 #
-# **Missed, on a CPU: 2 to 16 rows.** They reached a quarter to a half of the roof here: too many rows for
-# code that streams a matrix past one row, too few to fill the blocks of fast matrix products. A roof says
-# what is possible, not what somebody has programmed.
+# **Missed, on a CPU: 4 and 16 rows.** They reached under half of the roof here:
+# too many rows for code that streams a matrix past one row, too few to fill the blocks of fast matrix
+# products. A roof says what is possible, not what is programmed.
 #
 # **On a GPU** (the diamonds: an H200), one row of decode reached 57 % of the bandwidth with 6.7B
 # parameters, but 31 % with 1.3B: each of some 20 kernels a layer starts up and drains. Prefills of few
@@ -499,9 +500,9 @@ show(draw_third_roof(phase_cost(mini.config, 1, 64, 1, 4), here, prices, asked, 
 # the smaller part of what was measured: a product with a 64 × 64 matrix costs several times as much as
 # the cheapest kernel, and the Python between the operations costs as well.
 #
-# `course/fast/decode.py` asks for fewer operations. On a GPU it also records a step as a **CUDA graph**
-# and launches it whole. On an H200 the blue bars are 0.3 ns and 0.1 µs; lesson 03's layers took 870 µs,
-# the recorded step 109 µs.
+# `course/fast/decode.py` launches fewer kernels and lays weights out for one row. On a GPU it also
+# records a step as a **CUDA graph** and launches it whole. On an H200 the blue bars are 0.3 ns and 0.1
+# µs; lesson 03's layers took 870 µs, the recorded step 109 µs.
 #
 # ## Check yourself
 #

@@ -17,8 +17,9 @@
 # No GPU is used.
 #
 # > **Predict.** Our story model has {{8 = MiniGPT.from_weights("story").config.n_kv_heads}} KV heads and
-# > tells where a lamp was put 100 words ago in {{98 = 100 * METRICS["story"]["recall_place_far"]}} of 100
-# > cases. A sibling has *one*, and so an eighth of the cache. How often will it recall correctly:
+# > tells where a lamp was put 100 tokens ago or more in
+# > {{98 = 100 * METRICS["story"]["recall_place_far"]}} of 100 cases. A sibling has *one*, and so an eighth
+# > of the cache. How often will it recall correctly:
 # > {{98 = 100 * METRICS["story-g4"]["recall_place_far"]}},
 # > {{85 = 100 * METRICS["story-g2"]["recall_place_far"]}} or
 # > {{28 = 100 * METRICS["story-g1"]["recall_place_far"]}} of 100? And a surname from equally far back,
@@ -165,8 +166,8 @@ def grouped_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = Non
     """Attention in which groups of query heads read the same keys and values, where they lie.
 
     Neither k nor v is copied or converted, whole or head by head: for one or two new tokens, with a
-    mask or without, fewer numbers are written into new tensors than k has. Operations of PyTorch
-    alone, for only these can be counted, but not its `enable_gqa`.
+    mask or without, fewer numbers are written into new tensors than k has. Only PyTorch
+    operations, for only these can be counted, but not its `enable_gqa`.
 
     Args:
         q: queries (B, H, T, D).

@@ -128,7 +128,8 @@ def quantize(x: Tensor, bits: int, dim: int) -> Quantized:
         passes, too, where its zero can be stored), and at least torch.finfo(x.dtype).tiny.
         `zero + scale * codes` is within half a step of x, for scale and zero as they are *stored*:
         float16 and bfloat16 round them, so subtract and divide by what they have become, in float32
-        or wider. Aside are float32's rounding and, at the first and the last code, that of storing.
+        or wider. Not counted: float32's rounding and, at the first and the last code, that of the
+        stored step and zero.
 
     Raises:
         ValueError: other bits, no such dim, NaN or infinity.
@@ -276,7 +277,7 @@ share_a_step(story, quantize, dequantize)
 class QuantizedKVCache:
     """A KV cache that keeps complete groups of tokens as codes and the newest tokens as they are.
 
-    Keys have a step for each channel of a group, values one for each token. Drives as any cache:
+    Keys have a step for each channel of a group, values one for each token. Used like any cache:
     `append` for every layer, then `advance`.
 
     Args:
@@ -478,7 +479,9 @@ for name, config, n_tokens in (("8B, D = 128", llama, 8192), ("ours, D = 16", st
         ratio = kv_cache_bytes(config, n_tokens) / part.total
         same = kv_cache_bytes(config, max(0, n_tokens - 32) // 64 * 64)  # the same groups, in fp16
         apart = same / (part.codes + part.scales)
-        print(f"{name}, {bits} bits: {ratio:.2f} times smaller than fp16; window apart {apart:.2f}")
+        print(
+            f"{name}, {bits} bits: {ratio:.2f} times smaller than fp16; without window {apart:.2f}"
+        )
     show(draw_cache_bytes(caches))
 
 # %% [markdown]
@@ -543,13 +546,13 @@ show(draw_true_bits({name: (here, result) for name, (here, _, result) in found.i
 
 # %% [markdown]
 # Compare your two numbers. A difference of two places is chance, so eight bits and four show no loss; two
-# bits in groups of 64 cost several places, since steps over more tokens are wider. But here "2 bits" in
-# groups of 16 are {{5.7 = 16 * quantized_cache_bytes(MiniGPT.from_weights("story").config, 256, bits=2,
-# group=16, window=16).total / kv_cache_bytes(MiniGPT.from_weights("story").config, 256)}}, while fp8 is 8
-# with a plain cast. Few bits pay off when heads are wide and texts long: column *in an 8B* assumes D =
-# {{128 = PUBLISHED["Llama-3-8B"].config.head_dim}} and 8,192 tokens (quality not measured). For Llama 3
-# 8B, a trial in llama.cpp found perplexity 6.2322 with a 16-bit cache, 6.2344 with 8 bits (Wikitext-2, PR
-# 7412, not merged).
+# bits in groups of 64 cost ten, since steps over more tokens are wider. But here "2 bits" in
+# groups of 16 take {{5.7 = 16 * quantized_cache_bytes(MiniGPT.from_weights("story").config, 256, bits=2,
+# group=16, window=16).total / kv_cache_bytes(MiniGPT.from_weights("story").config, 256)}} bits per number
+# at 256 tokens, while fp8 takes 8 with a plain cast. Few bits pay off when heads are wide and texts long:
+# column *in an 8B* assumes D = {{128 = PUBLISHED["Llama-3-8B"].config.head_dim}} and 8,192 tokens
+# (quality not measured). For Llama 3 8B, a trial in llama.cpp found perplexity 6.2322 with a 16-bit
+# cache, 6.2344 with 8 bits (Wikitext-2, PR 7412, not merged).
 #
 # ## 7 · Outliers
 #
@@ -567,10 +570,10 @@ for bits in tqdm((4, 2), file=sys.stdout):
 show(draw_quality((4, 2), both, measure(loud, full)))
 
 # %% [markdown]
-# Per channel, nothing changed. Per token, the large pair sets the step for all: 4 bits lose a quarter of
-# the far places, 2 bits nearly all. (A one-line cure: `with_outliers(loud, 1, 1 / 20)` moves the factor
-# from keys to queries, which nobody rounds.) KIVI (Liu et al. 2024) found such channels in real models,
-# and therefore shares steps as your cache does.
+# Per channel, hardly anything changed. Per token, the large pair sets the step for all: 4 bits lose a
+# quarter of the far places, 2 bits nearly all. (A one-line cure: `with_outliers(loud, 1, 1 / 20)` moves
+# the factor from keys to queries, which nobody rounds.) KIVI (Liu et al. 2024) found such channels in
+# real models, and therefore shares steps as your cache does.
 #
 # ## 8 · What reading codes costs
 #
@@ -605,10 +608,10 @@ with one_thread():
 show(draw_times(times, "one token to attend", beside="floats"))
 
 # %% [markdown]
-# The caption tells you. Turning codes into floats costs about what the saved bytes gain, so the tiled
-# read roughly matches plain floats; dequantizing everything takes far longer. On a GPU one kernel does
-# both in registers (`course/fast/triton.py`): on an H200 it read 262,144 tokens of INT8 1.7 times as fast
-# as the fastest read of bfloat16 that we tried.
+# The caption tells you. Turning codes into floats costs about what the saved bytes gain, or more, so the
+# tiled read is at best as fast as plain floats; dequantizing everything takes far longer. On a GPU one
+# kernel does both in registers (`course/fast/triton.py`): on an H200 it read 262,144 tokens of INT8 1.7
+# times as fast as the fastest read of bfloat16 that we tried.
 #
 # ## Check yourself
 #

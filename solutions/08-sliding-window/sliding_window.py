@@ -9,7 +9,7 @@
 # **After this lesson you can**
 #
 # * build a ring of keys and values that equals the windowed model, token for token,
-# * say what a window forgets, and which layers of a model need none,
+# * say what a window forgets, and find the layer that must keep every token,
 # * compute the cache of models that mix windows with full layers.
 #
 # **You build:** a ring that stops growing, and the edge of its memory.
@@ -114,7 +114,7 @@ def window_mask(own: Tensor, places: Tensor, window: int, n_sinks: int = 0) -> T
         (T, R) bool, True where a token may look; none looks at one that comes after it.
 
     Raises:
-        ValueError: window below 1, n_sinks below 0, or what are no numbers of tokens.
+        ValueError: window below 1, n_sinks below 0, or what is no number of a token.
     """
     check_numbers("own", own)
     check_numbers("places", places)
@@ -188,10 +188,10 @@ shares = ", ".join(f"layer {i} {far[i].mean():.0%}" for i in range(4))
 print("attention on tokens 32 back or more:", shares)
 
 # %% [markdown]
-# **Layer 2.** That one layer looks names up; the others can do without distant tokens. If layer 0 is full
-# too, hardly a fact is lost, at 56 % of the rows. Published models mix layers the same way, and train
-# with the mix: Gemma 3 has five layers with a window of 1,024 or less for each full one (Gemma Team
-# 2025).
+# **Layer 2.** That one layer looks facts up; for these questions the others hardly need distant tokens.
+# If layer 0 is full too, hardly a fact is lost, at {{56 = 100 * (2 * 250 + 2 * 32) / (4 * 250)}} % of the
+# rows. Published models mix layers the same way, and train with the mix: Gemma 3 has five layers with a
+# window of 1,024 or less for each full one (Gemma Team 2025).
 #
 # *Common wrong answer:* the last layer, "which decides", or every layer that looks far back. Layers 0 and
 # 3 do so nearly as much as layer 2 (see the printed line) but do not need it: attention does not show
@@ -231,7 +231,7 @@ def place_of(tokens: Tensor, window: int, n_sinks: int = 0) -> Tensor:
         and so on; after the last place comes place n_sinks.
 
     Raises:
-        ValueError: window below 1, n_sinks below 0, or what are no numbers of tokens.
+        ValueError: window below 1, n_sinks below 0, or what is no number of a token.
     """
     check_numbers("tokens", tokens)
     check_window(window, n_sinks)
@@ -334,7 +334,7 @@ class WindowedKVCache:
 
     def places(self, n_new: int) -> Tensor:
         """Numbers of the tokens whose rows `append` returns for n_new tokens, (R,) int64: the held ones,
-        in any order, each once, then the new ones. No row that was never given, and none that is gone."""
+        in any order, each once, then the new ones: only rows that were given and are still stored."""
         check_between("n_new", n_new, 1, self.max_len - len(self))
         ### BEGIN SOLUTION
         new = torch.arange(self.length, self.length + n_new, device=self.numbers.device)
@@ -421,7 +421,8 @@ checks.refusal_and_return(WindowedKVCache)
 checks.bytes_stay(WindowedKVCache)
 
 # %% [markdown]
-# A step now costs the same at any length:
+# A step no longer reads more rows as the text grows. In so small a model that is no time yet: a step of
+# either cache takes about as long at any length, and the ring's own work costs more than it saves.
 
 # %%
 text = encode(" ".join(held_out(5)[i].text for i in range(5)))[:, :1000]
@@ -573,6 +574,5 @@ choose_windows(story, window_mask, windowed_cache_bytes)
 #
 # ## Next
 #
-# A ring's rows lie in several pieces: does softmax need all scores in one row? **Lesson 09** computes
-# attention in parts and merges them exactly. A window chooses by age alone; lesson 14 lets each query
-# choose. Lesson 17 goes back to saved states alone.
+# The rows that a query needs may lie in several places. **Lesson 09** computes attention in parts and
+# merges them exactly. A window chooses by age alone; lesson 14 lets each query choose.

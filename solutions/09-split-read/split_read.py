@@ -68,9 +68,9 @@ show(draw_three_parts())
 #
 # `attend_part` is lesson 06's `grouped_attention`, stopped before the division. It returns a `Part`
 # (given, `course/given/parts.py`), a named tuple of `out`, `top` and `total`. A query that sees none
-# of these keys gets top -inf, total 0, out 0.
+# of these keys gets top `-inf`, total 0, out 0.
 #
-# **The common wrong answer** also subtracts the top there: -inf minus -inf is NaN.
+# **The common wrong answer** also subtracts the top there: `-inf` minus `-inf` is NaN.
 #
 # <details><summary>Hint 1: the idea</summary>
 # What does softmax do in its three steps? Which of them is left out here?
@@ -90,7 +90,7 @@ def attend_part(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> 
     """Attend to some of the keys, ready to be merged with what the same queries find in others.
 
     No key and no value is copied or converted: for one new token and many keys, all new tensors
-    together hold fewer numbers than k. Operations of PyTorch alone, for only these can be counted.
+    together hold fewer numbers than k. Only PyTorch operations, for only these can be counted.
 
     Args:
         q: queries (B, H, T, D).
@@ -199,17 +199,20 @@ cut_and_merge(attend_part, merge, finish)
 
 # %% [markdown]
 # > **Predict.** Eight parts, merged in three random orders. How far is the result from attention over all
-# > keys: 0, 1e-7, or 1e-3? Is it the same for all three?
+# > keys: 0, 1e-7, or 1e-3? Is it the same in every bit for all three?
 
 # %%
 q, (k, v) = torch.randn(1, 8, 1, 64), torch.randn(2, 1, 2, 4096, 64)
 dense = grouped_attention(q, k, v)
+merged = []
 for order in range(3):
     parts = [attend_part(q, *pair) for pair in zip(k.chunk(8, 2), v.chunk(8, 2), strict=True)]
     left = [parts[i] for i in torch.randperm(8, generator=torch.Generator().manual_seed(order))]
     while len(left) > 1:
         left = [*left[2:], merge(left[0], left[1])]
-    print(f"order {order}: max |Δ| {(finish(left[0]) - dense).abs().max():.1e}")
+    merged.append(finish(left[0]))
+    print(f"order {order}: max |Δ| {(merged[-1] - dense).abs().max():.1e}")
+print("in every bit as in order 0:", [torch.equal(merged[0], other) for other in merged[1:]])
 
 # %% [markdown]
 # So the merge is exact up to rounding: a "running softmax" (Milakov and Gimelshein 2018) loses nothing.
@@ -253,7 +256,7 @@ def attend_in_parts(
     """Attend to `size` keys at a time; the last part may be shorter.
 
     For one new token and parts of some hundred keys, no new tensor holds as many numbers as there
-    are keys (S), and all new ones together hold fewer than k. Operations of PyTorch alone.
+    are keys (S), and all new ones together hold fewer than k. Only PyTorch operations.
 
     Args:
         q: (B, H, T, D); k, v: (B, G, S, D).
@@ -346,7 +349,7 @@ def attend_blocks(
     """Attend to the tokens of one conversation in the blocks where they lie.
 
     With blocks of 64 tokens and D = 64, all new tensors together hold fewer numbers than the
-    conversation's keys. Operations of PyTorch alone.
+    conversation's keys. Only PyTorch operations.
 
     Args:
         q: (1, H, T, D); every query sees all `length` tokens.
@@ -443,7 +446,7 @@ def attend_shared(
     """Attend to one prefix that all rows share, and to each row's own keys.
 
     The prefix is read once for all rows: not copied or expanded for each, nor read row by row.
-    Operations of PyTorch alone.
+    Only PyTorch operations.
 
     Args:
         q: (B, H, 1, D), the newest token of each of B chats.
@@ -491,7 +494,8 @@ show(draw_times(times, f"one step of {B} chats", beside="each its own"))
 
 # %% [markdown]
 # Sharing gains less than the bytes promise. The number of multiplications is unchanged, and each number
-# of the prefix now serves 16 chats: the read has become compute-bound (lesson 05).
+# of the prefix now serves 16 chats: multiplications and exponentials now take longer than reading, so the
+# read has become compute-bound (lesson 05).
 #
 # ## Check yourself
 #

@@ -92,9 +92,9 @@ show(draw_waste(traces))
 # computes its tokens again later (at no cost here). "Length known" and "next power of two"
 # assume the length is known beforehand.
 #
-# Kwon et al. (2023) found the same in real servers: 20 to 38 % of the cache's memory used before, 96 %
-# with blocks (PagedAttention, vLLM). In OPT-13B a token takes {{819,200 = 2 * 40 * 5120 * 2}} bytes and a
-# 2,048-token reservation {{1,677,721,600 = 2048 * 2 * 40 * 5120 * 2}}.
+# Kwon et al. (2023) measured the same in serving systems: 20 to 38 % of the cache's memory used before,
+# 96 % with blocks (PagedAttention, vLLM). In OPT-13B a token takes {{819,200 = 2 * 40 * 5120 * 2}} bytes
+# and a 2,048-token reservation {{1,677,721,600 = 2048 * 2 * 40 * 5120 * 2}}.
 #
 # > **Spot the slip.** "Paging removes fragmentation."
 #
@@ -263,8 +263,8 @@ class BlockPool:
 # * If too few blocks are free, raise `CacheFull` and change neither cache nor pool.
 #
 # **`fork`** makes a second cache of the same tokens: it has the same table, adds one owner to each block,
-# and takes no bytes. **`adopt`** lets an empty cache begin with existing full blocks (lesson 17 needs a
-# state there as well). Blocks with several owners are read-only. **Whoever writes into one copies that
+# and takes no bytes. **`adopt`** lets an empty cache begin with existing full blocks. Blocks with
+# several owners are read-only. **Whoever writes into one copies that
 # block first**, in all layers, puts the copy into its own table, and gives up its share of the old one
 # (*copy-on-write*). The last owner writes in place.
 #
@@ -292,7 +292,7 @@ class BlockPool:
 class PagedKVCache:
     """Keys and values of one text (B = 1) in blocks of a pool that many texts share.
 
-    Drives as any cache: `append` for every layer, then `advance`.
+    Used like any cache: `append` for every layer, then `advance`.
 
     Args:
         pool: its `config`, `dtype`, `device`, `n_blocks`, `block_size`, `keys`, `values`, `allocator`.
@@ -468,7 +468,7 @@ waste_of_blocks()
 # *Difficulty 3 of 5 · importance 4 of 5 · 12 minutes*
 #
 # A thousand users send the same instructions before their question. Full blocks stay unchanged until
-# their text is cut back, so you can look them up by a *key*. What must it depend on?
+# their text is truncated, so you can look them up by a *key*. What must it depend on?
 #
 # > **Spot the slip.** "Hash each block's tokens; equal hash, equal keys and values."
 #
@@ -479,7 +479,8 @@ waste_of_blocks()
 #
 # `block_keys` gives a key to each **full** block. Two keys are equal only if all tokens from the start
 # to the end of the block are. A short checksum is not enough. Nor is Python's `hash()`, made for speed:
-# for vLLM's first keys, prompts that collide could be computed (CVE-2025-25183). Now vLLM uses SHA-256.
+# vLLM used it at first, and prompts with colliding keys could be constructed (CVE-2025-25183). Now it
+# uses SHA-256.
 #
 # <details><summary>Hint 1: the idea</summary>
 # Build a chain: each hash includes the previous block's key.
@@ -580,6 +581,8 @@ for name, blocks in {
     print(f"user 2 reads, {name}: Where is the {decode(out[0, -6:])}")
 
 # %% [markdown]
+# By the checksum, user 2 hears a stranger's words; your keys reuse nothing.
+#
 # What does reuse save? `prefill_saved` returns the share of lesson 05's FLOPs that cached tokens save.
 #
 # <details><summary>Hint 1: the idea</summary>

@@ -96,7 +96,7 @@ show(draw_batch_sizes(steps))
 
 # %% [markdown]
 # Throughput rises, and so does the gap between a user's tokens, the inter-token latency (ITL). Beyond the
-# knee, another row gains little.
+# orange point each further row adds less, and every user waits more than twice as long as alone.
 #
 # ## 1 · Count the iterations
 #
@@ -168,7 +168,7 @@ for share in (0, 10, 25, 50, 100):
     print(f"{share:3} % of them long    {static:8,}{continuous:12,}{static / continuous:7.1f}")
 
 # %% [markdown]
-# The gain is largest when a few answers are long.
+# The gain is largest when some answers are long, but not most.
 #
 # ## 2 · Plan a pass
 #
@@ -342,7 +342,7 @@ def print_pieces(pieces):
 by_hand = Scheduler(budget=4, max_running=2)
 by_hand.add(Request(7, [1] * 6, n_new=2))
 for _ in range(3):
-    print(by_hand.step(print_pieces))
+    print("tokens chosen:", by_hand.step(print_pieces))
 
 # %% nbgrader={"grade_id": "every_request_as_if_alone", "points": 2}
 checks.every_request_as_if_alone(Scheduler)
@@ -466,8 +466,8 @@ rows = {name: {n: at_load(budget, n) for n in loads} for name, budget in setting
 show(draw_loads(rows, limits=(0.1, 0.008)))
 
 # %% [markdown]
-# A server does not slow down gradually: it stays fast, and then, beyond a certain load, its queue only
-# grows.
+# The wait for the first token stays short and then, beyond a certain load, only grows, like the queue.
+# Gaps do not: with whole prompts they grow with the load, with a budget they stay bounded.
 #
 # > **Spot the slip.** "Throughput is up 20 %, so the new setting is better."
 #

@@ -318,9 +318,10 @@ show(draw_marks(prompts[1], found["table + own text"]))
 # %% [markdown]
 # Your prediction: two drafts guess about equally well, and one of them is far slower. Where launching
 # operations dominates (lesson 05), a draft model as deep as the large one takes as long to guess a token
-# as the large one to write it. The table guesses worse but wins, since it costs nothing. `lookup` costs
-# nothing either, but is right so rarely that a pass of five, slightly dearer than a pass of one, does not
-# pay off. On accelerators, a 4B draft made a 70B model 2 to 2.5 times as fast (Chen et al. 2023).
+# as the large one to write it, and even half as deep a draft costs more than its guesses save. The table
+# guesses worse but wins, since a guess costs next to nothing. So it does with `lookup`, but that is right
+# so rarely that a pass of five, dearer than a pass of one, and the Python around it take all it gains. On
+# accelerators, a 4B draft made a 70B model 2 to 2.5 times as fast (Chen et al. 2023).
 #
 # ## 4 · When tokens are drawn
 #
@@ -335,10 +336,10 @@ show(draw_rejection())
 # %% [markdown]
 # The draft drew a token from q. If p ≥ q, keep it: the draft proposes it too rarely anyway. If p < q, it
 # is proposed too often, so keep it with probability **p / q**. The kept tokens add up to min(p, q), blue.
-# What is missing from p, orange, is **(p − q)⁺**: after a rejection, draw the token from that,
-# normalised, and discard the rest of the draft. If all are accepted, draw one more token from the last
-# row of p. This is *speculative sampling*, a modified rejection sampling; no rule that preserves p and
-# judges one token at a time accepts more often. A rule that judges the whole draft does (*block
+# What is missing from p, plain orange on the right, is **(p − q)⁺**: after a rejection, draw the token
+# from that, normalised, and discard the rest of the draft. If all are accepted, draw one more token from
+# the last row of p. This is *speculative sampling*, a modified rejection sampling; no rule that preserves
+# p and judges one token at a time accepts more often. A rule that judges the whole draft does (*block
 # verification*, Sun et al. 2025).
 #
 # Write `verify_sampled`: how many drafted tokens are kept, and which token follows them.
@@ -478,7 +479,7 @@ checks.expected_tokens_add_up(expected_tokens)
 play_with_drafts(expected_tokens)
 
 # %% [markdown]
-# > **Spot the slip.** A training site scores speed-up as a(1 − a^K) / ((1 − a)(1 + Kc)). For a = .8, K
+# > **Spot the slip.** A tutorial computes the speed-up as a(1 − a^K) / ((1 − a)(1 + Kc)). For a = .8, K
 # > = 4, c = .1 that is {{1.69 = 0.8 * (1 - 0.8**4) / (0.2 * 1.4)}}.
 #
 # <details><summary>Answer</summary>

@@ -277,10 +277,10 @@ print(
 )
 
 # %% [markdown]
-# All layers together keep {{34,560 = 60 * (512 + 64)}} numbers per token, where MHA would keep
-# {{1,966,080 = 60 * 2 * 128 * 128}}: {{56.9 = 60 * 2 * 128 * 128 / (60 * (512 + 64))}} times fewer, and
-# as many as GQA with {{2.25 = (512 + 64) / (2 * 128)}} KV heads. It is *more* than MQA:
-# {{576 = 512 + 64}} > {{256 = 2 * 128}} per layer.
+# DeepSeek-V2's 60 layers keep {{34,560 = 60 * (512 + 64)}} numbers per token, where MHA
+# would keep {{1,966,080 = 60 * 2 * 128 * 128}}: {{56.9 = 60 * 2 * 128 * 128 / (60 * (512 + 64))}} times
+# fewer, and as many as GQA with {{2.25 = (512 + 64) / (2 * 128)}} KV heads. It is *more* than MQA: {{576
+# = 512 + 64}} > {{256 = 2 * 128}} per layer.
 #
 # > **Spot the slip.** "MLA cuts the cache by 93.3 %."
 #
@@ -541,9 +541,9 @@ show(draw_times(times[8192], "one token on 8,192 in one layer", beside="absorbed
 # where MHA takes 2 · D = {{128 = 2 * 64}}. It saves *bytes*, which decode waits for (lesson 05), not
 # FLOPs. So engines absorb in decode and expand, once, in a prefill.
 #
-# Wide models feel this. Each byte of DeepSeek-V3's rows of 512 + 64 numbers in 16 bits serves 128 heads,
-# {{242 = 128 * (2 * (512 + 64) + 2 * 512) / (2 * (512 + 64))}} operations. That is nearly an H100's
-# balance of {{295 = 989 / 3.35}}, where a step stops waiting for memory alone.
+# With many heads this matters: 128 heads read each byte of DeepSeek-V3's rows of 512 + 64 numbers in 16
+# bits, and do {{242 = 128 * (2 * (512 + 64) + 2 * 512) / (2 * (512 + 64))}} FLOPs with it. That nearly is
+# an H100's balance of {{295 = 989 / 3.35}}: there memory alone no longer decides.
 #
 # ## Check yourself
 #
@@ -564,9 +564,9 @@ show(draw_times(times[8192], "one token on 8,192 in one layer", beside="absorbed
 # ## What you have built: an engine
 #
 # Thirteen lessons make one engine: `course/engine.py` puts your functions together. Prompts enter in
-# chunks, all decoding texts share a pass, keys and values lie in pages, pages of a common beginning are
-# read once. A single text is decoded with fixed shapes, and with lesson 12's guesses where they pay.
-# Eight that begin with the same 100 words:
+# chunks, all decoding texts share a pass, keys and values lie in pages, a common beginning is prefilled
+# once. A single text takes lesson 05's fast path, with lesson 12's guesses where they pay. Eight that
+# begin with the same 100 words:
 
 # %%
 gpt = MiniGPT.from_weights("story")
@@ -589,6 +589,7 @@ print("the same texts:", together() == one_by_one())
 with one_thread():
     timed = interleaved({"one by one": one_by_one, "together": together}, rounds=3)
 show(draw_times(timed, "eight texts of 60 tokens", "one by one"))
+print("one conversation, as it is written:")
 for written in engine.run([engine.conversation(prompts[0].tolist(), 20)]):
     print(decode([token for _, token in written]), end=" ", flush=True)
 
@@ -606,5 +607,5 @@ for written in engine.run([engine.conversation(prompts[0].tolist(), 20)]):
 #
 # Each part came with a number for what it saves and what it costs. Now open an engine that serves real
 # users, vLLM or SGLang, and look for the scheduler, the block table, the sampler:
-# you know what each must do, and which mistake it must not make. **14** asks which
-# rows to read, **15** which prefixes to keep, **17** what replaces rows.
+# you know what each must do, and which mistake it must not make. **14** asks which rows to read, **15**
+# which prefixes to keep, **16** which weights to read, **17** what replaces rows.

@@ -316,9 +316,9 @@ for S in (4096, 16_384):
     show(draw_times(times, f"one token to attend to {S:,}", beside="all rows"))
 
 # %% [markdown]
-# On our machine reading a quarter of the rows gains nothing: choosing and gathering cost as much as they
-# save. At a sixteenth they do pay off, by less than sixteen times. The bounds were computed beforehand,
-# as an engine does when a page is full.
+# On our machine reading a quarter of the rows does not pay: choosing and gathering cost too much. A
+# sixteenth does, by less than sixteen times. The bounds were computed beforehand, as an engine does when
+# a page is full.
 #
 # ## 5 · Throwing away
 #
@@ -451,7 +451,8 @@ show(draw_found(found, budgets, len(asked)))
 # quarter, those kept by the last 32 queries over half, by hindsight nearly all: 24 rows are enough, and
 # the rule is right. Only the moment is wrong: before the question, nobody knows what it will be.
 #
-# At 64 rows little is lost, probably because our stories always ask for places. SCBench (Li et al.
+# At 64 rows every choice but the newest loses little, perhaps because our stories only ask for places.
+#  SCBench (Li et al.
 # 2025) finds that methods which forget fall behind in later turns that ask about something else.
 #
 # ## 7 · How large is a page?
@@ -463,11 +464,13 @@ show(draw_found(found, budgets, len(asked)))
 show(draw_bytes(S=131_072, n=128))
 
 # %% [markdown]
-# Take Llama 3 8B with 131,072 tokens in float16. The whole cache is
+# Take Llama 3.1 8B with 131,072 tokens in float16. The whole cache is
 # {{17.2 = 131072 * 131072 / 1e9}} GB per step; 128 pages of 16 with all bounds are
 # {{1.34 = 131072 * (131072 // 16 + 128 * 16) / 1e9}} GB, four fifths of it bounds; pages of
 # {{32 = math.isqrt(131072 // 128)}} are {{1.07 = 131072 * (131072 // 32 + 128 * 32) / 1e9}} GB, half of
 # it bounds.
+#
+# Try other pages and budgets:
 
 # %%
 read_or_keep(model, page_bounds, page_scores, choose, attend_pages, shrink)

@@ -76,8 +76,8 @@ from course.world.chats import draw_chats, draw_documents, serve, spared_by_rule
 # block; the cache keeps its own, and both go on. A lookup, `match`, changes nothing.
 #
 # **Two common wrong answers.** One forgets a text's first block first, since it comes first in the list;
-# but all its blocks were used at one moment. The other counts only leaves in `evictable`, though evicting
-# one can make its parent a leaf.
+# the blocks below it can then no longer be found, and stay. The other counts only leaves in `evictable`,
+# though evicting one can make its parent a leaf.
 #
 # Write the methods of `PrefixTree`. You are given a `Node` with block, words, parent, moment of use and
 # children, and `nodes_below`, which yields all below one; you need not use them.
@@ -220,9 +220,9 @@ checks.oldest_leaves_first(PrefixTree)
 checks.counts_what_can_go(PrefixTree)
 
 # %% [markdown]
-# The figures show three texts that begin alike in a toy pool, where a block holds words in the place of
-# keys and values. The number is a block's place in the pool; a frame means that somebody is still reading
-# it.
+# The figures show three texts in a toy pool, two of which (A and B) begin alike, where a block holds
+# words in the place of keys and values. The number is a block's place in the pool; a frame means that
+# somebody is still reading it.
 
 # %%
 pool = PaperPool(BlockAllocator(12), block_size=4)
@@ -392,7 +392,7 @@ for n_blocks in (14, 34, 64):
     for name, order in {"as they came": None, "known first": known_first}.items():
         served = serve(shuffled, n_blocks, PrefixTree, BlockAllocator, admit, order)
         print(f"{n_blocks} blocks, {name:<13} {served.spared:.2f} spared", end="; ")
-        print(f"the longest wait: behind {max(served.waits)} who came later")
+        print(f"overtaken by at most {max(served.waits)} later requests")
 
 # %% [markdown]
 # With room for one document, the right order spares as much as a pool for all. In return, whoever asks
@@ -476,21 +476,21 @@ links = {
 show(draw_links(links, lengths))
 
 # %% [markdown]
-# Fetch for the **large** model only. Bytes depend on layers and KV heads, compute on the weights; in a
-# small model the weights shrink more than the cache. Caches that lessons 06, 07 and 13 shrink are cheaper
-# to fetch as well; Llama-2-7B has no GQA, so its cache is large.
+# At 2,000 tokens: fetch for Llama-3-8B, compute for SmolLM2. Bytes depend on layers and KV heads, compute
+# on the weights; in a small model the weights shrink more than the cache. Caches that lessons 06, 07 and
+# 13 shrink are cheaper to fetch as well; Llama-2-7B has no GQA, so its cache is large.
 #
 # > **Spot the slip.** "Recompute wins for short to medium prompts, under about 4k tokens; offload
 # > wins for long ones, above 8k."
 #
 # <details><summary>Answer</summary>
-# The length hardly matters. From 1,000 to 8,000 tokens the 8B's line is nearly flat: time saved and bytes
+# No length holds for all. Over 25 GB/s Llama-3-8B fetches from some 250 tokens on, SmolLM2 only from some
+# 7,000; another link moves both. From 1,000 tokens on the 8B's line falls little: time saved and bytes
 # both grow with the tokens. It bends where the pass is memory-bound, since the weights are read anyway.
-# The link and the model decide.
 # </details>
 #
-# **Not shown here.** These seconds are calculated: a laptop has no second memory behind a link to measure
-# them on. And an engine can hide fetching behind another request's pass.
+# **Not shown here.** These seconds are calculated: no GPU with host memory behind a link is
+# measured here. And an engine can hide fetching behind another request's pass.
 #
 # ## Check yourself
 #

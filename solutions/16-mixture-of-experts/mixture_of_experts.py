@@ -191,22 +191,22 @@ checks.other_rows_change_nothing(moe_grouped)
 
 # %% [markdown]
 # We made a sibling of our story model: each feed-forward was cut into two halves, each half copied four
-# times. So there are 8 experts, of which a token uses 2. At first it computed the same: the router had
-# equal rows for the two halves, whose outputs were doubled. Then it was trained for
-# {{200 = METRICS["story-moe-8-2"]["steps"]}} steps, with an extra loss that rewards using all experts
-# equally often (Fedus et al. 2021). A token still uses as many weights of its feed-forward as before, but
-# the model holds four times as many.
+# times. So there are 8 experts, of which a token uses 2. At first it computed the same: a token chose a
+# copy of each half, with weight ½, and outputs were doubled. Then it was trained for {{200 =
+# METRICS["story-moe-8-2"]["steps"]}} steps, with an extra loss that rewards using all experts equally
+# often (Fedus et al. 2021). A token still uses as many weights of its feed-forward as before, but the
+# model holds four times as many.
 #
 # It tells stories as well as its parent: loss {{0.41 = METRICS["story-moe-8-2"]["loss"]}} nats a token
 # (story: {{0.42 = METRICS["story"]["loss"]}}), and of the places that were named 100 tokens ago or more
 # it recalls {{98 = 100 * METRICS["story-moe-8-2"]["recall_place_far"]}} %
 # ({{98 = 100 * METRICS["story"]["recall_place_far"]}}).
 #
-# Nothing that you built before needs a change: neither the cache nor the loop sees the feed-forward.
+# Nothing that you built needs a change: neither the cache nor the loop sees the feed-forward.
 
 # %%
 model = MoEGPT.from_weights("story-moe-8-2", route, moe_grouped)
-prompt = encode("Anna Stone came in")[0]
+prompt = encode(" ".join(held_out(1)[0].text.split()[:6]))[0]
 text = generate_cached(model, prompt.unsqueeze(0), 40)[0]
 guessed = speculate(model, lookup_draft, prompt, 40, 4)
 print(decode(text))
@@ -362,7 +362,7 @@ show(draw_bytes(tokens, *ratios))
 # {{59.6 = step_bytes(EXPERTS["Qwen3-30B-A3B"], expected_experts(128, 8, 65)) / 1e9}} GB instead of
 # {{6.1 = step_bytes(EXPERTS["Qwen3-30B-A3B"], 8) / 1e9}}.
 #
-# ## 5 · From when on is a pass compute-bound?
+# ## 5 · How many tokens make a pass compute-bound?
 #
 # *Difficulty 3 of 5 · importance 4 of 5 · 10 minutes*
 #
@@ -411,7 +411,7 @@ checks.first_compute_bound_pass(compute_bound_from)
 # %%
 h200 = DATASHEETS["H200"]
 for name, size in {"dense, 7B": dense, **EXPERTS}.items():
-    print(f"{name:<14} is compute-bound from {compute_bound_from(size, h200):5,} tokens of a pass")
+    print(f"{name:<14} is compute-bound from {compute_bound_from(size, h200):5,} tokens a pass on")
 
 # %% [markdown]
 # Each token takes few FLOPs, so **more tokens are needed** to keep a GPU's arithmetic busy: a mixture of
@@ -441,7 +441,7 @@ show(draw_gains(tokens, *gains))
 # much earlier in the dense model.
 #
 # Does a real machine agree? One layer of 64 experts, 4 for each token, against a dense layer with as many
-# weights per token, on one thread:
+# weights per token:
 
 # %%
 torch.manual_seed(0)
@@ -458,7 +458,9 @@ formula = [expected_experts(64, 4, n) / 4 for n in measured["dense"]]
 show(draw_measured(measured, formula))
 
 # %% [markdown]
-# Change the model, the tokens and the guesses:
+# With many tokens the time follows the experts read; with few, fixed costs hide it.
+#
+# Change the model, the chats and the guesses:
 
 # %%
 choose_pass(expected_experts, step_bytes, compute_bound_from)

@@ -13,7 +13,7 @@
 # * say from which length on a state takes fewer bytes than rows, and what makes it forget,
 # * go back in a text exactly, or refuse.
 #
-# **You build:** a state that is written to, and a cache that can go back. **Time:** 70 minutes.
+# **You build:** a state that is written to, and a cache that can go back. **Time:** 90 minutes.
 # **Points:** 10. **Needs:** lessons 03 and 10 (your answers, or ours).
 #
 # > **Predict.** A model whose layers all keep states is told a name. Then comes (a) a pause: about
@@ -267,8 +267,8 @@ for size in (16, 64, 256):
 # *Difficulty 2 of 5 · importance 4 of 5 · 8 minutes*
 #
 # Published linear layers first mix queries, keys and values over `width` tokens (a convolution), so they
-# also keep the last width − 1 rows of these, their **tail**. Each value head has a state. A **hybrid**
-# has some full layers among linear ones.
+# also keep the last width − 1 rows, their **tail**. Each value head has a state. `channels`: a token's
+# numbers of q, k and v. A **hybrid** mixes full and linear layers.
 #
 # Write `state_bytes` and `break_even`. A hybrid's `sizes`: `n_linear`, `n_full`; `value_heads`,
 # `key_dim` (K), `value_dim` (V), `width`, `channels`; `n_kv_heads`, `head_dim`.
@@ -343,13 +343,12 @@ show(draw_bytes(state_bytes, break_even, hybrid.sizes, longest=1000))
 # %% [markdown]
 # Qwen3-Next keeps {{77.3 = state_bytes(HybridSizes(36, 12, 2, 256, 16, 32, 128, 128)) / 1e6}} MB of
 # states and tails, as much as the rows of {{3,144 = round(state_bytes(HybridSizes(36, 12, 2, 256, 16, 32,
-# 128, 128)) / (12 * 2 * 2 * 256 * 2))}} tokens in its 12 full layers (our arithmetic; states in float32,
-# the rest in 16 bits; all in float32,
-# {{79.0 = state_bytes(HybridSizes(36, 12, 2, 256, 16, 32, 128, 128), 1, 4, 4) / 1e6}} MB or
-# {{75.4 = state_bytes(HybridSizes(36, 12, 2, 256, 16, 32, 128, 128), 1, 4, 4) / 2**20}} MiB:
-# llama.cpp logs checkpoints of 75.376). A layer of Qwen3.5-4B breaks even at
+# 128, 128)) / (12 * 2 * 2 * 256 * 2))}} tokens in 12 full layers (states in float32). All in float32:
+# {{75.4 = state_bytes(HybridSizes(36, 12, 2, 256, 16, 32, 128, 128), 1, 4, 4) / 2**20}} MiB;
+# llama.cpp logs 75.376. A layer of Qwen3.5-4B breaks even at
 # {{524 = break_even(HybridSizes(24, 8, 4, 256, 16, 32, 128, 128))}} tokens (32 value heads assumed). vLLM
-# takes blocks of {{528 = 16 * ceil(524 / 16)}}, so it finds no shorter prompt again (vLLM #40696).
+# makes blocks of {{528 = 16 * ceil(524 / 16)}} and reuses whole ones: no shorter prompt is found again
+# (vLLM #40696).
 #
 # ## 4 · A cache that goes back, or refuses
 #
@@ -611,7 +610,7 @@ show(draw_known(known))
 # tokens before, the linear model recalls {{1.00 = METRICS["story-linear"]["recall_far"]}}, the hybrid
 # {{1.00 = METRICS["story-hybrid"]["recall_far"]}} and `story` {{0.99 = METRICS["story"]["recall_far"]}}.
 #
-# (`story` gets worse beyond some 400 tokens, though trained up to 1,024.)
+# (`story` gets worse beyond some 400 tokens: few of its training texts were longer.)
 #
 # ## 6 · The slip that nobody sees
 #

@@ -167,7 +167,11 @@ def draw_full(seed: int) -> Challenge:
 @check("LatentKVCache", draw=draw_full, probe=probe_alone, evidence=series_form)
 def full_changes_nothing(challenge: Challenge, evidence: Evidence) -> Verdict:
     wrong = wrong_series(challenge, evidence, None) or lost_token(challenge, evidence)
-    return failed(wrong) if wrong else passed("It fills to the last place, and a refusal is whole.")
+    return (
+        failed(wrong)
+        if wrong
+        else passed("It fills to the last place; a refused append changes nothing.")
+    )
 
 
 def draw_back(seed: int) -> Challenge:

@@ -288,7 +288,7 @@ def rows_are_the_only_memory(challenge: Challenge, evidence: Evidence, tolerance
         if (moved > tolerance) != (name in MUST_MOVE):
             order = f" {challenge['order']}" if name == "shuffled" else ""
             return failed(f"{sentence} (max |Δ| {moved:.2g}{order}). {question}")
-    return passed("What the layer knows of the past are the rows, whatever they are.")
+    return passed("The layer knows the past through the cached rows alone, whatever they hold.")
 
 
 def draw_long(seed: int) -> Challenge:

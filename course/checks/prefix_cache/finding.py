@@ -81,5 +81,5 @@ collisions_are_no_hits = check_moves(
         "match": "These words were offered, or others of which something is the same. By what are words "
         "compared in your tree?",
     },
-    praise="Other words are never found, whatever of them is the same.",
+    praise="A text with other words is never found, whatever else is the same.",
 )

@@ -85,5 +85,5 @@ whose_words = check_moves(
     "PrefixTree",
     draw=draw_engine,
     questions=QUESTIONS,
-    praise="{n} moves of an engine: everybody reads the words it wrote.",
+    praise="After each of {n} moves of an engine, every request still reads its own words.",
 )

@@ -62,11 +62,10 @@ def _name_both_sides(axes: Axes, machine: Machine) -> None:
     """Mark the ridge, and write on each side of it what sets the pace."""
     ridge, peak = machine.balance, machine.flops_per_second
     axes.set_xlim(axes.get_xlim()[0], ridge * 60)
-    axes.plot([ridge, ridge * 60], [peak, peak], color=BLUE)
     axes.axvline(ridge, color=GREY, linestyle=":", linewidth=1)
     bottom = axes.get_ylim()[0]
     axes.text(ridge * 1.08, bottom * 1.3, f"ridge: {ridge:.3g} FLOP/byte", color=GREY)
-    axes.text(ridge * 1.1, peak * 1.15, "the arithmetic unit sets the pace", color=BLUE)
+    axes.text(ridge * 1.1, peak * 1.5, "the arithmetic unit sets the pace", color=BLUE)
     x = np.sqrt(axes.get_xlim()[0] * ridge) / 1.5
     y = x * machine.bytes_per_second * 2.4
     axes.text(x, y, "the memory\nsets the pace", color=BLUE, ha="right")

@@ -52,6 +52,6 @@ def draw_bytes(bills: Mapping[str, Cost]) -> Picture:
     alt = f"Horizontal bars of the bytes of forward passes, by part. {'; '.join(bars)}."
     caption = (
         "However many users and however long their texts, a model's weights are read once. What grows is "
-        "the cache that is read."
+        "the cache that is read and, in prefill, the activations."
     )
     return Picture(figure, alt, caption)
