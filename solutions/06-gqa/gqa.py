@@ -18,8 +18,8 @@
 #
 # > **Predict.** Our story model has {{8 = MiniGPT.from_weights("story").config.n_kv_heads}} KV heads and
 # > tells where a lamp was put 100 tokens ago or more in
-# > {{98 = 100 * METRICS["story"]["recall_place_far"]}} of 100 cases. A sibling has *one*, and so an eighth
-# > of the cache. How often will it recall correctly:
+# > {{98 = 100 * METRICS["story"]["recall_place_far"]}} of 100 cases. A sibling has *one*, and so
+# > an eighth of the cache. How often will it recall correctly:
 # > {{98 = 100 * METRICS["story-g4"]["recall_place_far"]}},
 # > {{85 = 100 * METRICS["story-g2"]["recall_place_far"]}} or
 # > {{28 = 100 * METRICS["story-g1"]["recall_place_far"]}} of 100? And a surname from equally far back,
