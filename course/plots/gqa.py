@@ -139,6 +139,8 @@ def _draw_perplexity(axes: Axes, heads: Sequence[int], trained: Quality, pooled:
         perplexity = [quality[G]["perplexity"] for G in heads]
         axes.plot(perplexity, line, color=VERMILION, markerfacecolor=fill, label=label)
         for place in enumerate(perplexity):
+            if quality is pooled and place[1] == trained[heads[place[0]]]["perplexity"]:
+                continue  # the same point, which has its label
             axes.annotate(
                 f"{place[1]:.3g}",
                 place,
@@ -165,12 +167,15 @@ def draw_published(configs: Mapping[str, GPTConfig], per_token: Mapping[str, int
         rows = np.arange(len(names))
         axes.barh(rows, unshared, height=0.7, facecolor="white", edgecolor=GREY, hatch="..", lw=0.8)
         axes.barh(rows, sizes, height=0.7, color=BLUE)
-        for row, name in enumerate(names):
+        for row, (name, whole) in enumerate(zip(names, unshared, strict=True)):
             config = configs[name]
-            words = f" {per_token[name]:,} B, G = {config.n_kv_heads} of H = {config.n_heads}"
-            axes.text(unshared[row], row, words, va="center", fontsize=8)
+            of_whole = f" of {whole:,}" * (whole > per_token[name])
+            words = (
+                f" {per_token[name]:,}{of_whole} B, G = {config.n_kv_heads} of H = {config.n_heads}"
+            )
+            axes.text(whole, row, words, va="center", fontsize=8)
         axes.set_yticks(rows, names)
-        axes.set(ylim=(len(names) - 0.4, -0.6), xlim=(0, 1.4 * max(unshared)))
+        axes.set(ylim=(len(names) - 0.4, -0.6), xlim=(0, 1.5 * max(unshared)))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1e6:g} MB"))
         axes.set_xlabel("cache of one token, 16 bits")
     bars = "; ".join(
@@ -247,9 +252,10 @@ def _draw_slide(
     contexts: Sequence[int],
 ) -> None:
     """Draw points on a roof, solid where there is room; name the context of the first and last. Hollow
-    ones are drawn first, so that they hide no solid one at the same place."""
+    ones are drawn first and larger, so that they show where a solid one has the same place."""
     for room, (x, y) in sorted(zip(rooms, points, strict=True)):
-        axes.plot(x, y, "o", color=BLUE, markerfacecolor=BLUE if room else "white", markersize=7)
+        face, size = (BLUE, 6) if room else ("white", 10)
+        axes.plot(x, y, "o", color=BLUE, markerfacecolor=face, markersize=size)
     (first, _), (last, _) = points[0], points[-1]
     apart = first > 1.5 * last
     ends = (0, -1) if apart else (0,)

@@ -11,7 +11,17 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter
 
 from course.fast.quantized import CacheBytes, Quantized
-from course.plots.style import BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, Picture, course_style
+from course.plots.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ON_A_LINE,
+    ORANGE,
+    SKY,
+    VERMILION,
+    Picture,
+    course_style,
+)
 
 Quantize = Callable[[torch.Tensor, int, int], Quantized]
 Dequantize = Callable[[Quantized], torch.Tensor]
@@ -203,7 +213,9 @@ def draw_true_bits(found: Mapping[tuple[str, str], tuple[float, Mapping[str, flo
                 label = groups or "no groups, a plain cast"
                 axis.plot(x, y, style, color=colour, markersize=size, label=label)
                 for name, place in at.items():
-                    axis.annotate(name, place, beside, textcoords="offset points", fontsize=8)
+                    axis.annotate(
+                        name, place, beside, textcoords="offset points", fontsize=8, bbox=ON_A_LINE
+                    )
             axis.set(title=title, xlabel="bits a number: codes, steps and window", xlim=(17.5, 4))
             axis.margins(y=0.15)
         panels[0].yaxis.set_major_formatter(lambda value, _: f"{value:g} %")

@@ -10,7 +10,17 @@ import numpy as np
 from torch import Tensor
 
 from course.drafts.race import Tally
-from course.plots.style import BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, Picture, course_style
+from course.plots.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ON_A_LINE,
+    ORANGE,
+    SKY,
+    VERMILION,
+    Picture,
+    course_style,
+)
 from course.world.tokenizer import WORDS
 
 _COLOURS = {"drafted": SKY, "corrected": ORANGE, "bonus": GREEN}
@@ -53,7 +63,7 @@ def draw_drafts(found: Mapping[str, Tally]) -> Picture:
         ):
             axis.barh(list(found), values, color=colours, height=0.65)
             for place, value in enumerate(values):
-                axis.text(value, place, f" {value:.2f}", va="center")
+                axis.text(value, place, f" {value:.2f}", va="center", bbox=ON_A_LINE)
             axis.axvline(1, color=GREY, linestyle=":")
             axis.set(title=title, xlim=(0, 1.22 * max(values)), ylim=(len(found) - 0.5, -0.5))
             axis.set_xticks([])
@@ -186,7 +196,14 @@ def draw_expected(
         axis.plot(K, faster, "o", color=BLUE, markersize=9)
         for name, (_, _, value) in measured.items():
             axis.plot(4, value, "x", color=VERMILION)
-            axis.annotate(name, (4, value), xytext=(6, -3), textcoords="offset points", fontsize=8)
+            axis.annotate(
+                name,
+                (4, value),
+                xytext=(6, -3),
+                textcoords="offset points",
+                fontsize=8,
+                bbox=ON_A_LINE,
+            )
         axis.axhline(1, color=GREY, linestyle=":")
         axis.set(xlabel="K, tokens drafted a pass", ylabel="times as fast", ylim=(0, None))
     told = "; ".join(

@@ -12,6 +12,9 @@ from matplotlib.figure import Figure
 BLUE, ORANGE, GREEN, SKY = "#0072B2", "#E69F00", "#009E73", "#56B4E9"
 VERMILION, PURPLE, YELLOW, GREY = "#D55E00", "#CC79A7", "#F0E442", "#7F7F7F"
 
+ON_A_LINE = {"facecolor": "white", "linewidth": 0, "pad": 0.5}
+"""The box of a label that a line would strike through."""
+
 _RC = {
     "figure.dpi": 110,
     "figure.constrained_layout.use": True,
