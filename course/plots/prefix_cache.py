@@ -158,11 +158,15 @@ def draw_choice(spared: Mapping[str, float], waits: Sequence[int], what: str) ->
             axes.text(share, place, f" {share:.0f} %", va="center")
         axes.set(xlim=(0, 112), ylim=(len(spared) - 0.5, -0.5), xlabel="tokens spared, %")
     longest = max(waits, default=0)
+    overtaken = (
+        f"At most {longest} later requests overtook an earlier one"
+        if longest
+        else "Nobody was overtaken"
+    )
     return Picture(
         figure,
         f"Bars of the share of tokens spared, {what}: "
         + "; ".join(f"{name} {share:.0%}" for name, share in spared.items())
         + ".",
-        f"{what}: {next(iter(spared.values())):.0%} of the tokens are spared. At most {longest} others "
-        f"were served before somebody who came earlier.",
+        f"{what}: {next(iter(spared.values())):.0%} of the tokens are spared. {overtaken}.",
     )

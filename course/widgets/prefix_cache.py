@@ -14,7 +14,7 @@ from course.serving.request import Request
 from course.widgets.playground import choice, playground
 from course.world.chats import draw_chats, draw_documents, serve, spared_by_rule
 
-TRACES = {"chats": lambda: draw_chats(30), "documents": lambda: draw_documents(8, 48)}
+TRACES = {"chats": lambda: draw_chats(30), "documents": lambda: draw_documents(8, 64)}
 LIMITS = {"as they came": None, "known first": math.inf, "known first, nobody 12 behind": 12}
 RULES = ("first in, first out", "at random", "knows what comes")
 
