@@ -50,7 +50,7 @@ def test_the_notebook_says_what_is_true_of_the_numbers_as_the_judge_does():
     assert (
         "gave 84; counted one by one it is 168. How many operations is one multiply-add?" in message
     )
-    assert "The wrong numbers are 0.5 × the right ones: half." in message
+    assert "Over all cases: the wrong numbers are 0.5 × the right ones: half." in message
 
 
 def test_an_error_is_shown_with_its_line():

@@ -84,7 +84,7 @@ def test_the_grid_shows_what_the_functions_count(p, g):
     naive, needed = kv_rows_naive(p, g), kv_rows_needed(p, g)
     axes = plots.draw_grid(p, g).figure.axes[0]
     assert axes.get_title(loc="left") == (
-        f"{naive:,} rows = {needed:,} computed + {naive - needed:,} done again"
+        f"{naive:,} rows computed = {needed:,} needed + {naive - needed:,} done again"
     )
     area = sum(cell.get_width() * cell.get_height() for cell in axes.patches)
     assert area == pytest.approx(naive, rel=0.15)  # cells that carry words leave a gap

@@ -179,5 +179,5 @@ def test_six_of_sixteen_rows_would_be_lost_if_append_wrote_at_once():
     held, new = torch.arange(4, 8), torch.arange(8, 12)
     mask = window_mask(new, torch.cat([held, new]), window=4)
     picture = plots.draw_lost(mask, held.tolist(), new.tolist())
-    assert "That is 6 of 16." in picture.caption
+    assert "That is 6 of the 16 rows needed." in picture.caption
     assert len(picture.figure.axes[0].texts) == 6

@@ -137,4 +137,4 @@ def test_pictures_say_what_they_show():
     assert "Dotted: 48 numbers" in plots.draw_recall(recorded, (40, 8)).caption
     assert "16 + 16 recall" in plots.draw_recall(recorded).alt
     assert "384 numbers for 24 tokens" in plots.draw_regrouping(16, 8, 24).caption
-    assert "latent 576" in plots.draw_bytes({"latent": 576, "MQA": 256}, "numbers").alt
+    assert "latent: 576" in plots.draw_bytes({"latent": 576, "MQA": 256}, "numbers").alt

@@ -106,4 +106,5 @@ def test_pictures_say_what_they_show():
     assert "With 2 blocks: your tree 50%" in rules.caption
     links = plots.draw_links({"large": [5e9, 4e9]}, (1000, 2000))
     assert "large 4.0" in links.caption
-    assert "12 others" in plots.draw_choice({"your tree": 0.5}, [3, 12], "chats, 9 blocks").caption
+    for waits, words in (([3, 12], "At most 12 later requests"), ([0, 0], "Nobody was overtaken")):
+        assert words in plots.draw_choice({"your tree": 0.5}, waits, "chats, 9 blocks").caption

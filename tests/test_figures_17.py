@@ -208,7 +208,7 @@ def test_pictures_say_what_they_show(hybrid):
     states = {2: torch.eye(3), 5: torch.eye(3) * 2}
     assert "largest difference 1" in plots.draw_cut(states, 2, 5).caption
     picture = plots.draw_bytes(state_bytes, break_even, hybrid.sizes, 1000)
-    assert "4 full (story) 4,096,000" in picture.caption
+    assert "4 full (story): 4,096,000" in picture.caption
     assert "Below 13 tokens" in picture.caption
     known = plots.draw_known({"a\nlist": {"story": 1.0, "hybrid": 0.5}})
     assert "a list: story 100%, hybrid 50%" in known.caption
