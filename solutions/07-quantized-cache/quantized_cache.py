@@ -546,7 +546,7 @@ show(draw_true_bits({name: (here, result) for name, (here, _, result) in found.i
 
 # %% [markdown]
 # Compare your two numbers. A difference of two places is chance, so eight bits and four show no loss; two
-# bits in groups of 64 cost ten, since steps over more tokens are wider. But here "2 bits" in
+# bits in groups of 64 cost several, since steps over more tokens are wider. But here "2 bits" in
 # groups of 16 take {{5.7 = 16 * quantized_cache_bytes(MiniGPT.from_weights("story").config, 256, bits=2,
 # group=16, window=16).total / kv_cache_bytes(MiniGPT.from_weights("story").config, 256)}} bits per number
 # at 256 tokens, while fp8 takes 8 with a plain cast. Few bits pay off when heads are wide and texts long:
