@@ -485,8 +485,8 @@ show(draw_links(links, lengths))
 #
 # <details><summary>Answer</summary>
 # No length holds for all. With 250 tokens Llama-3-8B fetches over any link of
-# {{17 = slowest_link(PUBLISHED["Llama-3-8B"].config, 266, 250, Machine("H100", 989e12 / 2, 0.8 * 3.35e12))
-# / 1e9}} GB/s or more, SmolLM2 with 7,000 needs
+# {{17 = slowest_link(PUBLISHED["Llama-3-8B"].config, 266, 250, Machine("H100", 989e12 / 2, 0.8 *
+# 3.35e12)) / 1e9}} GB/s or more, SmolLM2 with 7,000 needs
 # {{26 = slowest_link(PUBLISHED["SmolLM2-135M"].config, 7016, 7000, Machine("H100", 989e12 / 2, 0.8 *
 # 3.35e12)) / 1e9}}. From 1,000 tokens on the 8B's line falls little: time saved and bytes
 # both grow with the tokens. It bends where the pass is memory-bound, since the weights are read anyway.
