@@ -135,4 +135,4 @@ def test_a_loop_costs_the_points_of_its_function(desk, name, line, kept):
     indent = " " * (len(line) - len(line.lstrip()))
     wrong = right.replace(line, f"{indent}while True:\n{indent}    pass\n{line}")
     notebook = solved(desk.lesson, **{name: wrong})
-    assert desk.judge(notebook, cell=3, question=1.5, submission=30).points == kept
+    assert desk.judge(notebook, cell=3, question=4, submission=90).points == kept

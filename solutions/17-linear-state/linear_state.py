@@ -345,7 +345,7 @@ show(draw_bytes(state_bytes, break_even, hybrid.sizes, longest=1000))
 # states and tails, as much as the rows of {{3,144 = round(state_bytes(HybridSizes(36, 12, 2, 256, 16, 32,
 # 128, 128)) / (12 * 2 * 2 * 256 * 2))}} tokens in 12 full layers (states in float32). All in float32:
 # {{75.4 = state_bytes(HybridSizes(36, 12, 2, 256, 16, 32, 128, 128), 1, 4, 4) / 2**20}} MiB;
-# llama.cpp logs 75.376. A layer of Qwen3.5-4B breaks even at
+# llama.cpp logs 75.376 MiB. A layer of Qwen3.5-4B breaks even at
 # {{524 = break_even(HybridSizes(24, 8, 4, 256, 16, 32, 128, 128))}} tokens (32 value heads assumed). vLLM
 # makes blocks of {{528 = 16 * ceil(524 / 16)}} and reuses whole ones: no shorter prompt is found again
 # (vLLM #40696).

@@ -162,13 +162,15 @@ def question_about(case: dict[str, Any], kind: int, drawn: Array, likely: dict[s
 def draw_temperatures(seed: int) -> Challenge:
     """Ask for many draws at four temperatures, from two kinds of rows in turn whose logits lie far from
     zero, the last with logits as close as the temperature is low, in float64; then for few draws, see
-    `repeated_draws`."""
+    `repeated_draws`. The number of rows differs, so that tokens drawn for one challenge, whose
+    distributions are much like those of another, do not answer that one."""
     rng = np.random.default_rng(seed)
     kinds = draw_kinds(rng, (30.0, -30.0))
     temperatures = [float(t) for t in (rng.uniform(0.3, 0.6), 1.0, rng.uniform(1.8, 3.0))]
-    cases = [draw_case(kinds, seed, temperature=t) for t in temperatures]
     low = float(rng.uniform(0.02, 0.06))
-    cases.append(draw_case(low * kinds.astype(np.float64), seed, temperature=low))
+    rows = DRAWS + int(rng.integers(500))
+    cases = [draw_case(kinds, seed, rows, temperature=t) for t in temperatures]
+    cases.append(draw_case(low * kinds.astype(np.float64), seed, rows, temperature=low))
     return {"cases": cases + repeated_draws(kinds, seed)}
 
 

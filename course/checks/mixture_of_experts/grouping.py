@@ -358,8 +358,8 @@ def each_expert_once(challenge: Challenge, evidence: Evidence) -> Verdict:
 
 
 def wrong_rows(got: np.ndarray, x: np.ndarray, asked: np.ndarray) -> str | None:
-    """Tell how the rows of a call differ from those of x that chose the expert, and ask about it; None
-    where they do not."""
+    """Tell how the rows of a call, (n, width), differ from those of x, (tokens, width), that chose the
+    expert, where `asked`, (tokens,), is true, and ask about it; None where they do not."""
     find = "How do you find the rows of one expert?"
     if got.shape != (shape := x[asked].shape):
         return f"it was called with shape {got.shape} and not {shape}. {find}"
