@@ -22,6 +22,7 @@ from course.plots.style import (
     Picture,
     course_style,
 )
+from course.plots.units import with_prefix
 
 Quantize = Callable[[torch.Tensor, int, int], Quantized]
 Dequantize = Callable[[Quantized], torch.Tensor]
@@ -149,7 +150,6 @@ def draw_shared_steps(
 
 def draw_cache_bytes(caches: Mapping[str, CacheBytes | int]) -> Picture:
     """Draw bytes of caches by name: a plain one as a whole number, or codes, scales, window stacked."""
-    units = EngFormatter("B", places=2)
     colours = {"full precision": GREY, "codes": BLUE, "scales": ORANGE, "window": SKY}
     with course_style():
         figure, axis = plt.subplots(figsize=(8, 0.45 * len(caches) + 1.3))
@@ -160,7 +160,7 @@ def draw_cache_bytes(caches: Mapping[str, CacheBytes | int]) -> Picture:
             for name, part in sizes.items():
                 axis.barh(place, part, left=left, color=colours[name], height=0.6)
                 left += part
-            axis.text(left * 1.01, place, f" {units(left)}", va="center")
+            axis.text(left * 1.01, place, f" {with_prefix(left, 'B')}", va="center")
         axis.set_yticks(range(len(caches)), list(caches))
         largest = max(size if isinstance(size, int) else size.total for size in caches.values())
         axis.set(xlim=(0, largest * 1.2), ylim=(len(caches) - 0.5, -0.5))
@@ -168,7 +168,7 @@ def draw_cache_bytes(caches: Mapping[str, CacheBytes | int]) -> Picture:
         handles = [plt.Rectangle((0, 0), 1, 1, color=colour) for colour in colours.values()]
         axis.legend(handles, list(colours), ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     in_words = "; ".join(
-        f"{name}: {units(size if isinstance(size, int) else size.total)}"
+        f"{name}: {with_prefix(size if isinstance(size, int) else size.total, 'B')}"
         for name, size in caches.items()
     )
     return Picture(

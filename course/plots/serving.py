@@ -222,5 +222,5 @@ def draw_server(
         f"TTFT {1e3 * served[1]:.0f} beside {1e3 * usual[1]:.0f} ms; p99 of gaps "
         f"{1e3 * served[2]:.1f} beside "
         f"{1e3 * usual[2]:.1f} ms.",
-        "Grey: budget 64, 40 requests a second. Dotted: the limits, 100 and 8 ms.",
+        "Grey: budget 64 and 16 rows under the same load. Dotted: the limits, 100 and 8 ms.",
     )

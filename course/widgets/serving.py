@@ -44,11 +44,11 @@ def tune_the_server(
         return good, float(np.percentile(ttft, 99)), float(np.percentile(gaps, 99))
 
     def draw(budget: int, rows: int, load: int) -> Picture:
-        return draw_server(found(budget, rows, load), found(64, 16, 40), LIMITS)
+        return draw_server(found(budget, rows, load), found(64, 16, load), LIMITS)
 
     playground(
         draw,
-        budget=SelectionSlider(options=BUDGETS, value=64, description="budget"),
+        budget=SelectionSlider(options=BUDGETS, value=256, description="budget"),
         rows=SelectionSlider(options=ROWS, value=16, description="rows"),
         load=SelectionSlider(options=LOADS, value=50, description="a second"),
     )

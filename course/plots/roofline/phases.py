@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
@@ -24,6 +25,9 @@ from course.plots.style import (
     course_style,
 )
 from course.plots.units import as_time
+
+FILLS = {"hollow": "none", "filled": "full", "half filled": "left"}
+"""How the points of a recorded model are filled, and what Matplotlib calls it."""
 
 
 def draw_phases(
@@ -122,17 +126,25 @@ def _draw_pairs(
 
 
 def _draw_recording(axes: Axes, run: Recording, color: str) -> None:
+    """Draw a run under its own roof; the points of each size of model are filled in another way."""
     draw_roof(axes, run.machine, color, run.label)
+    fills = _fills_of(run)
     for point in run.points:
-        marker = "s" if point.phase == "prefill" else "D"
         axes.plot(
             point.intensity,
             point.flops_per_second,
-            marker,
+            "s" if point.phase == "prefill" else "D",
             color=color,
             markersize=5,
-            fillstyle="none",
+            markerfacecoloralt="none",
+            fillstyle=FILLS[fills[point.size]],
         )
+
+
+def _fills_of(run: Recording) -> dict[str, str]:
+    """Give each size of model a way to be filled; after the last way comes the first again."""
+    sizes = dict.fromkeys(point.size for point in run.points)
+    return dict(zip(sizes, cycle(FILLS), strict=False))
 
 
 def _draw_seconds(
@@ -185,6 +197,8 @@ def _caption_of_phases(
                 "that measured them."
             )
     if recorded:
-        labels = "; ".join(run.label for run in recorded)
-        caption += f" Squares (prefill) and diamonds (decode) are recorded, not yours: {labels}."
+        runs = "; ".join(
+            f"{run.label} ({', '.join(map(' '.join, _fills_of(run).items()))})" for run in recorded
+        )
+        caption += f" Squares (prefill) and diamonds (decode) are recorded, not yours: {runs}."
     return caption
