@@ -58,7 +58,7 @@ def draw_pool_over_time(requests: Sequence[Request], steps: Sequence[int]) -> Pi
         f"stripes that are mostly pale: {used[0]} of the places hold tokens. Below, a mosaic of small "
         f"pieces in all colours, hardly any of them pale: {used[1]}.",
         f"Seven colours in turn, one per text; pale places are reserved and empty, white ones are free. "
-        f"On average {used[0]} of the memory holds tokens above, {used[1]} below.",
+        f"At these steps, on average {used[0]} of the memory holds tokens above, {used[1]} below.",
     )
 
 

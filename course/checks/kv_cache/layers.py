@@ -40,8 +40,8 @@ class AnotherCache:
 
 def draw_layer(seed: int) -> Challenge:
     """Draw, for 4, 2 and 1 KV heads, a model and inputs (B, T, C) of one of its layers in chunks; one of
-    them in float64, one of a single row. The last is fed token by token, from another position than 0,
-    to another cache."""
+    them in float64, one of a single row. The last is fed from another position than 0, to another
+    cache."""
     rng = np.random.default_rng(seed)
     sizes = ((4, 3, "float32"), (2, 1, "float32"), (1, 2, "float64"))
     cases = [_draw_case(rng, *size) for size in sizes]
@@ -55,8 +55,6 @@ def _draw_case(
     T = 8 if dtype == "float32" else IN_FLOAT64
     x = rng.normal(size=(batch, T, model["config"]["d_model"])).astype(np.float32)
     layer, split = int(rng.integers(2)), draw_split(rng, T)
-    # Where the cache does not hold the beginning, a mask may count from either end: so one at a time.
-    split = [1] * T if first else split
     return {**model, "x": x, "split": split, "layer": layer, "dtype": dtype, "first": first}
 
 
@@ -170,7 +168,8 @@ def _wrong_run(
     if wrong and case["first"]:
         return (
             f"A cache that is not your KVCache, tokens from position {case['first']} on. {wrong} From 0 "
-            f"on all agrees. Where does your layer take a place in the cache for a position?"
+            f"on all agrees. Where does your layer take a place in the cache for a position, or the "
+            f"other way round?"
         )
     # The first token sees itself alone: neither mask nor position is at fault.
     if wrong and agree and wrong.call == wrong.place == 0:

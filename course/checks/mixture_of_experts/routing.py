@@ -31,6 +31,10 @@ def draw_choices(seed: int) -> Challenge:
     rng = np.random.default_rng(seed)
     near = rng.permuted(np.tile(1 + 1e-4 * np.arange(6), (4, 1)), axis=1)
     ties = rng.permuted(np.tile([2.0, 1, 1, 1, 0, -1], (5, 1)), axis=1)
+    ties[:2] = (
+        [-1, 0, 1, 1, 1, 2],
+        [2, 1, 1, 1, 0, -1],
+    )  # the largest behind all ties, and before them
     far = np.array([[299.0, 300, -310, -300, -10], [-10, -300, -310, 300, 299]])
     k, N = int(rng.integers(2, 5)), int(rng.integers(6, 12))
     cases = [
@@ -56,7 +60,7 @@ def draw_weights(seed: int) -> Challenge:
     rng = np.random.default_rng([seed, 1])
     several = rng.normal(0, 2, (4, 7))
     cases = [
-        case_of(np.array([[0.5, 2, -1, 1]]), 2, "one"),
+        case_of(np.array([[1, 2, -1, 0.5]]), 2, "one"),
         case_of(np.array([[0.5, 2, -3, 1]]), 1, "single"),
         case_of(several, 3, "several"),
         case_of(rng.normal(0, 2, (3, 4)), 4, "all"),
@@ -164,7 +168,7 @@ def routing_takes_the_best(challenge: Challenge, evidence: Evidence) -> Verdict:
 
 
 WEIGHT_QUESTIONS = {
-    "one": "What does a softmax over the chosen logits alone give?",
+    "one": "What does a softmax over the chosen logits alone give, and which weight is whose?",
     "single": "Only one expert is used. How much of the output is its own?",
     "several": "One token alone is right. Whose logits does a token's softmax see?",
     "all": "Every expert is used here. Does each weight stand where its expert stands?",

@@ -28,7 +28,7 @@ QUESTIONS = {
     "rows": "One KV head and one row agree. Whose scores decide, and for whom?",
     "recent": "Without recent rows it agrees. How many places do they take, and whose?",
     "fits": "All rows fit. What is kept, and how many numbers come back?",
-    "type": "float32 agrees. Which line changes the type?",
+    "type": "The same call agrees in float32. Which line changes the type?",
 }
 """Ends the message of a case, by what is new in it."""
 Wrong = str | None
@@ -52,7 +52,8 @@ def draw_kept(seed: int) -> Challenge:
         ("fits", (2, 4, 2, 3, 5), 9, 7),
     ]
     cases = [draw_case(rng, *case) for case in drawn]
-    return {"cases": [*cases, {**draw_case(rng, *drawn[5]), "dtype": "float64", "stage": "type"}]}
+    same = draw_case(rng, *drawn[5])
+    return {"cases": [*cases, same, {**same, "dtype": "float64", "stage": "type"}]}
 
 
 def draw_case(

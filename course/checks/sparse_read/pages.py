@@ -22,7 +22,7 @@ QUESTIONS = {
     "rows": "One row of the batch agrees. Which list belongs to which row?",
     "short": "Full pages agree. The last page holds fewer rows: what stands in the others' place?",
     "far": "Smaller scores agree. What is the largest weight counted from?",
-    "type": "float32 agrees. Which line changes the type?",
+    "type": "The same call agrees in float32. Which line changes the type?",
 }
 """Ends the message of a case, by what is new in it."""
 SMALL, LONG = 64, 4096
@@ -45,7 +45,8 @@ def draw_read(seed: int) -> Challenge:
         ("far", (1, 4, 2, 12), 3, 2, "", 100),
     ]
     cases = [draw_case(rng, *case) for case in drawn]
-    return {"cases": [*cases, {**draw_case(rng, *drawn[6]), "dtype": "float64", "stage": "type"}]}
+    same = draw_case(rng, *drawn[6])
+    return {"cases": [*cases, same, {**same, "dtype": "float64", "stage": "type"}]}
 
 
 def draw_case(

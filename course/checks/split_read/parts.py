@@ -87,7 +87,8 @@ def draw_parts(seed: int) -> Challenge:
     cases = [{**draw_case(rng, sizes, D=D), "stage": stage} for stage, sizes, D in staged]
     score = (cases[0]["q"] * cases[0]["k"]).sum(axis=-1, keepdims=True)
     cases[0]["q"] *= np.sign(score) * np.float32([-1, 1])[:, None, None]
-    cases.append({**draw_case(rng, (1, 4, 2, T, S)), "dtype": "float64", "stage": "types"})
+    same = draw_case(rng, (1, 4, 2, T, S))
+    cases += [{**same, "stage": "groups"}, {**same, "dtype": "float64", "stage": "types"}]
     for name in ("(T, S)", "(B, 1, T, S)", "(B, H, T, S)"):
         sizes = (2, 4, 2, T, S)
         cases.append({**draw_case(rng, sizes, draw_mask(rng, sizes, name)), "stage": "mask"})
