@@ -4,7 +4,7 @@ import os
 import shutil
 import signal
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from functools import cache, partial
 from pathlib import Path
 
@@ -47,7 +47,7 @@ def pytest_configure(config):
     share, of = map(int, options.shard.split("/"))
     whole = not (options.file_or_dir or options.keyword or options.markexpr)
     config.selection = Selection(options.mode, (share, of), whole)
-    config.ran, config.failed = set(), set()  # parts
+    config.ended, config.sizes, config.failed = defaultdict(set), {}, set()  # by part; parts
     config.seconds = Counter()  # by unit
     if not is_worker(config):
         config.pluginmanager.register(FailuresAtOnce(config))
@@ -70,8 +70,10 @@ class FailuresAtOnce:
 def pytest_collection_modifyitems(config, items):
     items[:], others = config.selection.choose(items)
     config.hook.pytest_deselected(items=others)
+    sizes = Counter(map(part_of, items))
     for item in items:
-        item.user_properties.append(("part", part_of(item)))
+        part = part_of(item)
+        item.user_properties += [("part", part), ("tests of the part", sizes[part])]
     if hasattr(config, "workeroutput"):
         config.workeroutput["left_out"] = config.selection.left_out
 
@@ -93,27 +95,32 @@ def pytest_testnodedown(node):
 
 def pytest_report_from_serializable(config, data):
     """Count here what other processes report, if they run the tests."""
-    count(config, data["nodeid"], data["user_properties"], data["duration"], data["outcome"])
+    count(config, *(data[n] for n in ("nodeid", "user_properties", "duration", "outcome", "when")))
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item):
     result = (yield).get_result()
-    count(item.config, item.nodeid, item.user_properties, result.duration, result.outcome)
+    properties = item.user_properties
+    count(item.config, item.nodeid, properties, result.duration, result.outcome, result.when)
 
 
-def count(config, nodeid, properties, seconds, outcome):
-    part = dict(properties)["part"]
-    config.ran.add(part)
+def count(config, nodeid, properties, seconds, outcome, when):
+    part, size = (dict(properties)[name] for name in ("part", "tests of the part"))
+    config.sizes[part] = size
     config.seconds[unit_of(nodeid)] += seconds
+    if when == "teardown":
+        config.ended[part].add(nodeid)
     if outcome == "failed":
         config.failed.add(part)
 
 
 def pytest_sessionfinish(session, exitstatus):
-    config = session.config
-    if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and not is_worker(config):
-        config.selection.remember(config.ran - config.failed, config.seconds)
+    """Remember which parts were green from first test to last, also where the run is stopped."""
+    config, ends = session.config, pytest.ExitCode
+    if exitstatus in (ends.OK, ends.TESTS_FAILED, ends.INTERRUPTED) and not is_worker(config):
+        whole = {part for part, ended in config.ended.items() if len(ended) == config.sizes[part]}
+        config.selection.remember(whole - config.failed, config.seconds)
     if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and config.selection.mode == "touched":
         session.exitstatus = pytest.ExitCode.OK  # nothing changed since it was last proven
 
