@@ -10,6 +10,7 @@ from course.plots.style import (
     BLUE,
     GREEN,
     GREY,
+    ON_A_LINE,
     ORANGE,
     PURPLE,
     SKY,
@@ -206,7 +207,14 @@ def draw_server(
                 ["yours", "usual"], [factor * mine, factor * other], color=[BLUE, GREY], height=0.6
             )
             for place, value in enumerate((factor * mine, factor * other)):
-                axis.text(value, place, f" {in_digits(value)}", va="center")
+                axis.annotate(
+                    in_digits(value),
+                    (value, place),
+                    xytext=(4, 0),
+                    textcoords="offset points",
+                    va="center",
+                    bbox=ON_A_LINE,
+                )
             if mark:
                 axis.axvline(mark, color=VERMILION, linestyle=":")
             axis.set(
