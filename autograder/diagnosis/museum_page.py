@@ -111,8 +111,8 @@ def unseen() -> list[str]:
         "true of the numbers. A reader who knew the right answers, but not what was changed, *read* the",
         "messages and said which line is wrong: *found* counts where that was so, and *wrong* where",
         "something was said that is not true or misleads, in small things, too: most often a size by",
-        "which right and wrong cases differ (`right up to n_new = 3`), which is so of the cases that were",
-        "asked and does not decide. Since then the answer that passed is caught.\n",
+        "which right and wrong cases differ (`right up to n_new = 3`), which is so of the cases that",
+        "were asked and does not decide. Since then the answer that passed is caught.\n",
         f"| lesson | {' | '.join(UNSEEN)} |\n|---|{'---|' * len(UNSEEN)}",
     ]
     rows = {**{LESSONS[name]: row for name, row in trial["lessons"].items()}, "all": trial["all"]}
