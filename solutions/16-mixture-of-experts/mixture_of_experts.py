@@ -415,7 +415,7 @@ for name, size in {"dense, 7B": dense, **EXPERTS}.items():
 
 # %% [markdown]
 # Each token takes few FLOPs, so **more tokens are needed** to keep a GPU's arithmetic busy: a mixture of
-# experts pays off with many users. (gpt-oss was released with 4.25 bits a number; here it has 16.)
+# experts pays off with many users.
 #
 # > **Predict.** Take lesson 12's guesses: four at a time, each right with probability 0.76. With them, a
 # > dense model writes one chat {{3.1 = expected_tokens(0.76, 4)}} times as fast, counting only the
