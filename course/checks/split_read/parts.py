@@ -70,9 +70,9 @@ QUESTIONS = {
 
 
 def draw_parts(seed: int) -> Challenge:
-    """Draw one key, whose score is below 0 in the first head, one query, several, groups, another type;
-    then masks, at last one that hides all keys from some queries; and many keys, of one KV head and of
-    two under a mask, for which new tensors are counted."""
+    """Draw one key, whose score is below 0, and lower in the second head than in the first; one query,
+    several, groups, another type; then masks, at last one that hides all keys from some queries; and many
+    keys, of one KV head and of two under a mask, for which new tensors are counted."""
     rng = np.random.default_rng(seed)
     T, S = int(rng.integers(2, 4)), int(rng.integers(5, 9))
     staged = [
@@ -85,8 +85,13 @@ def draw_parts(seed: int) -> Challenge:
         ("groups", (2, 4, 1, T, 1), 4),
     ]
     cases = [{**draw_case(rng, sizes, D=D), "stage": stage} for stage, sizes, D in staged]
-    score = (cases[0]["q"] * cases[0]["k"]).sum(axis=-1, keepdims=True)
-    cases[0]["q"] *= np.sign(score) * np.float32([-1, 1])[:, None, None]
+    q, k = (np.abs(cases[0][name]) for name in "qk")  # of one sign, so that no sum loses digits
+    q *= (
+        np.float32([-1, -2])[:, None, None]
+        * rng.uniform(1, 3)
+        / (q * k).sum(axis=-1, keepdims=True)
+    )
+    cases[0] |= {"q": q, "k": k}
     same = draw_case(rng, (1, 4, 2, T, S))
     cases += [{**same, "stage": "groups"}, {**same, "dtype": "float64", "stage": "types"}]
     for name in ("(T, S)", "(B, 1, T, S)", "(B, H, T, S)"):
