@@ -92,10 +92,11 @@ def measure(
     there are up to three times as many rounds.
     """
     samples = {key: Samples([], []) for key in calls}
+    n = 0
     with tqdm(total=rounds, desc="rounds", file=sys.stdout, mininterval=1.0) as bar:
         for call in () if warm else calls.values():
             call()
-        while bar.n < rounds or (disturbed(samples, device) and bar.n < 3 * rounds):
+        while n < rounds or (disturbed(samples, device) and n < 3 * rounds):
             for key, call in calls.items():
                 device.synchronize()
                 wall, cpu = device.now(), time.process_time()
@@ -103,7 +104,8 @@ def measure(
                 device.synchronize()
                 samples[key].wall.append(device.now() - wall)
                 samples[key].cpu.append(time.process_time() - cpu)
-            bar.total = max(bar.total, bar.n + 1)
+            n += 1  # a bar that is switched off counts nothing
+            bar.total = max(rounds, n)
             bar.update()
     return samples
 

@@ -95,7 +95,7 @@ def calls(*cases, function=lambda m, k: m * k) -> Calls:
     )
 
 
-CASES = ((2, 3), (4, 7), (5, 11), (6, 1))
+CASES = ((2, 3), (4, 7), (5, 11), (6, 1), (3, 1))
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ CASES = ((2, 3), (4, 7), (5, 11), (6, 1))
         (lambda m, k: m * k + 3 * m, "too large by 3 · m."),
         (lambda m, k: m * k + (m - 1) * k, "too large by (m - 1) · k."),
         (lambda m, k: m * k + (k - 1) * m, "too large by (k - 1) · m."),
-        (lambda m, k: m * k if m < 5 else 0, "Right up to m = 4, wrong from m = 5 on."),
+        (lambda m, k: m * k if k < 2 else m + k, "Right for k = 1, wrong otherwise."),
     ],
 )
 def test_results_of_calls_are_compared_with_their_arguments(wrong, words):
@@ -115,6 +115,25 @@ def test_results_of_calls_are_compared_with_their_arguments(wrong, words):
     got = [{"value": wrong(m, k)} for m, k in CASES]
     text = said({"results": right}, {"results": got}, calls(*CASES))
     assert words in text
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda m, k: m * k if m < 5 else m + k,  # of m, but nobody asked for those between 4 and 5
+        lambda m, k: m * k if m == 2 else m + k,  # one of five: some size will always tell it
+    ],
+)
+def test_luck_of_the_draw_is_not_told(wrong):
+    right = [{"value": m * k} for m, k in CASES]
+    got = [{"value": wrong(m, k)} for m, k in CASES]
+    assert "Right" not in said({"results": right}, {"results": got}, calls(*CASES))
+
+
+def test_a_call_that_stopped_is_said_to_have_stopped():
+    right = {"runs": [{"text": np.arange(9), "held": 8}]}
+    got = {"runs": [{"text": "CacheFull", "held": 0}]}
+    assert said(right, got) == "CacheFull is raised where a result is expected (1 of 1 calls)."
 
 
 def attention(q, k, v, mask=None, temperature=1.0):

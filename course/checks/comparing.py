@@ -35,6 +35,11 @@ def outcome(call: Callable[[], Any]) -> str:
     return "returned"
 
 
+def expected_outcome(came: str) -> str:
+    """Name what a call must come to, to stand behind "expected is"."""
+    return "a result" if came == "returned" else came
+
+
 NO_PLACE = -1
 """The place of a difference that is one of shape, not of a token."""
 

@@ -87,7 +87,9 @@ def absorbed_scores_are_the_scores(
     )
     if not others:
         which = "Which rows of up_k are those of head 1, and which number of a key is each?"
-        one_head = "With one head nothing is cut. Which axis of up_k is summed? Is that scaled?"
+        one_head = (
+            "All rows of up_k are of one head here. Which axis of up_k is summed? Is that scaled?"
+        )
         return sentence, ((first.shape[1] == 1, one_head), (True, which))
     shares = "Whose query is this, where may it look, and what do its shares add up to?"
     score = "Which numbers of a row are in a score, and by what is that multiplied?"

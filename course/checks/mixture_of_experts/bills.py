@@ -126,7 +126,10 @@ def bill_of_a_step(case: Case, result: float, expected: float, place: Place) -> 
             n_read == 0,
             "No expert is read here. Which matrices has a layer beside them, and the model?",
         ),
-        (shared > 0, "Without a shared expert the bill is right. When is that one read?"),
+        (
+            shared > 0,
+            "Without a shared expert the bill is right. What has one, and in which layers is it?",
+        ),
         (
             n_read < 1,
             "Whole experts are right. What is half an expert a layer, as a mean of two passes?",

@@ -5,6 +5,7 @@ matmul_flops(2, 3, 4) gave 16, matmul_flops(5, 1, 7) gave 70: the right results 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
@@ -22,6 +23,9 @@ COEFFICIENTS = {1.0: "", 2.0: "2 · ", 0.5: "½ · ", 4.0: "4 · ", 3.0: "3 · "
 MOST_FACTORS = 5
 EQUALS = (("n_heads", "n_kv_heads"), ("H", "G"))
 """Sizes of which it counts whether they are the same."""
+LUCK = 10
+"""In how many ways as many right results could lie among the wrong ones, at the least: with fewer, some
+size tells them apart by luck."""
 STEP = re.compile(r"for \w+ (?=[-+=])")
 """How the words of a change of one size begin."""
 Change = Callable[[Mapping[str, int]], Mapping[str, int]]
@@ -149,27 +153,27 @@ def _as_multiple(numbers: np.ndarray, factors: list[np.ndarray]) -> str | None:
 
 
 def which_calls_are_right(pairs: list[Pair], calls: Calls) -> list[Relation]:
-    """Name the size whose value tells the right results of a field from the wrong ones. Where several do,
-    that is no more than the luck of the draw."""
+    """Name the size of which 0 or 1 tells the right results of a field from the wrong ones. Where several
+    do, that is the luck of the draw; and so it would be of another value, since nobody asked for those
+    beside it."""
     cases = calls.cases_of(pairs[0].field)
     known = [p for p in pairs if p.case and p.case[0] < len(cases)]
     sizes = [calls.values_of(cases[p.case[0]]) for p in known]
     names = [name for name in (sizes[0] if sizes else ()) if all(name in s for s in sizes)]
-    edges, others = [], []
+    if is_luck(sum(p.differs for p in known), len(known)):
+        return []
+    found = []
     for name in names:
         good = [s[name] for p, s in zip(known, sizes, strict=True) if not p.differs]
         bad = [s[name] for p, s in zip(known, sizes, strict=True) if p.differs]
-        said, is_edge = _told_apart(name, good, bad)
-        if said:
-            (edges if is_edge else others).append(said)
+        found += filter(None, [_told_apart(name, good, bad)])
     masked = [has_mask(cases[p.case[0]]) for p in known]
     if masked == [p.differs for p in known] and len(set(masked)) == 2:
-        edges = ["Right without a mask, wrong with one."]
+        found = ["Right without a mask, wrong with one."]
     for a, b in EQUALS:
         same = [s[a] == s[b] for s in sizes] if a in names and b in names else []
         if same == [not p.differs for p in known] and len(set(same)) == 2:
-            edges = [f"Right where {a} = {b}, wrong otherwise."]
-    found = edges or others
+            found = [f"Right where {a} = {b}, wrong otherwise."]
     return [Relation(found[0])] if len(found) == 1 else []
 
 
@@ -177,10 +181,15 @@ def has_mask(case: Any) -> bool:
     return isinstance(case, Mapping) and case.get("mask") is not None
 
 
-def _told_apart(name: str, good: list[int], bad: list[int]) -> tuple[str, bool]:
-    """Say how a size tells right from wrong, and whether its value there is 0 or 1."""
+def is_luck(n_wrong: int, n: int) -> bool:
+    """Tell whether so few are wrong, or right, that some size will tell them from the others."""
+    return math.comb(n, n_wrong) < LUCK
+
+
+def _told_apart(name: str, good: list[int], bad: list[int]) -> str:
+    """Say how 0 or 1 of a size tells right from wrong; "" if it does not."""
     if not good or not bad or set(good) & set(bad):
-        return "", False
+        return ""
     for some, others, words in (
         (good, bad, "Right for {} = {}, wrong otherwise."),
         (bad, good, "Wrong for {} = {}, right otherwise."),
@@ -188,11 +197,10 @@ def _told_apart(name: str, good: list[int], bad: list[int]) -> tuple[str, bool]:
         value = some[0]
         # Of other values than these two, it is the luck of the draw that no other was wrong, or right.
         if value in (0, 1) and len(set(some)) == 1 and len(set(others)) > 1:
-            return words.format(name, value), True
-    if len(good) > 1 and len(bad) > 1 and max(good) < min(bad):
-        words = f"Right up to {name} = {max(good):,}, wrong from {name} = {min(bad):,} on."
-        return words, max(good) in (0, 1)
-    return "", False
+            return words.format(name, value)
+    if len(bad) > 1 and set(good) == {0, 1} and min(bad) > 1:
+        return f"Right for {name} = 0 and 1, wrong for more."
+    return ""
 
 
 def _fits(

@@ -20,6 +20,8 @@ CONTAINERS = ("array", "numbers", "value")
 """Names under which a field keeps its numbers; the field is called by the name above."""
 SPOKEN = ("words", "message", "error")
 """Texts of a student's own: they decide nothing."""
+RETURNED = "returned"
+"""What evidence says of a call that gave a result."""
 IN_WORDS = " in words"
 """Behind the name of a field whose values are texts."""
 AXES = {
@@ -140,6 +142,8 @@ def pairs_of(
     elif (numbers := as_numbers(expected)) is not None:
         if (others := as_numbers(got)) is not None:
             yield Pair(field, case, numbers, others, not isinstance(expected, np.ndarray))
+        elif isinstance(got, str):  # what came in the place of a result
+            yield Pair(f"{field}{IN_WORDS}", case, RETURNED, got)
     elif isinstance(expected, list | tuple) and isinstance(got, list | tuple):
         for number, pair in enumerate(zip(expected, got, strict=False)):
             yield from pairs_of(*pair, f"{field}*", (*case, number))

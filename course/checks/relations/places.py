@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 
+from course.checks.relations.arguments import is_luck
 from course.checks.relations.pairs import Pair
 from course.checks.relations.words import SINGULAR, Relation, capitalized, listed, slice_name
 
@@ -88,8 +89,9 @@ def _by_sizes(wrong: list[Pair], right: list[Pair]) -> str:
         or len({(p.expected.ndim, p.axes) for p in wrong + right}) != 1
     ):
         return ""
+    luck = is_luck(len(wrong), len(wrong + right))
     for axis, letter in enumerate(wrong[0].axes):
-        if letter == "k":
+        if letter == "k" or luck:
             continue
         good = {p.expected.shape[axis] for p in right}
         bad = {p.expected.shape[axis] for p in wrong}
@@ -98,8 +100,6 @@ def _by_sizes(wrong: list[Pair], right: list[Pair]) -> str:
             return f"Right for a single {name}, wrong for several {name}s."
         if bad == {1} and min(good) > 1:
             return f"Right for several {name}s, wrong for a single {name}."
-        if len(good) > 1 and len(bad) > 1 and max(good) < min(bad):
-            return f"Right up to {max(good)} {name}s, wrong from {min(bad)} on."
     good, bad = ({p.expected.dtype.name for p in part} for part in (right, wrong))
     if len(good) == 1 and not good & bad:
         return f"Right in {good.pop()}, wrong in {' and '.join(sorted(bad))}."

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from course.checks.relations.pairs import Pair
+from course.checks.relations.pairs import RETURNED, Pair
 from course.checks.relations.words import Relation
 
-TAKEN = ("returned", "", "a token", "no token", "ok")
+TAKEN = (RETURNED, "", "a token", "no token", "ok")
 """What evidence says of a call that was not refused."""
 
 

@@ -55,7 +55,7 @@ def over_all_cases(relations: Sequence[Relation]) -> list[Relation]:
         return []
     first, *others = relations
     words = first.words
-    if words[1:2].islower():  # not of "KV heads"
+    if words.split()[0][1:].islower():  # not of "KV heads", nor of "CacheFull"
         words = words[:1].lower() + words[1:]
     return [first._replace(words=f"Over all cases: {words}"), *others]
 
