@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -330,7 +331,9 @@ def test_a_bar_is_met_or_missed(of_bandwidth, of_matmul, bound, met):
 # --- harness -------------------------------------------------------------------------------------
 
 
-def test_calls_take_turns_and_where_the_core_was_shared_there_are_more_rounds():
+@pytest.mark.parametrize("hidden", [False, True])  # the bar: TQDM_DISABLE=1
+def test_calls_take_turns_and_where_the_core_was_shared_there_are_more_rounds(monkeypatch, hidden):
+    monkeypatch.setattr(harness, "tqdm", partial(harness.tqdm, disable=hidden))
     order = []
     calls = {
         "waits": lambda: (order.append("w"), time.sleep(0.002)),
