@@ -95,7 +95,7 @@ def calls(*cases, function=lambda m, k: m * k) -> Calls:
     )
 
 
-CASES = ((2, 3), (4, 7), (5, 11), (6, 1), (3, 1))
+CASES = ((2, 3), (4, 7), (5, 11), (6, 1), (3, 1), (7, 5))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_results_of_calls_are_compared_with_their_arguments(wrong, words):
     "wrong",
     [
         lambda m, k: m * k if m < 5 else m + k,  # of m, but nobody asked for those between 4 and 5
-        lambda m, k: m * k if m == 2 else m + k,  # one of five: some size will always tell it
+        lambda m, k: m * k if m == 2 else m + k,  # one of six: some size will always tell it
     ],
 )
 def test_luck_of_the_draw_is_not_told(wrong):
@@ -133,7 +133,7 @@ def test_luck_of_the_draw_is_not_told(wrong):
 def test_a_call_that_stopped_is_said_to_have_stopped():
     right = {"runs": [{"text": np.arange(9), "held": 8}]}
     got = {"runs": [{"text": "CacheFull", "held": 0}]}
-    assert said(right, got) == "CacheFull is raised where a result is expected (1 of 1 calls)."
+    assert said(right, got) == "CacheFull is raised where a result is expected (in one call)."
 
 
 def attention(q, k, v, mask=None, temperature=1.0):
@@ -384,6 +384,7 @@ def test_a_message_asks_one_question_which_follows_what_is_known(message, relati
         ([], []),
         (["Only head 1 is wrong.", "Twice."], ["Over all cases: only head 1 is wrong.", "Twice."]),
         (["KV head 0 is right."], ["Over all cases: KV head 0 is right."]),
+        (["CacheFull is raised."], ["Over all cases: CacheFull is raised."]),
     ],
 )
 def test_a_relation_is_said_to_hold_for_all_cases(words, expected):
@@ -393,7 +394,7 @@ def test_a_relation_is_said_to_hold_for_all_cases(words, expected):
 @pytest.mark.parametrize(
     ("sizes", "wrong", "words"),
     [
-        ((1, 2, 3, 1, 4), (1,), "Wrong for T = 1, right otherwise."),
+        ((1, 2, 3, 1, 4, 5), (1,), "Wrong for T = 1, right otherwise."),
         ((2, 3, 3, 4, 5), (3,), ""),
     ],
 )

@@ -113,7 +113,7 @@ def unseen() -> list[str]:
         "something was said that is not true or misleads, in small things, too: most often a size by",
         "which right and wrong cases differ (`right up to n_new = 3`), which is so of the cases that",
         "were asked and does not decide. Since then the answer that passed is caught, and of sizes only",
-        "0 and 1 are named, where at least ten draws would be needed to see that by luck.\n",
+        "0 and 1 are named, where luck would hardly tell the cases apart.\n",
         f"| lesson | {' | '.join(UNSEEN)} |\n|---|{'---|' * len(UNSEEN)}",
     ]
     rows = {**{LESSONS[name]: row for name, row in trial["lessons"].items()}, "all": trial["all"]}

@@ -23,7 +23,7 @@ COEFFICIENTS = {1.0: "", 2.0: "2 · ", 0.5: "½ · ", 4.0: "4 · ", 3.0: "3 · "
 MOST_FACTORS = 5
 EQUALS = (("n_heads", "n_kv_heads"), ("H", "G"))
 """Sizes of which it counts whether they are the same."""
-LUCK = 10
+LUCK = 12
 """In how many ways as many right results could lie among the wrong ones, at the least: with fewer, some
 size tells them apart by luck."""
 STEP = re.compile(r"for \w+ (?=[-+=])")

@@ -37,4 +37,8 @@ def refusals(pairs: list[Pair]) -> list[Relation]:
 
 
 def _count(n: int, pairs: list[Pair]) -> str:
-    return f"{n} of {len(pairs)} calls"
+    if n < len(pairs):
+        return f"{n} of {len(pairs)} calls"
+    return (
+        f"in {n} calls" if n > 1 else "in one call"
+    )  # of those that went well there may be no record
