@@ -23,6 +23,8 @@ SEED ?= 1
 SHARD ?= 1/1
 # nbgrader calls its helpers by bare name, so they must be on PATH.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+# Containers often set this; each of the many processes would then compile the project again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: lab test night touched lint build install grade book bench format
 .DELETE_ON_ERROR:

@@ -42,7 +42,7 @@ from course.serving.command import run
 from course.serving.conversation import GREEDY, Conversation, Sampling
 from course.serving.engine_like import Writer
 from course.serving.memory import Memory, Running
-from course.serving.pages import decode_together
+from course.serving.pages import DecodeTogether
 from course.serving.request import Piece
 from course.serving.windowed import Windowed
 
@@ -85,6 +85,12 @@ class Engine:
     def memory(self) -> Memory:
         """The pool of blocks, made when conversations first share one."""
         return Memory(self.model, self.n_blocks, self.block_size)
+
+    @cached_property
+    def together(self) -> DecodeTogether:
+        """What decodes the conversations that share the pool."""
+        rounded = 8 if self.memory.pool.keys.is_cuda else 1  # pages
+        return DecodeTogether(self.weights, self.memory.pool, rounded)
 
     @cached_property
     def alone(self) -> Writer:
@@ -217,7 +223,7 @@ class Engine:
         decoding = [request for request, _ in pieces if request.decodes]
         if decoding:
             caches = [self.running[request.id][1] for request in decoding]
-            rows = decode_together(self.weights, caches, [request.out[-1] for request in decoding])
+            rows = self.together(caches, [request.out[-1] for request in decoding])
             logits |= zip((request.id for request in decoding), rows, strict=True)
         return torch.stack([_chosen(request, n, logits[request.id]) for request, n in pieces])
 

@@ -23,12 +23,11 @@ row times a matrix reads memory straight ahead. The idea is that of gpt-fast (Py
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from course.fast.graphs import record
 from course.fast.layer import FastWeights, Layer, after_attention, heads_of
 from course.model import MiniGPT
 from course.model.bounds import check_between
@@ -89,7 +88,7 @@ class FastDecoder:
         self._run_step = self._decode
         if device.type == "cuda":
             with torch.cuda.device(device):
-                self._run_step = _record(self._decode)
+                self._run_step = record(self._decode)
 
     def __len__(self) -> int:
         """Tokens held."""
@@ -222,26 +221,3 @@ def _layer(
         scores = torch.add(hidden, q @ keys.mT, alpha=D**-0.5)  # (B, G, R, max_len)
         heads = (scores.softmax(dim=-1) @ values).view(B, H, 1, D)
     return after_attention(x, heads, weights)
-
-
-def _record(step: Callable[[], Tensor]) -> Callable[[], Tensor]:
-    """Record the operations of a step in a CUDA graph: a call that replays them all at once.
-
-    They run a few times first, on another stream, so that what libraries set up at their first use
-    (and what is compiled) stays out of the recording.
-    """
-    aside = torch.cuda.Stream()
-    aside.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(aside):
-        for _ in range(3):
-            step()
-    torch.cuda.current_stream().wait_stream(aside)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        logits = step()
-
-    def replay() -> Tensor:
-        graph.replay()
-        return logits
-
-    return replay

@@ -72,7 +72,7 @@ def forward_mixed(model: MiniGPT, pieces: list[Piece], slots: Slots) -> Tensor:
     """Replace one `forward_cached` per request by one pass: logits after the last token of each piece.
 
     Use it where a pass mixes chunks of prompts and single tokens, as lesson 11's schedules do. Where each
-    conversation gets one token and lives in pages, `course.serving.pages.decode_together` is faster.
+    conversation gets one token and lives in pages, `course.serving.pages.DecodeTogether` is faster.
 
     Args:
         pieces: requests, and how many of their next tokens are fed. The requests are not changed; the

@@ -2,92 +2,148 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import takewhile
+from collections.abc import Callable, Sequence
+from itertools import chain, takewhile
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from course.fast.graphs import record
 from course.fast.layer import FastWeights, after_attention, heads_of
 from course.given.parts import Part
 from course.minigpt.paged_cache import BlockPool, PagedKVCache
 from course.minigpt.split_read import attend_part, finish, merge
 
+GRAPHS = 32
+"""How many CUDA graphs are kept; the one recorded first goes first."""
 
-def decode_together(
-    weights: FastWeights, caches: Sequence[PagedKVCache], tokens: Sequence[int]
-) -> Tensor:
+
+class DecodeTogether:
     """Replace one `forward_cached` per conversation by one pass that feeds one token to each of them.
 
     Use it to decode conversations of any lengths whose caches are pages of one pool, as the engine does;
     prompts go through `forward_cached`. The matrices see the conversations as one batch; each attends to
     its pages, and pages that all of them share are read once.
 
+    On a GPU, a pass is recorded in a CUDA graph for each combination of sizes (`course.fast.graphs`).
+
     Args:
-        weights: the weights of the model whose keys and values the caches hold.
-        caches: a cache for each conversation, all in one pool with a free block for each that needs one.
-        tokens: the newest token of each conversation.
-
-    Returns:
-        Logits (n, V).
+        weights: the weights of the model whose keys and values the pool holds.
+        pool: the pool of all caches.
+        step: sizes are rounded so that few combinations occur, if it is above 1: the number of pages to
+            a multiple of it, rows to a power of two by repeating the last one.
     """
-    pool = caches[0].pool
-    positions = torch.tensor([[len(cache)] for cache in caches], device=pool.device)  # (n, 1)
-    new = torch.tensor(tokens, device=pool.device).unsqueeze(1)  # (n, 1)
-    x, cos_sin = weights.embedded(new, positions)
-    pages = None
-    for i, layer in enumerate(weights.layers):
-        q, k, v = heads_of(x, layer, cos_sin)  # (n, H, 1, D), (n, G, 1, D) twice
-        pages = pages or Pages(pool, caches, k, v)
-        pages.write(i, k, v)
-        part = attend_part(q, *pages.read_separate(i), pages.mask)
-        if pages.n_shared:  # attends as one conversation with n queries, (1, H, n, D)
-            shared = attend_part(q.transpose(0, 2), *pages.read_shared(i))
-            part = merge(part, Part(*(x.transpose(0, 2) for x in shared)))
-        x = after_attention(x, finish(part), layer)
-    for cache in caches:
-        cache.advance(1)
-    return weights.logits(x[:, 0])
+
+    def __init__(self, weights: FastWeights, pool: BlockPool, step: int = 1) -> None:
+        self.weights, self.pool, self.step = weights, pool, step
+        self._graphs: dict[Sizes, tuple[Tensor, Callable[[], Tensor]]] = {}
+
+    def __call__(self, caches: Sequence[PagedKVCache], tokens: Sequence[int]) -> Tensor:
+        """Feed the newest token of each conversation; return logits (n, V).
+
+        Args:
+            caches: a cache for each conversation, with a free block in the pool for each that needs one.
+            tokens: one for each conversation.
+        """
+        sizes, numbers = plan(self.pool, caches, tokens, self.step)
+        inputs = torch.tensor(numbers, device=self.weights.embed.device)
+        run = self._replay if inputs.device.type == "cuda" else self.forward
+        logits = run(sizes, inputs)[: len(caches)]
+        for cache in caches:
+            cache.advance(1)
+        return logits
+
+    def forward(self, sizes: Sizes, inputs: Tensor) -> Tensor:
+        """Run a pass on planned numbers; return logits (rows, V). No shape and no address depends on what
+        the numbers are."""
+        pages = Pages(self.pool, sizes, inputs)
+        x, cos_sin = self.weights.embedded(pages.tokens, pages.positions)
+        for i, layer in enumerate(self.weights.layers):
+            q, k, v = heads_of(x, layer, cos_sin)  # (n, H, 1, D), (n, G, 1, D) twice
+            pages.write(i, k, v)
+            part = attend_part(q, *pages.read_separate(i), pages.mask)
+            if sizes.shared:  # attends as one conversation with n queries, (1, H, n, D)
+                shared = attend_part(q.transpose(0, 2), *pages.read_shared(i))
+                part = merge(part, Part(*(x.transpose(0, 2) for x in shared)))
+            x = after_attention(x, finish(part), layer)
+        return self.weights.logits(x[:, 0])
+
+    def _replay(self, sizes: Sizes, inputs: Tensor) -> Tensor:
+        """Run a pass as `forward` does, from the graph that was recorded for its sizes."""
+        if sizes not in self._graphs:
+            while len(self._graphs) >= GRAPHS:
+                del self._graphs[next(iter(self._graphs))]
+            with torch.cuda.device(inputs.device):
+                self._graphs[sizes] = inputs, record(lambda: self.forward(sizes, inputs))
+        fixed, replay = self._graphs[sizes]
+        fixed.copy_(inputs)
+        return replay().clone()  # the next pass writes to the same memory
 
 
-class Pages:
-    """The pages of n conversations that get one more token each. Where the last block is full, a new
-    one is taken from the pool.
+class Sizes(NamedTuple):
+    """How many rows a pass has, how many blocks all of them share, and how many more each one reads."""
+
+    rows: int
+    shared: int
+    separate: int
+
+
+def plan(
+    pool: BlockPool, caches: Sequence[PagedKVCache], tokens: Sequence[int], step: int
+) -> tuple[Sizes, list[int]]:
+    """Plan a pass over conversations that get one more token each. Where the last block is full, a new one
+    is taken from the pool.
 
     Args:
         pool: the pool of the caches.
         caches: a cache for each conversation; `len` does not count the new token yet.
-        k, v: the new tokens' keys and values in the first layer, (n, G, 1, D).
+        tokens: the new tokens.
+        step: see `DecodeTogether`.
+
+    Returns:
+        The sizes, and the numbers that `Pages` reads: tokens, positions, separate blocks, shared blocks.
+    """
+    for cache in caches:
+        if len(cache) % pool.block_size == 0:  # takes a block, which has its place in every layer
+            placeholder = pool.keys.new_zeros(1, pool.config.n_kv_heads, 1, pool.config.head_dim)
+            cache.append(0, placeholder, placeholder)
+    rows = [(cache.table, len(cache), token) for cache, token in zip(caches, tokens, strict=True)]
+    if step > 1:
+        rows += [rows[-1]] * ((1 << (len(rows) - 1).bit_length()) - len(rows))
+    tables, positions, fed = zip(*rows, strict=True)
+    same = (len(set(blocks)) == 1 for blocks in zip(*tables, strict=False))
+    shared = len(list(takewhile(bool, same))) if len(caches) > 1 else 0
+    shared -= shared % step
+    longest = max(map(len, tables)) - shared
+    longest += -longest % step
+    separate = [[*table[shared:], *[0] * (shared + longest - len(table))] for table in tables]
+    numbers = [*fed, *positions, *chain.from_iterable(separate), *tables[0][:shared]]
+    return Sizes(len(rows), shared, longest), numbers
+
+
+class Pages:
+    """The pages of a pool that one pass reads and writes.
+
+    Args:
+        inputs: the numbers of `plan`, int64.
 
     Attributes:
-        n_shared: how many blocks at the beginning all conversations have in common.
-        mask: (n, 1, 1, M · size), True for each row of the other blocks that holds a token.
+        tokens, positions: (n, 1) each.
+        mask: (n, 1, 1, M · size), True for each row of the separate blocks that holds a token.
     """
 
-    def __init__(
-        self, pool: BlockPool, caches: Sequence[PagedKVCache], k: Tensor, v: Tensor
-    ) -> None:
-        device, size = pool.device, pool.block_size
-        for row, cache in enumerate(caches):
-            if len(cache) % size == 0:  # takes a block, which has its place in every layer
-                cache.append(0, k[row : row + 1], v[row : row + 1])
-        self.pool, tables = pool, [cache.table for cache in caches]
-        same = (len(set(blocks)) == 1 for blocks in zip(*tables, strict=False))
-        self.n_shared = len(list(takewhile(bool, same))) if len(tables) > 1 else 0
-        self._shared = torch.tensor(tables[0][: self.n_shared], device=device)
-        separate = [table[self.n_shared :] for table in tables]
-        longest = max(map(len, separate))
-        padded = [table + [0] * (longest - len(table)) for table in separate]
-        heads = torch.arange(pool.config.n_kv_heads, device=device) * pool.n_blocks  # (G,)
-        pages = torch.tensor(padded, device=device).unsqueeze(1) + heads[:, None]  # (n, G, M)
+    def __init__(self, pool: BlockPool, sizes: Sizes, inputs: Tensor) -> None:
+        (n, n_shared, longest), size = sizes, pool.block_size
+        tokens, positions, table, self._shared = inputs.split([n, n, n * longest, n_shared])
+        self.pool, self.tokens, self.positions = pool, tokens[:, None], positions[:, None]
+        table = table.view(n, longest)
+        heads = torch.arange(pool.config.n_kv_heads, device=inputs.device) * pool.n_blocks  # (G,)
+        pages = table.unsqueeze(1) + heads[:, None]  # (n, G, M)
         self._separate, self._shape = pages.flatten(), (*pages.shape[:2], -1, pool.config.head_dim)
-        lengths = [len(cache) for cache in caches]
-        ends = torch.tensor(lengths, device=device) + 1 - self.n_shared * size
-        self.mask = torch.arange(longest * size, device=device) < ends[:, None, None, None]
-        rows = [
-            table[n // size] * size + n % size for table, n in zip(tables, lengths, strict=True)
-        ]
-        slots = torch.tensor(rows, device=device)[:, None] + heads * size  # (n, G)
+        places = self.positions - n_shared * size  # of the new tokens among separate rows, (n, 1)
+        self.mask = torch.arange(longest * size, device=inputs.device) <= places[:, :, None, None]
+        slots = table.gather(1, places // size) * size + places % size + heads * size  # (n, G)
         self._slot_mapping = slots.flatten()
 
     def write(self, layer: int, k: Tensor, v: Tensor) -> None:
