@@ -1,7 +1,7 @@
 """The engine: texts as written alone, memory by lesson 10's formula, checkpoints as `transformers` reads
 them, and errors at the door. Its speed is measured by benchmarks/engine.py."""
 
-from collections import deque
+from collections import defaultdict, deque
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +18,12 @@ from course.model import MiniGPT
 from course.model.config import GPTConfig
 from course.published.texts import open_model
 from course.serving.alone import Pace
+from course.serving.pages import DecodeTogether, Sizes
 from course.serving.sparse import PAGE, Bounds
 from course.world.evaluation import held_out
 from course.world.tokenizer import encode
+
+ON_CPU = torch.profiler.ProfilerActivity.CPU
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +76,43 @@ def test_texts_are_the_same_whatever_the_sizes(seed):
     assert not engine.running
     free = engine.memory.pool.allocator
     assert len(free) + len(engine.memory.known) == engine.memory.pool.n_blocks
+
+
+@pytest.mark.parametrize("step", [2, 8])
+def test_rounded_sizes_give_the_same_texts(story, prompts, step):
+    """As on a GPU: some rows are there twice, some pages are read that belong to nobody."""
+    engine = Engine(story)
+    engine.together = DecodeTogether(engine.weights, engine.memory.pool, step)
+    expected = [alone(story, prompt, 20) for prompt in prompts[:5]]
+    assert engine.serve(prompts[:5], 20) == expected
+
+
+def test_no_shape_of_a_pass_depends_on_its_numbers(story, prompts):
+    """What a CUDA graph needs: passes of the same sizes are the same operations."""
+    engine, passes = Engine(story), defaultdict(list)
+    engine.together = together = DecodeTogether(engine.weights, engine.memory.pool, 8)
+
+    def forward(sizes: Sizes, inputs: torch.Tensor) -> torch.Tensor:
+        with torch.profiler.profile(activities=[ON_CPU], record_shapes=True) as profile:
+            logits = DecodeTogether.forward(together, sizes, inputs)
+        passes[sizes].append([(e.name, str(e.input_shapes)) for e in profile.events()])
+        return logits
+
+    together.forward = forward
+    engine.serve([prompts[0], prompts[1] * 2, prompts[2]], 20)
+    assert max(map(len, passes.values())) > 10
+    for same in passes.values():
+        assert all(operations == same[0] for operations in same)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_eight_conversations_get_the_same_texts_from_cuda_graphs(prompts):
+    model = MiniGPT.from_weights("story").to("cuda")
+    expected = [Engine(model).serve([prompt], 40)[0] for prompt in prompts]
+    engine = Engine(model)
+    assert engine.serve(prompts, 40) == expected
+    assert engine.serve(prompts[:3], 40) == expected[:3]  # in other blocks
+    assert engine.together._graphs
 
 
 @pytest.mark.parametrize("pays", [True, False, None], ids=["guesses", "none", "as measured"])

@@ -23,6 +23,7 @@ row times a matrix reads memory straight ahead. The idea is that of gpt-fast (Py
 from __future__ import annotations
 
 import copy
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor

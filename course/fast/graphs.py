@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 
-def record(step: Callable[[], Tensor], memory: tuple[int, int] | None = None) -> Callable[[], Tensor]:
+def record(
+    step: Callable[[], Tensor], memory: tuple[int, int] | None = None
+) -> Callable[[], Tensor]:
     """Record a step, which has the same operations on the same memory at each call.
 
     It is run a few times first, on another stream, so that what libraries set up at their first use

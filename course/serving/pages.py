@@ -38,6 +38,7 @@ class DecodeTogether:
     def __init__(self, weights: FastWeights, pool: BlockPool, step: int = 1) -> None:
         self.weights, self.pool, self.step = weights, pool, step
         self._graphs: dict[Sizes, tuple[Tensor, Callable[[], Tensor]]] = {}
+        self._memory = torch.cuda.graph_pool_handle() if pool.keys.is_cuda else None
 
     def __call__(self, caches: Sequence[PagedKVCache], tokens: Sequence[int]) -> Tensor:
         """Feed the newest token of each conversation; return logits (n, V).
@@ -48,7 +49,7 @@ class DecodeTogether:
         """
         sizes, numbers = plan(self.pool, caches, tokens, self.step)
         inputs = torch.tensor(numbers, device=self.weights.embed.device)
-        run = self._replay if inputs.device.type == "cuda" else self.forward
+        run = self._replay if inputs.is_cuda else self.forward
         logits = run(sizes, inputs)[: len(caches)]
         for cache in caches:
             cache.advance(1)
@@ -75,7 +76,8 @@ class DecodeTogether:
             while len(self._graphs) >= GRAPHS:
                 del self._graphs[next(iter(self._graphs))]
             with torch.cuda.device(inputs.device):
-                self._graphs[sizes] = inputs, record(lambda: self.forward(sizes, inputs))
+                replay = record(lambda: self.forward(sizes, inputs), self._memory)
+            self._graphs[sizes] = inputs, replay
         fixed, replay = self._graphs[sizes]
         fixed.copy_(inputs)
         return replay().clone()  # the next pass writes to the same memory
@@ -92,8 +94,9 @@ class Sizes(NamedTuple):
 def plan(
     pool: BlockPool, caches: Sequence[PagedKVCache], tokens: Sequence[int], step: int
 ) -> tuple[Sizes, list[int]]:
-    """Plan a pass over conversations that get one more token each. Where the last block is full, a new one
-    is taken from the pool.
+    """Plan a pass over conversations that get one more token each.
+
+    A conversation whose last block is full takes a new one from the pool.
 
     Args:
         pool: the pool of the caches.
