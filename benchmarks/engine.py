@@ -162,8 +162,7 @@ def main(arguments: list[str] | None = None) -> int:
         if not parsed.quick:
             large = build_random(Size("124M", LARGE, torch.float32), parsed.device)
             alone["124M"] = measure_alone("124M", large, prompt, parsed.new // 2, 3)
-    bars = bars_of(eight, alone) if parsed.device.type == "cpu" else []  # which are a CPU's
-    result |= {"table": eight, "alone": alone, "bars": bars}
+    result |= {"table": eight, "alone": alone, "bars": bars_of(eight, alone)}
     harness.tell(result, parsed.out)
     return 0
 
