@@ -16,7 +16,7 @@ import numpy as np
 from course.checks.cache_operations import REFUSED, Operation, follow
 from course.checks.caches import USED_AGAIN
 from course.checks.check import Challenge, Evidence
-from course.checks.comparing import expected_outcome
+from course.checks.comparing import outcome_in_words
 
 Question = Callable[[str, Any, int, str], str]
 """Asks about an operation, by its name and `what`, the number of tokens held before, and the expected
@@ -125,7 +125,7 @@ def _wrong_outcome(
         return None
     error = f" ({record['words']})" if record["words"] else ""
     return (
-        f"{outcome}{error}, wanted is {expected_outcome(expected)}; len(cache) was {n_held} before. "
+        f"{outcome}{error}, wanted is {outcome_in_words(expected)}; len(cache) was {n_held} before. "
         f"{question() or _ask_about_outcome(name, outcome, expected, after)}"
     )
 

@@ -35,9 +35,9 @@ def outcome(call: Callable[[], Any]) -> str:
     return "returned"
 
 
-def expected_outcome(came: str) -> str:
-    """Name what a call must come to, to stand behind "expected is"."""
-    return "a result" if came == "returned" else came
+def outcome_in_words(outcome: str) -> str:
+    """Return an outcome as it reads behind "expected is": "a result", or the exception's name."""
+    return "a result" if outcome == "returned" else outcome
 
 
 NO_PLACE = -1

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from course.checks.caches import USED_AGAIN
 from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
-from course.checks.comparing import expected_outcome
+from course.checks.comparing import outcome_in_words
 from course.checks.counts import in_words, plain
 from course.checks.recorder import given
 from course.checks.recording import type_name
@@ -351,7 +351,7 @@ def wrong_operation(
         if record["outcome"] != right["outcome"]:
             error = f" ({record['words']})" if record["words"] else ""
             asked = OUTCOMES.get((record["outcome"], right["outcome"]), question)
-            came, due = (expected_outcome(one["outcome"]) for one in (record, right))
+            came, due = (outcome_in_words(one["outcome"]) for one in (record, right))
             return f"{case} came to {came}{error}; right is {due}. {asked}"
         if record["rows"] != right["rows"]:
             got, expected = _first_other(record["rows"], right["rows"])

@@ -17,7 +17,7 @@ from course.checks.cache_operations import Handling, attempt
 from course.checks.cache_operations import Operation as Operation
 from course.checks.caches import copied_pair, feed_parts
 from course.checks.check import Challenge, Evidence
-from course.checks.comparing import expected_outcome
+from course.checks.comparing import outcome_in_words
 from course.checks.recorder import given
 from course.model.config import GPTConfig
 
@@ -196,5 +196,5 @@ def stopped(challenge: Challenge, step: int, seen: Evidence, expected: str) -> s
     else:
         question = "Which of your lines is this?"
     outcome = "nothing was refused" if seen["outcome"] == "returned" else seen["outcome"]
-    wanted = expected_outcome(expected)
+    wanted = outcome_in_words(expected)
     return f"{in_words(challenge, step)}: {outcome}{error}, wanted is {wanted}. {question}"

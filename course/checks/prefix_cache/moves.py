@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
-from course.checks.comparing import expected_outcome, outcome
+from course.checks.comparing import outcome, outcome_in_words
 from course.checks.counts import in_words, plain
 from course.checks.recorded import Recorded
 from course.checks.recording import one_each
@@ -226,7 +226,7 @@ def wrong_move(
         case += move_text(move)
         question = ask_about(move, got, expected) or questions.get(move[0], "")
         if got["outcome"] != expected["outcome"]:
-            came, due = (expected_outcome(one["outcome"]) for one in (got, expected))
+            came, due = (outcome_in_words(one["outcome"]) for one in (got, expected))
             return f"{case} came to {came}; right is {due}. {question}"
         if got["result"] != expected["result"]:
             return f"{case} gave {got['result']}; right is {expected['result']}. {question}"

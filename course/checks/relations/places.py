@@ -30,9 +30,9 @@ def _along_axes(wrong: list[Pair]) -> str:
     if len({p.expected.ndim for p in wrong}) != 1:
         return ""
     for axis in range(min(len(p.axes) for p in wrong)):
-        # Which tokens of a single text are wrong depends on how long that text is.
-        few = 1 if wrong[0].axes[axis] in "TS" and len(wrong) < FEWEST else FEW
-        for word in (partial(_word_slices, few=few), _word_last_slice):
+        # Which tokens of a single text are wrong depends on that text.
+        one_text = wrong[0].axes[axis] in "TS" and len(wrong) < FEWEST
+        for word in (partial(_word_slices, one_text=one_text), _word_last_slice):
             said = {word(pair, axis) for pair in wrong}
             if len(said) == 1 and (sentence := said.pop()):
                 return sentence
@@ -51,8 +51,10 @@ def _word_last_slice(pair: Pair, axis: int) -> str:
     return "" if any(wrong[:-1]) else f"Only the last {name} is wrong."
 
 
-def _word_slices(pair: Pair, axis: int, few: int) -> str:
-    """Say which slices alone are right, or wrong, if they are few or stand at the end."""
+def _word_slices(pair: Pair, axis: int, one_text: bool) -> str:
+    """Say which slices alone are right, or wrong, if they are few or stand at the end.
+
+    Of the tokens of one text, only a single one is named."""
     size = pair.expected.shape[axis]
     others = tuple(a for a in range(pair.expected.ndim) if a != axis)
     wrong = np.flatnonzero(pair.wrong.any(axis=others)).tolist()
@@ -64,13 +66,10 @@ def _word_slices(pair: Pair, axis: int, few: int) -> str:
         )
     name = slice_name(pair, axis)
     right = [n for n in range(size) if n not in wrong]
-    if (
-        len(right) > 1
-        and right == list(range(len(right)))
-        and wrong[-1] == size - 1
-        and len(wrong) > 1
-    ):
+    begins = right == list(range(len(right)))
+    if begins and min(len(right), len(wrong)) > 1 and not one_text:
         return f"Right up to {name} {right[-1]}, wrong from {name} {wrong[0]} on."
+    few = 1 if one_text else FEW
     if len(right) <= len(wrong) and len(right) <= few:
         return capitalized(f"{_subject(name, right)} right, the others are not.")
     if len(wrong) <= few:
@@ -89,9 +88,9 @@ def _by_sizes(wrong: list[Pair], right: list[Pair]) -> str:
         or len({(p.expected.ndim, p.axes) for p in wrong + right}) != 1
     ):
         return ""
-    luck = is_luck(len(wrong), len(wrong + right))
-    for axis, letter in enumerate(wrong[0].axes):
-        if letter == "k" or luck:
+    axes = "" if is_luck(len(wrong), len(wrong + right)) else wrong[0].axes
+    for axis, letter in enumerate(axes):
+        if letter == "k":
             continue
         good = {p.expected.shape[axis] for p in right}
         bad = {p.expected.shape[axis] for p in wrong}
