@@ -49,7 +49,7 @@ NIGHT = "SECOND_TOKEN_NIGHT"
 """Set by `make night` for its processes: the date of the seeds, and the folder of the run record."""
 DIGESTS = "SECOND_TOKEN_DIGESTS"
 SAMPLE = "kv_cache"
-"""The lesson of which by day everything that is marked `sampled` runs."""
+"""The lesson of which by day everything that is marked `sampled` runs, unless the mark names another."""
 MOST_CHANGED = 3
 """Lessons that are tried at full strength by day, or as touched. Where more changed, a shared part did,
 and that is the night's work."""
@@ -118,7 +118,8 @@ class Selection:
         if self.mode in ("full", "night"):
             return True
         if self.mode == "day":
-            if item.get_closest_marker("sampled") and part not in set(self.digests) - {SAMPLE}:
+            sampled = item.get_closest_marker("sampled")
+            if sampled and part not in set(self.digests) - {*(sampled.args or [SAMPLE])}:
                 return True
             return not is_slow(item) or (part in self.digests and self.is_full(part))
         if part in self.digests:
