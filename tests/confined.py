@@ -14,8 +14,9 @@ from autograder.sandbox import command
 from autograder.sandbox.doctor import Start
 from autograder.sandbox.fork_server import ForkServer
 
+HAS_SANDBOX = sys.platform.startswith("linux") and shutil.which("bwrap") is not None
 needs_bubblewrap = pytest.mark.skipif(
-    not sys.platform.startswith("linux") or shutil.which("bwrap") is None,
+    not HAS_SANDBOX,
     reason="the sandbox needs Linux and bubblewrap: apt-get install bubblewrap",
 )
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import json
+import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
 import nbformat
+from confined import HAS_SANDBOX
 from nbformat.v4 import new_code_cell
 
 from autograder.assignment import Assignment, read_assignment
@@ -18,9 +21,10 @@ from autograder.authoring.source import Lesson
 from autograder.judge import grade_one
 from autograder.lessons import lesson_folders
 from autograder.result import Result
+from autograder.sandbox import library_view, submission_view
 from autograder.sandbox.child import Child
-from autograder.sandbox.launch import bare
-from autograder.sandbox.library_view import lay_out
+from autograder.sandbox.fork_server import ForkServer
+from autograder.sandbox.launch import bare, sandboxed
 from autograder.session import Deadlines
 from lessons import COURSE
 
@@ -89,8 +93,20 @@ def opening(lesson: Lesson, *first: str, **instead: str) -> nbformat.NotebookNod
     return notebook
 
 
+@cache
+def warm_start() -> Callable[..., subprocess.Popen] | None:
+    """Return what starts processes warm, in the sandbox; None where there is none.
+
+    A cold start takes two seconds, most of them for importing torch."""
+    if not HAS_SANDBOX:
+        return None
+    server = ForkServer()
+    atexit.register(server.close)
+    return server.popen
+
+
 class Desk:
-    """Judges submissions to one lesson, each in a folder of its own, without a sandbox."""
+    """Judges submissions to one lesson, each in a folder of its own, in the sandbox if there is one."""
 
     def __init__(self, folder: str, place: Path) -> None:
         self.lesson, self.place = COURSE.read(folder), place
@@ -98,14 +114,24 @@ class Desk:
         notebook = place / self.lesson.student.name
         notebook.write_text(released(self.lesson), encoding="utf-8")
         self.assignment: Assignment = read_assignment(notebook)
-        self.view = lay_out(place / "view", self.lesson.module, ORDER)
+        self.view = library_view.lay_out(place / "view", self.lesson.module, ORDER)
+        for path in (self.view, *self.view.rglob("*")):  # root's sandbox belongs to nobody
+            path.chmod(0o755 if path.is_dir() else 0o644)
 
     def new_folder(self) -> Path:
         return Path(tempfile.mkdtemp(dir=self.place))
 
     def start(self, folder: Path | None = None) -> Child:
+        """Start a process with nothing around it."""
         home = self.new_folder()
         return bare(self.view, self.lesson.module, folder or home, home)
+
+    def start_for(self, folder: Path) -> Child:
+        """Start a process for the folder of a submission, as a grader does."""
+        if warm_start() is None:
+            return self.start(folder)
+        copy = submission_view.lay_out(folder, self.new_folder() / "submission")
+        return sandboxed(warm_start(), self.view, self.lesson.module, copy)
 
     def write(self, content: nbformat.NotebookNode | bytes) -> Path:
         """A submitted file."""
@@ -123,6 +149,6 @@ class Desk:
         **deadlines: float,
     ) -> Result:
         file = content if isinstance(content, Path) else self.write(content)
-        start = start or (lambda: self.start(file.parent))
+        start = start or (lambda: self.start_for(file.parent))
         seconds = Deadlines(**deadlines)
         return grade_one(file, self.assignment, start, secret, seconds, follow_through)
