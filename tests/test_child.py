@@ -58,6 +58,13 @@ def desk(desks) -> Desk:
 
 @pytest.fixture
 def child(desk):
+    with desk.start_for(desk.new_folder()) as child:
+        yield child
+
+
+@pytest.fixture
+def bare(desk):
+    """For tests that look at the process itself, and not at the one that holds its sandbox."""
     with desk.start() as child:
         yield child
 
@@ -65,7 +72,7 @@ def child(desk):
 @pytest.fixture(scope="module")
 def shared(desk):
     """For cells that leave nothing behind."""
-    with desk.start() as child:
+    with desk.start_for(desk.new_folder()) as child:
         yield child
 
 
@@ -190,17 +197,17 @@ def assert_gone(pid: int) -> None:
 
 
 @pytest.fixture
-def crowded(child):
+def crowded(bare):
     """A process that shares one core with six others, which work without end."""
     core = {min(os.sched_getaffinity(0))}
-    for thread in os.listdir(f"/proc/{child._process.pid}/task"):
+    for thread in os.listdir(f"/proc/{bare._process.pid}/task"):
         os.sched_setaffinity(int(thread), core)
     endless = [sys.executable, "-c", "while True: pass"]
     # A session each: where the kernel shares time among sessions, these are six and not one.
     others = [subprocess.Popen(endless, start_new_session=True) for _ in range(6)]
     for other in others:
         os.sched_setaffinity(other.pid, core)
-    yield child
+    yield bare
     for other in others:
         other.kill()
         other.wait()
@@ -257,18 +264,18 @@ def test_children_of_a_process_that_ended_itself_die_too(desk):
     assert_gone(sleeping)
 
 
-def test_a_request_that_nobody_reads_ends_at_the_deadline(child):
+def test_a_request_that_nobody_reads_ends_at_the_deadline(bare):
     run(
-        child,
+        bare,
         "import os, signal, threading\n"
         "threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGSTOP)).start()",
     )
     end = time.monotonic() + PATIENCE
-    while state_of(child._process.pid) != "T":
+    while state_of(bare._process.pid) != "T":
         assert time.monotonic() < end, "it was never stopped"
         time.sleep(0.02)
     with pytest.raises(DeadlinePassed):
-        child.ask({"cell": "#" * 2**20}, 1)
+        bare.ask({"cell": "#" * 2**20}, 1)
 
 
 def test_a_flood_of_output_is_drained_and_cut(child):
@@ -456,7 +463,7 @@ def test_an_endless_cell_ends_at_the_deadline_and_other_cells_run_in_another_pro
 
 FIND_REPLIES = """
 import os, sys
-# What student.py was told: the number of the file that its replies go to.
+# What student.py was told, if nothing is around it: the number of the file that its replies go to.
 replies = int(open('/proc/self/cmdline').read().split('\\0')[-3])
 """
 
@@ -468,13 +475,13 @@ replies = int(open('/proc/self/cmdline').read().split('\\0')[-3])
         (f"({LENGTH.size}).to_bytes(8, 'big') + bytes(8)", "no proper reply"),
     ],
 )
-def test_garbage_where_replies_go_is_the_students_fault(child, sent, words):
+def test_garbage_where_replies_go_is_the_students_fault(bare, sent, words):
     with pytest.raises((ChildDied, TooMuch), match=words):
-        run(child, f"{FIND_REPLIES}\nos.write(replies, {sent})")
+        run(bare, f"{FIND_REPLIES}\nos.write(replies, {sent})")
 
 
-def test_a_reply_to_another_question_is_no_reply(child):
-    run(child, FIND_REPLIES)
+def test_a_reply_to_another_question_is_no_reply(bare):
+    run(bare, FIND_REPLIES)
     forged = (
         "import struct, json\n"
         'text = b\'{"dict":{"number":1,"error":null,"evidence":{"dict":{"results":[48]}}}}\'\n'
@@ -482,7 +489,7 @@ def test_a_reply_to_another_question_is_no_reply(child):
         "os.write(replies, struct.pack('>Q', len(body)) + body)"
     )
     with pytest.raises(ChildDied, match="something of its own"):
-        run(child, forged)
+        run(bare, forged)
 
 
 def test_a_reply_may_not_be_larger_than_allowed(child):

@@ -141,8 +141,12 @@ def test_no_mistake_is_named_that_would_lose_what_was_passed():
     """The numbers of a mask that hides nothing, or of a layer that does not use it."""
     (bug,) = [bug for bug in bugs_of("kv_cache") if bug.name == "mask_sees_all"]
     challenge = find(f"kv_cache.{SPLITS}").challenge(1)
-    _, ((_, reply),) = wrong_replies("kv_cache", SPLITS, challenge, [bug])
-    asked = (known_in_memory("kv_cache"), SPLITS, challenge, reply, None)
+    known = known_in_memory("kv_cache")
+    reply, same_for_all = (
+        wrong_replies("kv_cache", SPLITS, asked, [bug])[1][0][1]
+        for asked in (challenge, known.challenge(SPLITS))
+    )
+    asked = (known, SPLITS, challenge, reply, same_for_all)
     found = diagnose(*asked)
     assert (found.bug, found.family) == ("", "mask")
     passed = {"mask_is_rectangular"}

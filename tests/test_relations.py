@@ -129,6 +129,14 @@ def test_a_call_that_stopped_is_said_to_have_stopped():
     assert said(right, got) == "CacheFull is raised where a result is expected (in one call)."
 
 
+def test_where_a_call_stopped_it_is_not_said_which_results_are_right():
+    right, other = RNG.normal(size=(2, 3, 1, 4, 2))  # three calls, (B, T, D) each
+    got = [np.where(np.arange(4)[:, None] == 3, *both) for both in zip(other, right, strict=True)]
+    assert "Only token 3 is wrong" in said({"out": list(right)}, {"out": got})
+    for stopped in ("IndexError", None):
+        assert "Only" not in said({"out": list(right)}, {"out": [*got[:2], stopped]})
+
+
 def attention(q, k, v, mask=None, temperature=1.0):
     scores = q @ k.swapaxes(-2, -1) / q.shape[-1] ** 0.5 / temperature
     scores = scores if mask is None else np.where(mask, scores, -np.inf)
@@ -159,6 +167,17 @@ def test_results_of_calls_are_compared_with_other_inputs(wrong, words):
     text = said({"out": right}, {"out": got}, asked)
     assert words in text
     assert bool(words) == ("right ones" in text)
+
+
+def test_a_limit_that_is_not_looked_at_is_called_larger():
+    def within(times, limit):
+        return float((times <= limit).sum())
+
+    cases = [{"times": np.arange(1.0, n), "limit": n / 3} for n in (9, 14, 22)]
+    asked = Calls({"cases": cases}, {}, lambda case: {".out*": np.array(within(**case))})
+    right = [within(**case) for case in cases]
+    got = [float(len(case["times"])) for case in cases]
+    assert "right ones for a much larger limit." in said({"out": right}, {"out": got}, asked)
 
 
 @pytest.mark.parametrize(

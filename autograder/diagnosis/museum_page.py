@@ -110,10 +110,10 @@ def unseen() -> list[str]:
         "judged (`autograder diagnose`). The mistake was *named*, or else a relation was *told* that is",
         "true of the numbers. A reader who knew the right answers, but not what was changed, *read* the",
         "messages and said which line is wrong: *found* counts where that was so, and *wrong* where",
-        "something was said that is not true or misleads, in small things, too: most often a size by",
-        "which right and wrong cases differ (`right up to n_new = 3`), which is so of the cases that",
-        "were asked and does not decide. Since then the answer that passed is caught, and of sizes only",
-        "0 and 1 are named, where luck would hardly tell the cases apart.\n",
+        "something was said that is not true or misleads, in small things, too: that a result was",
+        "expected where a refusal was, which results are right where other calls had stopped, a name",
+        "that fits the numbers and not the line. Since then these sentences are mended, and the answer",
+        "that passed is caught. (A 126th answer, in lesson 11, turned out to be right.)\n",
         f"| lesson | {' | '.join(UNSEEN)} |\n|---|{'---|' * len(UNSEEN)}",
     ]
     rows = {**{LESSONS[name]: row for name, row in trial["lessons"].items()}, "all": trial["all"]}

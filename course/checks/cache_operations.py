@@ -154,6 +154,11 @@ class RefusedInPart(Exception):
     """What should be refused was refused by some layers alone, or not; the message says which."""
 
 
+FREE_BLOCK_ADOPTED = (
+    "a list with a free block was adopted, or changed the cache before it was refused"
+)
+"""An outcome: such a list is refused before anything changes."""
+
 Handle = Callable[[SimpleNamespace, Challenge], Handling]
 """Says how a student's cache is handled for a series."""
 
@@ -229,9 +234,7 @@ def do(operation: Operation, caches: list[Any], handling: Handling) -> list[Any]
         if free:
             outcome_of(partial(cache.adopt, [*blocks, free[0]]))
             if len(cache) or list(cache.table) != pending or not all(map(owners, pending)):
-                raise RefusedInPart(
-                    "a list with a free block was adopted, or changed the cache before it was refused"
-                )
+                raise RefusedInPart(FREE_BLOCK_ADOPTED)
         cache.adopt(blocks)
         blocks.clear()  # it is the caller's list
         return []

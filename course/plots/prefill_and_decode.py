@@ -289,7 +289,7 @@ def draw_sharing(runs: Mapping[int, Shared], chunk_size: int) -> Picture:
         right.set(xscale="log", xlabel="chunk size", ylabel="ms", ylim=(0, 1.6 * max(ttfts)))
         right.set_xticks(sizes, [str(size) for size in sizes])
         right.minorticks_off()
-        right.legend(fontsize=7, ncols=2, loc="upper right")
+        right.legend(fontsize=7, ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return Picture(
         figure,
         f"Left: a prompt enters in {len(run.chunks)} chunks; the other stream's steps come between "

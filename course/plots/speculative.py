@@ -63,7 +63,8 @@ def draw_drafts(found: Mapping[str, Tally]) -> Picture:
         ):
             axis.barh(list(found), values, color=colours, height=0.65)
             for place, value in enumerate(values):
-                axis.text(value, place, f" {value:.2f}", va="center", bbox=ON_A_LINE)
+                beside = {"xytext": (5, 0), "textcoords": "offset points", "va": "center"}
+                axis.annotate(f"{value:.2f}", (value, place), bbox=ON_A_LINE, **beside)
             axis.axvline(1, color=GREY, linestyle=":")
             axis.set(title=title, xlim=(0, 1.22 * max(values)), ylim=(len(found) - 0.5, -0.5))
             axis.set_xticks([])

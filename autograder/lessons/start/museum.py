@@ -192,7 +192,7 @@ def numbers_not_bytes(m, k, n, bytes_per_element):
     return m * k + k * n + m * n
 
 
-@bug("formula", "an output of four bytes a number, whatever was asked")
+@bug("formula", "an output of four bytes a number where fewer were asked")
 def output_in_float32(m, k, n, bytes_per_element):
     """Sums are kept in float32, and so the output is counted."""
     return (m * k + k * n) * bytes_per_element + m * n * 4

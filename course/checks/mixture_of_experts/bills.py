@@ -185,7 +185,10 @@ def first_compute_bound_pass(case: Case, result: int, expected: int, place: Plac
         f"gives {result:,}; with {expected:,} tokens arithmetic takes as long as memory first.",
         (
             (expected == 1, "Even one token is bound by arithmetic here. How many is the least?"),
-            (abs(result - expected) == 1, "Is your number the first that holds, or its neighbour?"),
+            (
+                abs(result - expected) == 1,
+                "For your bytes and FLOPs, is that the first that holds, or its neighbour?",
+            ),
             (k == N, "Every token uses all. How many FLOPs are done for one number that is read?"),
             (result < expected, "Which weights do all these tokens read together?"),
             (True, "How many weights does one token use, and how often is each multiplied?"),

@@ -212,8 +212,8 @@ def wrong_weights(logits: np.ndarray, weights: np.ndarray, tolerance: float) -> 
             continue
         if not abs(weight / weights[first] - expected) <= tolerance * expected:
             return (
-                f"the logits of numbers {first} and {other} in this list are {apart:.4g} apart, so one "
-                f"weight is {np.exp(min(apart, 700)):.4g} times the other, and not "
+                f"the logits of numbers {first} and {other} in this list are {apart:.4g} apart, so the "
+                f"first weight is {np.exp(min(apart, 700)):.4g} times the second, and not "
                 f"{weights[first] / weight if weight else np.inf:.4g} times"
             )
     return None

@@ -96,7 +96,7 @@ def judge_acceptance(longest: int, request: Evidence, outcome: Evidence) -> Verd
 def judge_refusal(longest: int, request: Evidence, outcome: Evidence) -> Verdict | None:
     case = _request_text(longest, request)
     if outcome["outcome"] == "returned":
-        return failed(f"{case} returned; wanted is a ValueError. How else would the caller notice?")
+        return failed(f"{case} returned; wanted is a ValueError. Which n_new can this prompt take?")
     if outcome["outcome"] != "ValueError":
         return failed(
             f"{case} gave {outcome['outcome']}; wanted is a ValueError. "

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from course.checks.cache_operations import Handling, attempt
+from course.checks.cache_operations import FREE_BLOCK_ADOPTED, Handling, attempt
 from course.checks.cache_operations import Operation as Operation
 from course.checks.caches import copied_pair, feed_parts
 from course.checks.check import Challenge, Evidence
@@ -189,6 +189,9 @@ def stopped(challenge: Challenge, step: int, seen: Evidence, expected: str) -> s
     error = f" ({seen['words']})" if seen["words"] else ""
     if seen["outcome"] == MOVED:
         return f"{in_words(challenge, step)}: {MOVED}. In whose memory does a result lie?"
+    if seen["outcome"] == FREE_BLOCK_ADOPTED:
+        question = "What do you look at before anything changes?"
+        return f"{in_words(challenge, step)}: {FREE_BLOCK_ADOPTED}. {question}"
     if expected == "CacheFull":
         question = "How many blocks are needed, how many are free, and where does max_len end?"
     elif seen["outcome"] == "CacheFull":

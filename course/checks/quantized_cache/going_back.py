@@ -86,9 +86,9 @@ def a_refusal_changes_nothing(challenge: Challenge, evidence: Evidence, truth: C
             case, rows[..., tokens, :], returned, codes
         )
         return problem and (
-            f"some appends were refused, or never advanced. Then, with {len(tokens)} tokens: {problem} "
-            f"(If groups_and_a_window passes: which of the pending tokens does advance take, and what is "
-            f"left of an append that was refused, or never advanced?)"
+            f"then, with {len(tokens)} tokens: {problem} (If groups_and_a_window passes: which of the "
+            f"pending tokens does advance take, and what is left of an append that was refused, or of "
+            f"which not all tokens were advanced?)"
         )
 
     name = f"{describe(case)}: a cache of {operations[0][2]} places"

@@ -38,26 +38,33 @@ def relations_between(expected: Any, got: Any, calls: Calls | None = None) -> li
     Args:
         calls: the calls of the challenge, where each case is one.
     """
-    for pairs in wrong_fields(expected, got, calls):
-        said = relations_of(pairs, calls)
+    for pairs, some_stopped in wrong_fields(expected, got, calls):
+        said = relations_of(pairs, calls, some_stopped)
         if said or is_outcome(pairs):  # where another thing was refused, the rest follows from it
             return said[:MOST]
     return []
 
 
-def relations_of(pairs: list[Pair], calls: Calls | None) -> list[Relation]:
-    """List all that is true of the pairs of one field, most telling first."""
+def relations_of(pairs: list[Pair], calls: Calls | None, some_stopped: bool) -> list[Relation]:
+    """List all that is true of the pairs of one field, most telling first.
+
+    Where some calls stopped, it is not said which are right."""
     if is_outcome(pairs):
         return refusals(pairs)
     if isinstance(pairs[0].expected, str):
         return []
     about = values(pairs) or arrangement(pairs)
+    where = [] if some_stopped else _where(pairs, calls)
     if calls is None:
-        return [*about, *places(pairs)]
+        return [*about, *where]
     others = right_for_other_arguments(pairs, calls)
     return [
         *others,
         *(about or about_inputs(pairs, calls)),
         *([] if about or others else off_by_a_product(pairs, calls)),
-        *(which_calls_are_right(pairs, calls) or places(pairs)),
+        *where,
     ]
+
+
+def _where(pairs: list[Pair], calls: Calls | None) -> list[Relation]:
+    return (which_calls_are_right(pairs, calls) if calls else []) or places(pairs)

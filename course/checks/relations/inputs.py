@@ -83,6 +83,7 @@ def _changes_of_mask(name: str) -> Iterator[tuple[str, str, Change]]:
 
 def _changes_of_number(name: str) -> Iterator[tuple[str, str, Change]]:
     question = f"Where does {name} enter?"
+    yield f"for a much larger {name}", question, lambda v: {name: 1e6 * v[name]}  # a limit
     yield f"for {name} = 1", question, lambda v: {name: 1.0}
     yield f"for 1 / {name}", question, lambda v: {name: 1 / v[name]}
     yield f"for {name}²", question, lambda v: {name: v[name] ** 2}

@@ -22,6 +22,8 @@ SPOKEN = ("words", "message", "error")
 """Texts of a student's own: they decide nothing."""
 RETURNED = "returned"
 """What evidence says of a call that gave a result."""
+NOTHING = "nothing"
+"""The same of a call that gave none."""
 IN_WORDS = " in words"
 """Behind the name of a field whose values are texts."""
 AXES = {
@@ -105,10 +107,16 @@ def is_right_for(pair: Pair, words: str, changed: Callable[[], Any], calls: Call
     return bool(near(right, pair.got).all())
 
 
-def wrong_fields(expected: Any, got: Any, calls: Calls | None = None) -> Iterator[list[Pair]]:
-    """Return the pairs of each field that differs somewhere, right ones among them."""
-    fields = fields_of(expected, got, calls).values()
-    yield from (pairs for pairs in fields if any(p.differs for p in pairs))
+def wrong_fields(
+    expected: Any, got: Any, calls: Calls | None = None
+) -> Iterator[tuple[list[Pair], bool]]:
+    """Return the pairs of each field that differs somewhere, right ones among them, and whether some
+    calls stopped, so that nothing is known of their numbers."""
+    fields = fields_of(expected, got, calls)
+    some_stopped = any(name + IN_WORDS in fields for name in fields)
+    for pairs in fields.values():
+        if any(p.differs for p in pairs):
+            yield pairs, some_stopped
 
 
 def fields_of(expected: Any, got: Any, calls: Calls | None = None) -> dict[str, list[Pair]]:
@@ -142,8 +150,8 @@ def pairs_of(
     elif (numbers := as_numbers(expected)) is not None:
         if (others := as_numbers(got)) is not None:
             yield Pair(field, case, numbers, others, not isinstance(expected, np.ndarray))
-        elif isinstance(got, str):  # what came in the place of a result
-            yield Pair(f"{field}{IN_WORDS}", case, RETURNED, got)
+        elif got is None or isinstance(got, str):  # what came in the place of a result
+            yield Pair(f"{field}{IN_WORDS}", case, RETURNED, got or NOTHING)
     elif isinstance(expected, list | tuple) and isinstance(got, list | tuple):
         for number, pair in enumerate(zip(expected, got, strict=False)):
             yield from pairs_of(*pair, f"{field}*", (*case, number))

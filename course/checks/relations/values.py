@@ -66,10 +66,10 @@ def masks(wrong: list[Pair]) -> list[Relation]:
     if not (expected & ~got).any():
         n = (got & ~expected).sum()
         words = f"Every True that should be there is there, and {n} too many."
-        return [Relation(words, "Which comparison lets them through, and is it < or ≤?")]
+        return [Relation(words, "Which comparison lets them through?")]
     if not (got & ~expected).any():
         words = f"Every True is right, and {(expected & ~got).sum()} are missing."
-        return [Relation(words, "Which comparison leaves them out, and is it < or ≤?")]
+        return [Relation(words, "Which comparison leaves them out?")]
     return []
 
 
@@ -122,7 +122,9 @@ def _offset(expected: np.ndarray, got: np.ndarray, wrong: list[Pair]) -> Relatio
     if np.abs(expected).max() > largest * abs(offset) and abs(offset) > 1:
         return None  # lost among numbers that large
     amount = "too large" if offset > 0 else "too small"
-    question = "What do you count that does not belong?" if offset > 0 else "What is left out?"
+    question = (
+        "Which term is too many, or rounded?" if offset > 0 else "What is left out, or rounded?"
+    )
     return Relation(f"The wrong numbers are all {amount} by {abs(offset):.4g}.", question)
 
 

@@ -19,14 +19,15 @@ Truth = Callable[[Challenge], list[str]]
 
 
 def draw_returns(seed: int) -> Challenge:
-    """Draw operations on caches of a few sizes: single tokens are fed, truncates go one back, too far, to
-    the sinks and to nothing, also behind a block longer than the window, and the text ends exactly at
-    max_len. The operations of the last case are drawn."""
+    """Draw operations on caches of a few sizes: single tokens are fed, truncates go one back, one more,
+    too far, to the sinks and to nothing, also behind a block longer than the window, and the text ends
+    exactly at max_len. The operations of the last case are drawn."""
     rng = np.random.default_rng(seed)
     window, n_sinks = int(rng.integers(3, 6)), int(rng.integers(1, 3))
     full = n_sinks + window
     fed = [("feed", 1)] * (full + 2)
-    back = [("truncate", full + 1), ("feed", 1), ("truncate", full), ("truncate", full + 3)]
+    back = [("truncate", full + 1), ("truncate", full), ("feed", 1)]
+    back += [("truncate", full), ("truncate", full + 3)]
     again = [*back, ("truncate", -1), ("truncate", full + 2), ("feed", 1), ("feed", 1), ("feed", 1)]
     home = [("truncate", n_sinks), *fed[:3], ("truncate", n_sinks + 1), ("truncate", 0), *fed[:2]]
     long_block = [("feed", full + 3), ("truncate", full), ("truncate", full + 2), ("feed", 1)]

@@ -199,8 +199,8 @@ def the_rest_is_not_read(challenge: Challenge, evidence: Evidence, truth: Truth)
     if got["count"] >= n_keys // 4:
         return failed(
             f"{where}: the result is right, but into new tensors you write {got['count']:,} numbers, and "
-            f"all keys are {n_keys:,}. The largest one is {got['largest']}. Which of your lines makes "
-            f"something for every row, chosen or not?"
+            f"all keys are {n_keys:,}. The largest one, but for axes of 1, is {got['largest']}. Which "
+            f"of your lines makes something for every row, chosen or not?"
         )
     return passed(
         f"{SMALL} of {case['k'].shape[2]:,} rows are read, and the others may hold anything."

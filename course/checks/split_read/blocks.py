@@ -133,8 +133,8 @@ def blocks_where_they_lie(
     if got["count"] >= n_keys:
         return failed(
             f"{where}: the result is right, but into new tensors you write {got['count']:,} numbers, and "
-            f"this conversation's keys are {n_keys:,}. The largest one is {got['largest']}. Which of "
-            f"your lines writes keys out before they are read?"
+            f"this conversation's keys are {n_keys:,}. The largest one, but for axes of 1, is "
+            f"{got['largest']}. Which of your lines writes keys out before they are read?"
         )
     if got["overwritten"] >= n_keys:
         return failed(

@@ -68,20 +68,20 @@ def nothing_large_is_made(
         if got["count"] >= n_keys:
             return failed(
                 f"{where}, D = {D}: the result is right, but into new tensors you write "
-                f"{got['count']:,} numbers, and the keys are {n_keys:,}. The largest one is "
-                f"{got['largest']}. Which of your lines writes keys or values once more, all at once or "
-                f"part by part?"
+                f"{got['count']:,} numbers, and the keys are {n_keys:,}. The largest one, but for axes "
+                f"of 1, is {got['largest']}. Which of your lines writes keys or values once more, all at "
+                f"once or part by part?"
             )
         if got["most"] >= S:
             return failed(
                 f"{where}: the result is right, but one new tensor holds {got['most']:,} numbers, no "
-                f"fewer than there are keys: {got['largest']}. Which of your lines makes something for "
-                f"all S keys at once?"
+                f"fewer than there are keys: but for axes of 1, {got['largest']}. Which of your lines "
+                f"makes something for all S keys at once?"
             )
     if (masked := evidence["masked"])["most"] >= S:
         return failed(
             f"{where}: without a mask no new tensor is too long. Under a mask (1, S), one holds "
-            f"{masked['most']:,} numbers: {masked['largest']}. Which of your lines writes the mask, or "
-            f"what it covers, once more?"
+            f"{masked['most']:,} numbers: but for axes of 1, {masked['largest']}. Which of your lines "
+            f"writes the mask, or what it covers, once more?"
         )
     return passed("No tensor is as long as the cache, and no key is written a second time.")
