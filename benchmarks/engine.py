@@ -41,6 +41,7 @@ BARS = {"one by one": 3.0, "transformers, one by one": 3.0, "transformers, one b
 """How many times as fast the engine has to serve eight."""
 BAR_ALONE = 1.5
 """How many times as fast as `transformers`' generate it has to write one text."""
+ON_A_GPU = "on a GPU: "
 LARGE = GPTConfig(50_257, 12, 768, 12, 12, 2048, tie_embeddings=True)
 """As many weights as GPT-2: 124M."""
 
@@ -80,16 +81,20 @@ def ways_of(
     }
 
 
-def bars_of(eight: dict[str, dict], alone: dict[str, dict]) -> list[dict]:
-    """Hold the engine against other ways to serve eight, and one text against `transformers`."""
+def bars_of(eight: dict[str, dict], alone: dict[str, dict], on: str = "") -> list[dict]:
+    """Hold the engine against other ways to serve eight, and one text against `transformers`.
+
+    Args:
+        on: what the names of the bars begin with, such as "on a GPU: ".
+    """
     engine = eight["engine"]["seconds"]
     bars = [
-        bar(f"engine over {name}", eight[name]["seconds"] / engine, minimum)
+        bar(f"{on}engine over {name}", eight[name]["seconds"] / engine, minimum)
         for name, minimum in BARS.items()
     ]
     for name, table in alone.items():
         value = table["transformers"]["seconds"] / table["engine"]["seconds"]
-        bars.append(bar(f"engine over transformers, one text of {name}", value, BAR_ALONE))
+        bars.append(bar(f"{on}engine over transformers, one text of {name}", value, BAR_ALONE))
     return bars
 
 
@@ -162,7 +167,8 @@ def main(arguments: list[str] | None = None) -> int:
         if not parsed.quick:
             large = build_random(Size("124M", LARGE, torch.float32), parsed.device)
             alone["124M"] = measure_alone("124M", large, prompt, parsed.new // 2, 3)
-    result |= {"table": eight, "alone": alone, "bars": bars_of(eight, alone)}
+    on = "" if parsed.device.type == "cpu" else ON_A_GPU
+    result |= {"table": eight, "alone": alone, "bars": bars_of(eight, alone, on)}
     harness.tell(result, parsed.out)
     return 0
 

@@ -89,8 +89,8 @@ class Engine:
     @cached_property
     def together(self) -> DecodeTogether:
         """What decodes the conversations that share the pool."""
-        rounded = 8 if self.memory.pool.keys.is_cuda else 1  # pages
-        return DecodeTogether(self.weights, self.memory.pool, rounded)
+        multiple = 8 if self.memory.pool.keys.is_cuda else 1
+        return DecodeTogether(self.weights, self.memory.pool, multiple)
 
     @cached_property
     def alone(self) -> Writer:

@@ -1,7 +1,8 @@
 """Choose which tests run, and how thoroughly each lesson is tested.
 
-    make test     by day: all quick tests; of the slow ones, those of lesson 03 and of lessons that
-                  changed since they were last proven. Skips what was green here on the very same sources.
+    make test     by day: all quick tests; of the slow ones, those of one lesson (mostly 03) and of
+                  lessons that changed since they were last proven. Skips what was green here on the very
+                  same sources.
     make touched  the slow tests whose sources changed since they were last proven; no lesson's if more
                   than three lessons changed.
     make night    everything, with seeds drawn from the date, and without memory of earlier runs.

@@ -21,10 +21,10 @@ from autograder.authoring.source import Lesson
 from autograder.judge import grade_one
 from autograder.lessons import lesson_folders
 from autograder.result import Result
-from autograder.sandbox import library_view, submission_view
+from autograder.sandbox import submission_view
 from autograder.sandbox.child import Child
 from autograder.sandbox.fork_server import ForkServer
-from autograder.sandbox.launch import bare, sandboxed
+from autograder.sandbox.launch import bare, lay_out_view, sandboxed
 from autograder.session import Deadlines
 from lessons import COURSE
 
@@ -95,7 +95,7 @@ def opening(lesson: Lesson, *first: str, **instead: str) -> nbformat.NotebookNod
 
 @cache
 def warm_start() -> Callable[..., subprocess.Popen] | None:
-    """Return what starts processes warm, in the sandbox; None where there is none.
+    """Return what starts processes warm, in the sandbox; None where bubblewrap is not installed.
 
     A cold start takes two seconds, most of them for importing torch."""
     if not HAS_SANDBOX:
@@ -106,7 +106,8 @@ def warm_start() -> Callable[..., subprocess.Popen] | None:
 
 
 class Desk:
-    """Judges submissions to one lesson, each in a folder of its own, in the sandbox if there is one."""
+    """Judges submissions to one lesson, each in a folder of its own; in the sandbox, if bubblewrap is
+    installed."""
 
     def __init__(self, folder: str, place: Path) -> None:
         self.lesson, self.place = COURSE.read(folder), place
@@ -114,9 +115,7 @@ class Desk:
         notebook = place / self.lesson.student.name
         notebook.write_text(released(self.lesson), encoding="utf-8")
         self.assignment: Assignment = read_assignment(notebook)
-        self.view = library_view.lay_out(place / "view", self.lesson.module, ORDER)
-        for path in (self.view, *self.view.rglob("*")):  # root's sandbox belongs to nobody
-            path.chmod(0o755 if path.is_dir() else 0o644)
+        self.view = lay_out_view(place / "view", self.lesson.module)
 
     def new_folder(self) -> Path:
         return Path(tempfile.mkdtemp(dir=self.place))

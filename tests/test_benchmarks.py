@@ -190,7 +190,7 @@ def test_all_ways_write_one_text_and_another_text_gets_no_clock():
         ("cache", lambda run: cache.bars_of(run["steps"], run["shape"]["H"])),
         ("decode", lambda run: decode.bars_of(run["texts"], run["lengths"])),
         ("engine", lambda run: engine.bars_of(run["table"], run["alone"])),
-        ("engine-cuda", lambda run: engine.bars_of(run["table"], run["alone"])),
+        ("engine-cuda", lambda run: engine.bars_of(run["table"], run["alone"], engine.ON_A_GPU)),
         ("roofline", lambda run: roofline.bars_of(SIZES["cpu"], run["points"], on_cpu=True)),
     ],
 )

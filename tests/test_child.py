@@ -172,10 +172,10 @@ def test_the_reason_of_a_death_is_told(child, source, words):
         "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)",
     ],
 )
-def test_a_hang_ends_at_the_deadline_and_the_process_with_it(child, source):
+def test_a_hang_ends_at_the_deadline_and_the_process_with_it(bare, source):
     with pytest.raises(DeadlinePassed):
-        run(child, source, seconds=1)
-    assert_gone(child._process.pid)
+        run(bare, source, seconds=1)
+    assert_gone(bare._process.pid)
 
 
 def state_of(pid: int) -> str:

@@ -14,6 +14,7 @@ from course.engine import Engine
 from course.minigpt.kv_cache import generate_cached, kv_cache_bytes
 from course.minigpt.paged_cache import reusable_blocks
 from course.minigpt.sparse_read import page_bounds
+from course.minigpt.split_read import attend_part
 from course.model import MiniGPT
 from course.model.config import GPTConfig
 from course.published.texts import open_model
@@ -78,11 +79,11 @@ def test_texts_are_the_same_whatever_the_sizes(seed):
     assert len(free) + len(engine.memory.known) == engine.memory.pool.n_blocks
 
 
-@pytest.mark.parametrize("step", [2, 8])
-def test_rounded_sizes_give_the_same_texts(story, prompts, step):
+@pytest.mark.parametrize("multiple", [2, 8])
+def test_rounded_sizes_give_the_same_texts(story, prompts, multiple):
     """As on a GPU: some rows are there twice, some pages are read that belong to nobody."""
     engine = Engine(story)
-    engine.together = DecodeTogether(engine.weights, engine.memory.pool, step)
+    engine.together = DecodeTogether(engine.weights, engine.memory.pool, multiple)
     expected = [alone(story, prompt, 20) for prompt in prompts[:5]]
     assert engine.serve(prompts[:5], 20) == expected
 
@@ -98,7 +99,7 @@ def test_no_shape_of_a_pass_depends_on_its_numbers(story, prompts):
         passes[sizes].append([(e.name, str(e.input_shapes)) for e in profile.events()])
         return logits
 
-    together.forward = forward
+    together._run = forward
     engine.serve([prompts[0], prompts[1] * 2, prompts[2]], 20)
     assert max(map(len, passes.values())) > 10
     for same in passes.values():
@@ -113,6 +114,22 @@ def test_eight_conversations_get_the_same_texts_from_cuda_graphs(prompts):
     assert engine.serve(prompts, 40) == expected
     assert engine.serve(prompts[:3], 40) == expected[:3]  # in other blocks
     assert engine.together._graphs
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_function_that_waits_for_the_device_is_run_as_it_is(prompts, monkeypatch):
+    """As a student's may, in the place of ours."""
+    model = MiniGPT.from_weights("story").to("cuda")
+    expected = Engine(model).serve(prompts, 20)
+
+    def waiting(q, k, v, mask=None):
+        assert float(q.abs().max()) < 1e6
+        return attend_part(q, k, v, mask)
+
+    monkeypatch.setattr("course.serving.pages.attend_part", waiting)
+    engine = Engine(model)
+    assert engine.serve(prompts, 20) == expected
+    assert not engine.together._graphs
 
 
 @pytest.mark.parametrize("pays", [True, False, None], ids=["guesses", "none", "as measured"])

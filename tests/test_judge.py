@@ -371,7 +371,7 @@ def test_a_view_holds_no_verdict_no_oracle_and_no_answer_of_this_lesson(desks, f
         "judge/student.py",
         "judge/wire.py",
     ]
-    exported = {path.stem for path in (desk.view / "course" / "minigpt").glob("*")}
+    exported = {path.stem for path in (desk.view / "course" / "minigpt").glob("*.py")}
     assert exported == {"__init__", *ORDER[: ORDER.index(module)]}
     assert not (desk.view / "autograder").exists()
 

@@ -135,6 +135,8 @@ def test_where_a_call_stopped_it_is_not_said_which_results_are_right():
     assert "Only token 3 is wrong" in said({"out": list(right)}, {"out": got})
     for stopped in ("IndexError", None):
         assert "Only" not in said({"out": list(right)}, {"out": [*got[:2], stopped]})
+    refused = "a ValueError"  # as it should be
+    assert "Only token 3" in said({"out": [*right, refused]}, {"out": [*got, refused]})
 
 
 def attention(q, k, v, mask=None, temperature=1.0):

@@ -124,10 +124,7 @@ class Launcher:
                 prefix=f"{FOLDERS}{os.getpid()}-", ignore_cleanup_errors=True
             )
             self._folder = Path(stack.enter_context(folder))
-            self.view = library_view.lay_out(self._folder / "view", module, list(lesson_folders()))
-            # Else every process would compile it anew.
-            compileall.compile_dir(self.view, ddir=VIEW, quiet=2)
-            _make_readable(self.view)
+            self.view = lay_out_view(self._folder / "view", module)
             self._popen, self.level = None, NO_SANDBOX
             if not unsafe_no_sandbox:
                 self._popen, self.level = _proven_warm_start(stack)
@@ -193,7 +190,13 @@ def _proven_warm_start(stack: ExitStack) -> tuple[Callable[..., subprocess.Popen
     return server.popen, f"Judged in a sandbox, all {barriers} barriers of which held here."
 
 
-def _make_readable(folder: Path) -> None:
-    """Let everyone read a folder, whatever the umask is: root's sandbox belongs to nobody."""
-    for path in (folder, *folder.rglob("*")):
+def lay_out_view(place: Path, module: str) -> Path:
+    """Lay out what processes of a lesson see of the library, and return the folder.
+
+    It is compiled, for else every process would do that anew. Everyone may read it, whatever the umask
+    is: root's sandbox belongs to nobody."""
+    view = library_view.lay_out(place, module, list(lesson_folders()))
+    compileall.compile_dir(view, ddir=VIEW, quiet=2)
+    for path in (view, *view.rglob("*")):
         os.chmod(path, 0o755 if path.is_dir() else 0o644)
+    return view

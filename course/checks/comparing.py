@@ -36,7 +36,7 @@ def outcome(call: Callable[[], Any]) -> str:
 
 
 def outcome_in_words(outcome: str) -> str:
-    """Return an outcome as it reads behind "expected is": "a result", or the exception's name."""
+    """Return "a result" or the exception's name, as it reads behind "wanted is" and "came to"."""
     return "a result" if outcome == "returned" else outcome
 
 

@@ -16,7 +16,7 @@ from course.minigpt.paged_cache import BlockPool, PagedKVCache
 from course.minigpt.split_read import attend_part, finish, merge
 
 GRAPHS = 32
-"""How many CUDA graphs are kept; the one recorded first goes first."""
+"""How many CUDA graphs are kept; the least recently used one goes first."""
 
 
 class DecodeTogether:
@@ -27,16 +27,18 @@ class DecodeTogether:
     its pages, and pages that all of them share are read once.
 
     On a GPU, a pass is recorded in a CUDA graph for each combination of sizes (`course.fast.graphs`).
+    Where that cannot be done, since a student's function waits for the device, it runs as it is.
 
     Args:
         weights: the weights of the model whose keys and values the pool holds.
         pool: the pool of all caches.
-        step: sizes are rounded so that few combinations occur, if it is above 1: the number of pages to
-            a multiple of it, rows to a power of two by repeating the last one.
+        multiple: above 1, sizes are rounded so that few combinations occur: rows up to a power of two, by
+            repeating the last one; of pages, those that all share down, and the others up, to a multiple.
     """
 
-    def __init__(self, weights: FastWeights, pool: BlockPool, step: int = 1) -> None:
-        self.weights, self.pool, self.step = weights, pool, step
+    def __init__(self, weights: FastWeights, pool: BlockPool, multiple: int = 1) -> None:
+        self.weights, self.pool, self.multiple = weights, pool, multiple
+        self._run = self._replay if pool.keys.is_cuda else self.forward
         self._graphs: dict[Sizes, tuple[Tensor, Callable[[], Tensor]]] = {}
         self._memory = torch.cuda.graph_pool_handle() if pool.keys.is_cuda else None
 
@@ -47,17 +49,25 @@ class DecodeTogether:
             caches: a cache for each conversation, with a free block in the pool for each that needs one.
             tokens: one for each conversation.
         """
-        sizes, numbers = plan(self.pool, caches, tokens, self.step)
+        for cache in caches:
+            self._make_room(cache)
+        sizes, numbers = plan(caches, tokens, self.multiple)
         inputs = torch.tensor(numbers, device=self.weights.embed.device)
-        run = self._replay if inputs.is_cuda else self.forward
-        logits = run(sizes, inputs)[: len(caches)]
+        logits = self._run(sizes, inputs)[: len(caches)]
         for cache in caches:
             cache.advance(1)
         return logits
 
+    def _make_room(self, cache: PagedKVCache) -> None:
+        """Take a block from the pool, which has its place in every layer, if the last one is full."""
+        if len(cache) % self.pool.block_size == 0:
+            config = self.pool.config
+            placeholder = self.pool.keys.new_zeros(1, config.n_kv_heads, 1, config.head_dim)
+            cache.append(0, placeholder, placeholder)
+
     def forward(self, sizes: Sizes, inputs: Tensor) -> Tensor:
-        """Run a pass on planned numbers; return logits (rows, V). No shape and no address depends on what
-        the numbers are."""
+        """Run a pass on planned numbers; return logits (rows, V). The operations, their shapes and the
+        addresses of their tensors do not depend on what the numbers are."""
         pages = Pages(self.pool, sizes, inputs)
         x, cos_sin = self.weights.embedded(pages.tokens, pages.positions)
         for i, layer in enumerate(self.weights.layers):
@@ -75,10 +85,14 @@ class DecodeTogether:
         if sizes not in self._graphs:
             while len(self._graphs) >= GRAPHS:
                 del self._graphs[next(iter(self._graphs))]
-            with torch.cuda.device(inputs.device):
-                replay = record(lambda: self.forward(sizes, inputs), self._memory)
+            try:
+                with torch.cuda.device(inputs.device):
+                    replay = record(lambda: self.forward(sizes, inputs), self._memory)
+            except RuntimeError:  # something in it cannot be recorded
+                self._run = self.forward
+                return self.forward(sizes, inputs)
             self._graphs[sizes] = inputs, replay
-        fixed, replay = self._graphs[sizes]
+        fixed, replay = self._graphs[sizes] = self._graphs.pop(sizes)
         fixed.copy_(inputs)
         return replay().clone()  # the next pass writes to the same memory
 
@@ -92,34 +106,27 @@ class Sizes(NamedTuple):
 
 
 def plan(
-    pool: BlockPool, caches: Sequence[PagedKVCache], tokens: Sequence[int], step: int
+    caches: Sequence[PagedKVCache], tokens: Sequence[int], multiple: int
 ) -> tuple[Sizes, list[int]]:
     """Plan a pass over conversations that get one more token each.
 
-    A conversation whose last block is full takes a new one from the pool.
-
     Args:
-        pool: the pool of the caches.
-        caches: a cache for each conversation; `len` does not count the new token yet.
+        caches: one for each conversation, with a block for the new token; `len` does not count it yet.
         tokens: the new tokens.
-        step: see `DecodeTogether`.
+        multiple: see `DecodeTogether`.
 
     Returns:
         The sizes, and the numbers that `Pages` reads: tokens, positions, separate blocks, shared blocks.
     """
-    for cache in caches:
-        if len(cache) % pool.block_size == 0:  # takes a block, which has its place in every layer
-            placeholder = pool.keys.new_zeros(1, pool.config.n_kv_heads, 1, pool.config.head_dim)
-            cache.append(0, placeholder, placeholder)
     rows = [(cache.table, len(cache), token) for cache, token in zip(caches, tokens, strict=True)]
-    if step > 1:
+    if multiple > 1:
         rows += [rows[-1]] * ((1 << (len(rows) - 1).bit_length()) - len(rows))
     tables, positions, fed = zip(*rows, strict=True)
     same = (len(set(blocks)) == 1 for blocks in zip(*tables, strict=False))
     shared = len(list(takewhile(bool, same))) if len(caches) > 1 else 0
-    shared -= shared % step
+    shared -= shared % multiple
     longest = max(map(len, tables)) - shared
-    longest += -longest % step
+    longest += -longest % multiple
     separate = [[*table[shared:], *[0] * (shared + longest - len(table))] for table in tables]
     numbers = [*fed, *positions, *chain.from_iterable(separate), *tables[0][:shared]]
     return Sizes(len(rows), shared, longest), numbers
@@ -133,7 +140,8 @@ class Pages:
 
     Attributes:
         tokens, positions: (n, 1) each.
-        mask: (n, 1, 1, M · size), True for each row of the separate blocks that holds a token.
+        mask: (n, 1, 1, M · size), True for each row of the separate blocks that holds a token of its
+            conversation, the new one included.
     """
 
     def __init__(self, pool: BlockPool, sizes: Sizes, inputs: Tensor) -> None:

@@ -23,6 +23,11 @@ from course.model.config import GPTConfig
 
 MOVED = "the pool was written to, and what append had returned before is other numbers now"
 """An outcome: what comes back should be in memory of its own."""
+QUESTIONS = {
+    MOVED: "In whose memory does a result lie?",
+    FREE_BLOCK_ADOPTED: "What do you look at before anything changes?",
+}
+"""About outcomes that are neither a result nor an exception."""
 POISON = 77.0
 """What stands in a pool before anything is written; no drawn number is as large."""
 CONFIG = GPTConfig(30, 3, 24, 4, 2, 40, max_seq_len=64)
@@ -187,11 +192,8 @@ def stopped(challenge: Challenge, step: int, seen: Evidence, expected: str) -> s
     if seen["outcome"] == expected:
         return None
     error = f" ({seen['words']})" if seen["words"] else ""
-    if seen["outcome"] == MOVED:
-        return f"{in_words(challenge, step)}: {MOVED}. In whose memory does a result lie?"
-    if seen["outcome"] == FREE_BLOCK_ADOPTED:
-        question = "What do you look at before anything changes?"
-        return f"{in_words(challenge, step)}: {FREE_BLOCK_ADOPTED}. {question}"
+    if question := QUESTIONS.get(seen["outcome"]):
+        return f"{in_words(challenge, step)}: {seen['outcome']}. {question}"
     if expected == "CacheFull":
         question = "How many blocks are needed, how many are free, and where does max_len end?"
     elif seen["outcome"] == "CacheFull":

@@ -113,7 +113,8 @@ def wrong_fields(
     """Return the pairs of each field that differs somewhere, right ones among them, and whether some
     calls stopped, so that nothing is known of their numbers."""
     fields = fields_of(expected, got, calls)
-    some_stopped = any(name + IN_WORDS in fields for name in fields)
+    stopped = (pair for name in fields for pair in fields.get(name + IN_WORDS, ()))
+    some_stopped = any(pair.differs for pair in stopped)
     for pairs in fields.values():
         if any(p.differs for p in pairs):
             yield pairs, some_stopped

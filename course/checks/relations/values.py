@@ -123,7 +123,9 @@ def _offset(expected: np.ndarray, got: np.ndarray, wrong: list[Pair]) -> Relatio
         return None  # lost among numbers that large
     amount = "too large" if offset > 0 else "too small"
     question = (
-        "Which term is too many, or rounded?" if offset > 0 else "What is left out, or rounded?"
+        "Which term does not belong, or is rounded?"
+        if offset > 0
+        else "What is left out, or rounded?"
     )
     return Relation(f"The wrong numbers are all {amount} by {abs(offset):.4g}.", question)
 

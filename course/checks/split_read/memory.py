@@ -75,13 +75,13 @@ def nothing_large_is_made(
         if got["most"] >= S:
             return failed(
                 f"{where}: the result is right, but one new tensor holds {got['most']:,} numbers, no "
-                f"fewer than there are keys: but for axes of 1, {got['largest']}. Which of your lines "
-                f"makes something for all S keys at once?"
+                f"fewer than there are keys. But for axes of 1 it is {got['largest']}. Which of your "
+                f"lines makes something for all S keys at once?"
             )
     if (masked := evidence["masked"])["most"] >= S:
         return failed(
             f"{where}: without a mask no new tensor is too long. Under a mask (1, S), one holds "
-            f"{masked['most']:,} numbers: but for axes of 1, {masked['largest']}. Which of your lines "
-            f"writes the mask, or what it covers, once more?"
+            f"{masked['most']:,} numbers. But for axes of 1 it is {masked['largest']}. Which of your "
+            f"lines writes the mask, or what it covers, once more?"
         )
     return passed("No tensor is as long as the cache, and no key is written a second time.")
