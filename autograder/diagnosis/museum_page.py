@@ -112,7 +112,7 @@ def unseen() -> list[str]:
         "messages and said which line is wrong: *found* counts where that was so, and *wrong* where",
         "something was said that is not true or misleads, in small things, too: that a result was",
         "expected where a refusal was, which results are right where other calls had stopped, a name",
-        "that fits the numbers and not the line. Since then these sentences are mended, and the answer",
+        "that fits the numbers and not the line. Since then most of these are mended, and the answer",
         "that passed is caught. (A 126th answer, in lesson 11, turned out to be right.)\n",
         f"| lesson | {' | '.join(UNSEEN)} |\n|---|{'---|' * len(UNSEEN)}",
     ]
