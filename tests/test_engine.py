@@ -55,8 +55,9 @@ def test_eight_conversations_get_the_texts_that_they_get_alone(story, prompts):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_texts_are_the_same_whatever_the_sizes(seed):
+def test_texts_are_the_same_whatever_the_sizes(seed, monkeypatch):
     """Small pools in which conversations wait, blocks of odd sizes, budgets below a prompt."""
+    monkeypatch.setattr("course.serving.pages.WORTH_SHARING", 0)
     rng = np.random.default_rng(seed)
     mini = MiniGPT.from_weights("mini")
     begin = rng.integers(3, 200, 9).tolist()
@@ -79,17 +80,20 @@ def test_texts_are_the_same_whatever_the_sizes(seed):
     assert len(free) + len(engine.memory.known) == engine.memory.pool.n_blocks
 
 
-@pytest.mark.parametrize("multiple", [2, 8])
-def test_rounded_sizes_give_the_same_texts(story, prompts, multiple):
+@pytest.mark.parametrize("multiple", [1, 2, 8])
+@pytest.mark.parametrize("worth_sharing", [0, 1 << 30], ids=["shared", "separate"])
+def test_rounded_sizes_give_the_same_texts(story, prompts, multiple, worth_sharing, monkeypatch):
     """As on a GPU: some rows are there twice, some pages are read that belong to nobody."""
+    monkeypatch.setattr("course.serving.pages.WORTH_SHARING", worth_sharing)
     engine = Engine(story)
     engine.together = DecodeTogether(engine.weights, engine.memory.pool, multiple)
     expected = [alone(story, prompt, 20) for prompt in prompts[:5]]
     assert engine.serve(prompts[:5], 20) == expected
 
 
-def test_no_shape_of_a_pass_depends_on_its_numbers(story, prompts):
+def test_no_shape_of_a_pass_depends_on_its_numbers(story, prompts, monkeypatch):
     """What a CUDA graph needs: passes of the same sizes are the same operations."""
+    monkeypatch.setattr("course.serving.pages.WORTH_SHARING", 0)
     engine, passes = Engine(story), defaultdict(list)
     engine.together = together = DecodeTogether(engine.weights, engine.memory.pool, 8)
 
@@ -99,7 +103,7 @@ def test_no_shape_of_a_pass_depends_on_its_numbers(story, prompts):
         passes[sizes].append([(e.name, str(e.input_shapes)) for e in profile.events()])
         return logits
 
-    together._run = forward
+    together._run, together._buffers = forward, None
     engine.serve([prompts[0], prompts[1] * 2, prompts[2]], 20)
     assert max(map(len, passes.values())) > 10
     for same in passes.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import chain, takewhile
 from typing import NamedTuple
@@ -17,6 +18,9 @@ from course.minigpt.split_read import attend_part, finish, merge
 
 GRAPHS = 32
 """How many CUDA graphs are kept; the least recently used one goes first."""
+WORTH_SHARING = 1 << 20
+"""Bytes per layer that a CPU has to save by reading shared pages once: the two parts to merge cost more
+operations, which took as long as 1 to 1.5 MB with 128 dimensions in 4 layers, and with 768 in 2."""
 
 
 class DecodeTogether:
@@ -24,7 +28,7 @@ class DecodeTogether:
 
     Use it to decode conversations of any lengths whose caches are pages of one pool, as the engine does;
     prompts go through `forward_cached`. The matrices see the conversations as one batch; each attends to
-    its pages, and pages that all of them share are read once.
+    its pages. Pages that all of them share are read once, where that saves enough (`WORTH_SHARING`).
 
     On a GPU, a pass is recorded in a CUDA graph for each combination of sizes (`course.fast.graphs`).
     Where that cannot be done, since a student's function waits for the device, it runs as it is.
@@ -39,6 +43,11 @@ class DecodeTogether:
     def __init__(self, weights: FastWeights, pool: BlockPool, multiple: int = 1) -> None:
         self.weights, self.pool, self.multiple = weights, pool, multiple
         self._run = self._replay if pool.keys.is_cuda else self.forward
+        block_bytes = 2 * pool.keys[0, :, 0].nbytes  # keys and values, in one layer
+        self._least_saved = 0 if pool.keys.is_cuda else math.ceil(WORTH_SHARING / block_bytes)
+        self._buffers = (
+            None if pool.keys.is_cuda else (pool.keys.new_empty(0), pool.keys.new_empty(0))
+        )
         self._graphs: dict[Sizes, tuple[Tensor, Callable[[], Tensor]]] = {}
         self._memory = torch.cuda.graph_pool_handle() if pool.keys.is_cuda else None
 
@@ -48,10 +57,13 @@ class DecodeTogether:
         Args:
             caches: a cache for each conversation, with a free block in the pool for each that needs one.
             tokens: one for each conversation.
+
+        Raises:
+            CacheFull: the pool has no block for a conversation that needs one.
         """
         for cache in caches:
             self._make_room(cache)
-        sizes, numbers = plan(caches, tokens, self.multiple)
+        sizes, numbers = plan(caches, tokens, self.multiple, self._least_saved)
         inputs = torch.tensor(numbers, device=self.weights.embed.device)
         logits = self._run(sizes, inputs)[: len(caches)]
         for cache in caches:
@@ -68,7 +80,7 @@ class DecodeTogether:
     def forward(self, sizes: Sizes, inputs: Tensor) -> Tensor:
         """Run a pass on planned numbers; return logits (rows, V). The operations, their shapes and the
         addresses of their tensors do not depend on what the numbers are."""
-        pages = Pages(self.pool, sizes, inputs)
+        pages = Pages(self.pool, sizes, inputs, self._buffers)
         x, cos_sin = self.weights.embedded(pages.tokens, pages.positions)
         for i, layer in enumerate(self.weights.layers):
             q, k, v = heads_of(x, layer, cos_sin)  # (n, H, 1, D), (n, G, 1, D) twice
@@ -106,7 +118,7 @@ class Sizes(NamedTuple):
 
 
 def plan(
-    caches: Sequence[PagedKVCache], tokens: Sequence[int], multiple: int
+    caches: Sequence[PagedKVCache], tokens: Sequence[int], multiple: int, least_saved: int
 ) -> tuple[Sizes, list[int]]:
     """Plan a pass over conversations that get one more token each.
 
@@ -114,6 +126,7 @@ def plan(
         caches: one for each conversation, with a block for the new token; `len` does not count it yet.
         tokens: the new tokens.
         multiple: see `DecodeTogether`.
+        least_saved: shared blocks are read once where that saves reading this many blocks.
 
     Returns:
         The sizes, and the numbers that `Pages` reads: tokens, positions, separate blocks, shared blocks.
@@ -125,6 +138,8 @@ def plan(
     same = (len(set(blocks)) == 1 for blocks in zip(*tables, strict=False))
     shared = len(list(takewhile(bool, same))) if len(caches) > 1 else 0
     shared -= shared % multiple
+    if shared * (len(rows) - 1) < least_saved:
+        shared = 0
     longest = max(map(len, tables)) - shared
     longest += -longest % multiple
     separate = [[*table[shared:], *[0] * (shared + longest - len(table))] for table in tables]
@@ -137,6 +152,8 @@ class Pages:
 
     Args:
         inputs: the numbers of `plan`, int64.
+        buffers: where separate keys and values of one layer after the other are copied to; None for new
+            tensors, which on a CPU cost a page fault for each 4 KiB.
 
     Attributes:
         tokens, positions: (n, 1) each.
@@ -144,10 +161,13 @@ class Pages:
             conversation, the new one included.
     """
 
-    def __init__(self, pool: BlockPool, sizes: Sizes, inputs: Tensor) -> None:
+    def __init__(
+        self, pool: BlockPool, sizes: Sizes, inputs: Tensor, buffers: tuple[Tensor, Tensor] | None
+    ) -> None:
         (n, n_shared, longest), size = sizes, pool.block_size
         tokens, positions, table, self._shared = inputs.split([n, n, n * longest, n_shared])
         self.pool, self.tokens, self.positions = pool, tokens[:, None], positions[:, None]
+        self._buffers = buffers or (None, None)
         table = table.view(n, longest)
         heads = torch.arange(pool.config.n_kv_heads, device=inputs.device) * pool.n_blocks  # (G,)
         pages = table.unsqueeze(1) + heads[:, None]  # (n, G, M)
@@ -164,13 +184,16 @@ class Pages:
             store.index_copy_(0, self._slot_mapping, new.reshape(len(self._slot_mapping), -1))
 
     def read_separate(self, layer: int) -> tuple[Tensor, Tensor]:
-        """Return the keys and values of the separate pages, (n, G, M · size, D) each."""
-        return self._read(self.pool.keys[layer]), self._read(self.pool.values[layer])
+        """Return the keys and values of the separate pages, (n, G, M · size, D) each, until the next
+        layer is read."""
+        keys, values = self._buffers
+        return self._read(self.pool.keys[layer], keys), self._read(self.pool.values[layer], values)
 
-    def _read(self, store: Tensor) -> Tensor:
+    def _read(self, store: Tensor, buffer: Tensor | None) -> Tensor:
         """Copy pages out of (G, n_blocks, size, D), block by block: `index_select` copies whole rows."""
         rows = store.view(-1, store.shape[2] * store.shape[3])  # (G · n_blocks, size · D)
-        return rows.index_select(0, self._separate).view(self._shape)
+        out = None if buffer is None else buffer.resize_(0)  # which keeps its memory
+        return torch.index_select(rows, 0, self._separate, out=out).view(self._shape)
 
     def read_shared(self, layer: int) -> tuple[Tensor, Tensor]:
         """Return the keys and values of the pages that all share, (1, G, P, D) each."""
