@@ -61,7 +61,7 @@ BY_LESSON |= {"test_notebooks", "test_nbgrader", "test_no_truth", "test_cheapest
 """Files whose tests of different lessons may run in different processes."""
 PICTURES = ("course/plots", "course/widgets")
 """A change here voids only what names them: a picture decides about no result."""
-SHOWS_PICTURES = re.compile(r"\b(plots|widgets|built|build|book|browser)\b")
+SHOWS_PICTURES = re.compile(r"\b(plots|widgets|built|build|build_book)\b")
 """In a file of tests: pictures are drawn, or lessons built or shown. No notebook, and no gradebook."""
 CELL = re.compile(r"^# %%", re.MULTILINE)
 """What begins a cell in a lesson's text."""
