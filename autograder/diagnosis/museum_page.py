@@ -110,10 +110,10 @@ def unseen() -> list[str]:
         "judged (`autograder diagnose`). The mistake was *named*, or else a relation was *told* that is",
         "true of the numbers. A reader who knew the right answers, but not what was changed, *read* the",
         "messages and said which line is wrong: *found* counts where that was so, and *wrong* where",
-        "something was said that is not true or misleads, in small things, too: that a result was",
-        "expected where a refusal was, which results are right where other calls had stopped, a name",
-        "that fits the numbers and not the line. Since then most of these are mended, and the answer",
-        "that passed is caught. (A 126th answer, in lesson 11, turned out to be right.)\n",
+        "something was said that is not true or misleads, in small things, too: a name that fits the",
+        "numbers and not the line, a question that takes the mistake to be elsewhere. Since then most",
+        "of these are mended, and the two answers that passed are caught. (A 126th answer, in lesson",
+        "11, turned out to be right.)\n",
         f"| lesson | {' | '.join(UNSEEN)} |\n|---|{'---|' * len(UNSEEN)}",
     ]
     rows = {**{LESSONS[name]: row for name, row in trial["lessons"].items()}, "all": trial["all"]}

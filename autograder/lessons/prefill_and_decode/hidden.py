@@ -209,8 +209,8 @@ def judge_edit(challenge: Challenge, evidence: Evidence, truth: Truth, tolerance
 
 def draw_streams(rng: np.random.Generator) -> Iterator[Case]:
     """Draw streams of a clock that has run for a day or more: of few tokens and of many, with gaps of a
-    slow machine, now and then a long one, and two tokens at one moment; the last but one has one token,
-    and the last a clock that starts with it."""
+    slow machine, now and then a long one, and two tokens at one moment; one with equal gaps; the last but
+    one has one token, and the last a clock that starts with it."""
     streams = []
     for n in (2, 3, int(rng.integers(5, 9)), int(rng.integers(12, 30)), 130, 1):
         start = float(rng.uniform(1e5, 1e6))
@@ -221,6 +221,8 @@ def draw_streams(rng: np.random.Generator) -> Iterator[Case]:
             gaps[long] *= 6  # somebody else's prefill came between
             gaps[none] = 0.0
         streams.append((start, (start + np.cumsum(gaps)).tolist()))
+    equal = np.cumsum([0.5, *[0.125] * int(rng.integers(4, 9)), 0.75])  # exact in float64
+    streams.insert(-1, (100_000.0, (100_000.0 + equal).tolist()))
     yield from latency.calls_of([*streams, (0.0, np.cumsum(rng.uniform(0.1, 0.5, 4)).tolist())])
 
 

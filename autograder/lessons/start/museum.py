@@ -129,6 +129,12 @@ def forgets_the_output(m, k, n, bytes_per_element):
     return (m * k + k * n) * bytes_per_element
 
 
+@bug("formula", "a count in which matrices of equal size are one", kind="batch")
+def equal_sizes_once(m, k, n, bytes_per_element):
+    """Adds up a set, which holds equal numbers once."""
+    return sum({m * k, k * n, m * n}) * bytes_per_element
+
+
 @bug("formula", "a count of one of the matrices alone")
 def weighs_the_matrix_alone(m, k, n, bytes_per_element):
     """The weights are nearly everything, for one token."""

@@ -102,8 +102,8 @@ def masks_reach_every_head(
                 )
             elif "low" in case:
                 asked = (
-                    f"All scores are below {case['low']:,.0f} here, and the key that it may see has its "
-                    f"whole weight. Which score does a hidden key get, and is any other below that?"
+                    f"All scores are below {case['low']:,.0f} here, and the key that it may see should "
+                    "get the whole weight. Which score does a hidden key get, and is any other lower?"
                 )
             else:
                 asked = ask_about_shares(numbers[..., : seen.shape[3]], seen, at, earlier)

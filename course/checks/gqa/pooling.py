@@ -310,8 +310,8 @@ def pooling_keeps_the_rest(challenge: Challenge, evidence: Evidence) -> Verdict:
     fates = {fate_of(case["state"][name], weight["numbers"]) for name, weight in weights}
     if not fates <= {"as before", "averaged"} or "averaged" not in fates:
         return failed(
-            f"{case_text(case)}: the rest is judged only where keys and values are averaged to "
-            f"fewer rows. Does pooled_heads_are_means pass?"
+            f"{case_text(case)}: the rest is judged only where the new keys and values have their "
+            f"shapes and are averages. Does pooled_heads_are_means pass?"
         )
     return passed("Everything else is as before, and so is the model that was handed in.")
 

@@ -106,8 +106,8 @@ def _ask(split: list[int], wrong: Any) -> str:
         )
     if wrong.call == 0 and wrong.place > 0:
         return (
-            f"{earlier} what is in a score, by what is it divided, what is rotated, and which rows may "
-            f"each query see?"
+            f"{earlier} what is in a score, in which order do the parts of a query meet those of a row, "
+            f"by what is it divided, and which rows may each query see?"
         )
     return question_about(split, wrong)
 

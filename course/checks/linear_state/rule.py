@@ -189,7 +189,7 @@ QUESTIONS = {
     "closed": "Some gates are closed: these tokens write nothing. Do they fade, and do they read?",
     "heads": "One head is right, several are not. Whose state, whose gates?",
     "texts": "One text is right, several are not, or K and V differ. Which axis is which?",
-    "type": "Are all of these numbers float64, and are the smallest of them as exact as that?",
+    "type": "Are all of these numbers float64, and is even a very short vector scaled to length 1?",
     "wide": "Small states are right. By what are queries and keys scaled, and by what not?",
     "kept": "Nothing fades and nothing is written. Whose memory is the state that you return?",
     "long": "How much is left at token t of what token s wrote, and of the state before?",

@@ -72,7 +72,7 @@ def wrong_shape(name: str, got: tuple[int, ...], shape: tuple[int, ...]) -> str:
     """Say that a shape is wrong, and ask about its axes."""
     question = "Which axis is where?"
     if len(got) < len(shape):
-        question = "Which axis got lost, and does it also where it has length 1?"
+        question = "Which axis got lost, and is it dropped only where its length is 1?"
     elif len(got) > len(shape):
         question = "Which axis is one too many?"
     return f"{name} returned shape {tuple(got)} and should return {shape}. {question}"

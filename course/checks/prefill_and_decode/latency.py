@@ -25,10 +25,11 @@ MS = (
     (80, 90.4, 120),
     (300, 310, 360, 360, 400),
     (90, 100, 160, 180, 190, 215),
+    (125, 250, 375, 500, 2500),
     (500,),
 )
-"""Stamps after the start, in milliseconds: whole ones and others, two tokens at one moment, a single
-one."""
+"""Stamps after the start, in milliseconds: whole ones and others, two tokens at one moment, gaps that are
+equal to the last bit, a single one."""
 
 
 def calls_of(streams: Iterable[tuple[float, list[float]]]) -> Iterator[Case]:

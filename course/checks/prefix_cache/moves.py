@@ -227,6 +227,8 @@ def wrong_move(
         question = ask_about(move, got, expected) or questions.get(move[0], "")
         if got["outcome"] != expected["outcome"]:
             came, due = (outcome_in_words(one["outcome"]) for one in (got, expected))
+            if expected["outcome"] == "returned":
+                due = expected["result"]  # None, where a request has to wait
             return f"{case} came to {came}; right is {due}. {question}"
         if got["result"] != expected["result"]:
             return f"{case} gave {got['result']}; right is {expected['result']}. {question}"

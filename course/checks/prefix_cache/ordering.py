@@ -15,7 +15,7 @@ from course.serving.request import Request
 
 def draw_queues(seed: int) -> Challenge:
     """Draw queues without known beginnings, with some, with ties, with late requests, one that has waited
-    just as long as is allowed, and an empty one."""
+    just as long as is allowed, an empty one, and one in which two prompts stand twice."""
     rng = np.random.default_rng(seed)
     queues = []
     for late, ties in ((0, 0), (0, 0), (0, 1), (2, 0), (3, 1), (9, 1)):
@@ -31,7 +31,9 @@ def draw_queues(seed: int) -> Challenge:
     queues.append(([], [], 5))
     longer = rng.integers(0, 6, 60).tolist()
     queues.append((longer, rng.integers(0, 40, 60).tolist(), 33))
-    return {"queues": [draw_queue(rng, *queue) for queue in queues]}
+    twice = draw_queue(rng, [1, 2, 1, 2], [3, 1, 2, 4], 20)
+    twice["prompts"][2:] = twice["prompts"][:2]
+    return {"queues": [*(draw_queue(rng, *queue) for queue in queues), twice]}
 
 
 def draw_queue(
@@ -50,7 +52,7 @@ class Looks:
 
     def __init__(self, queue: Challenge) -> None:
         self._known = {p[0]: k for p, k in zip(queue["prompts"], queue["known"], strict=True)}
-        self.looks = [0] * len(self._known)
+        self.looks = [0] * len(queue["known"])
 
     def match(self, tokens: list[int]) -> list[int]:
         """Return so many blocks."""
@@ -103,9 +105,10 @@ def known_first_late_before_all(
             )
         if not got["kept"]:
             return failed(f"{case}: the queue itself was changed, or returned. Whose list is it?")
-        if max(got["looks"], default=0) > 1:
+        prompts, looks = queue["prompts"], got["looks"]
+        if any(looks[n] > prompts.count(prompt) for n, prompt in enumerate(prompts)):
             return failed(
-                f"{case}: the order is right, but one request was looked up {max(got['looks'])} times. "
+                f"{case}: the order is right, but one request was looked up {max(looks)} times. "
                 f"How often is a key computed while a list is sorted?"
             )
     return passed(
@@ -117,7 +120,8 @@ def ask(queue: Challenge, order: list[Any]) -> str:
     """Choose the question about a wrong order."""
     late = [n for n, waited in enumerate(queue["waited"]) if waited > queue["max_wait"]]
     if sorted(order) != list(range(len(queue["known"]))):
-        return "Does every request come once?"
+        equal = any(queue["prompts"].count(prompt) > 1 for prompt in queue["prompts"])
+        return f"{'Some have the same prompt. ' * equal}Does every request come once?"
     if order[: len(late)] != late:
         return "Who has waited longer than max_wait, and in which order do these go?"
     on_time = [n for n in order if n not in late]

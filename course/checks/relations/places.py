@@ -88,13 +88,16 @@ def _by_sizes(wrong: list[Pair], right: list[Pair]) -> str:
         or len({(p.expected.ndim, p.axes) for p in wrong + right}) != 1
     ):
         return ""
+    sizes = [
+        tuple({p.expected.shape[axis] for p in part} for part in (right, wrong))
+        for axis in range(wrong[0].expected.ndim)
+    ]
+    telling = [axis for axis, (good, bad) in enumerate(sizes) if not good & bad]
     axes = "" if is_luck(len(wrong), len(wrong + right)) else wrong[0].axes
     for axis, letter in enumerate(axes):
-        if letter == "k":
+        if letter == "k" or telling != [axis]:  # two that tell the same may both be chance
             continue
-        good = {p.expected.shape[axis] for p in right}
-        bad = {p.expected.shape[axis] for p in wrong}
-        name = SINGULAR[letter]
+        (good, bad), name = sizes[axis], SINGULAR[letter]
         if good == {1} and min(bad) > 1:
             return f"Right for a single {name}, wrong for several {name}s."
         if bad == {1} and min(good) > 1:

@@ -69,7 +69,7 @@ def masks(wrong: list[Pair]) -> list[Relation]:
         return [Relation(words, "Which comparison lets them through?")]
     if not (got & ~expected).any():
         words = f"Every True is right, and {(expected & ~got).sum()} are missing."
-        return [Relation(words, "Which comparison leaves them out?")]
+        return [Relation(words, "Which line of yours should set them?")]
     return []
 
 

@@ -64,8 +64,8 @@ def continuous_batches_fill_holes(case: Case, result: float, expected: int, plac
 
 def draw_latencies(rng: np.random.Generator) -> Iterator[Case]:
     """Draw latencies on both sides of two limits: alone, one that is well served, one that is late, one
-    that halts, one just on both limits, and of a single token one in time and one late; then none, few
-    and many."""
+    that halts, one just on both limits, and of a single token one in time and one late; then one of three
+    that are equal, none, few and many."""
     alone = (0.5, 0.3, 0.9), (1.2, 0.3, 0.5), (0.5, 0.3, 1.2), (1.0, 0.3, 1.0)
     single = (0.5, None, None), (1.2, None, None)
     few, many = (
@@ -77,7 +77,7 @@ def draw_latencies(rng: np.random.Generator) -> Iterator[Case]:
         for n in (6, 12)
     )  # fmt: skip
     many[int(rng.integers(6))] = (0.5, None, None)
-    for shares in (*([one] for one in (*alone, *single)), [], few, many):
+    for shares in (*([one] for one in (*alone, *single)), [alone[0]] * 3, [], few, many):
         ttft, gap = (float(limit) for limit in rng.uniform((0.05, 0.005), (0.2, 0.02)))
         rows = [
             (first * ttft, *(None if share is None else share * gap for share in (mean, mean, p99)))

@@ -246,7 +246,7 @@ def within_budget_and_room(state: State, pieces: Pieces) -> str | None:
             )
     total, running = sum(n for _, n in pieces), len(state.running)
     if total > state.budget:
-        return f"That is {total} tokens. Which of them does the budget not count?"
+        return f"That is {total} tokens. For how many is the budget enough?"
     new = sum(planned(pieces, request) > 0 for request in state.waiting)
     if running + new > state.max_running:
         return f"{running} run and {new} are admitted. How many may run in this pass?"

@@ -29,8 +29,8 @@ SMALL, LONG = 64, 4096
 
 
 def draw_read(seed: int) -> Challenge:
-    """Draw one page, several in any order, a list for each KV head, rows, a short last page in and out of
-    the list, large scores, another type."""
+    """Draw one page, several in any order, a list for each KV head, rows, a short last page in all lists,
+    in none and in some, large scores, another type."""
     rng = np.random.default_rng(seed)
     drawn = [
         ("one", (1, 1, 1, 6), 3, 1, "", 1),
@@ -41,6 +41,7 @@ def draw_read(seed: int) -> Challenge:
         ("short", (2, 4, 2, 13), 4, 2, "out", 1),
         ("short", (2, 4, 2, int(rng.integers(9, 12))), 4, 3, "in", 1),
         ("short", (1, 2, 2, 3), 5, 1, "in", 1),
+        ("short", (2, 4, 2, 11), 4, 2, "some", 1),
         ("pages", (1, 2, 2, 7), 1, 4, "", 1),
         ("far", (1, 4, 2, 12), 3, 2, "", 100),
     ]
@@ -62,7 +63,7 @@ def draw_case(
 
     Args:
         sizes: B, H, G, S.
-        last: whether the last page is "in" every list, "out" of every list, or "", in some perhaps.
+        last: whether the last page is "in" every list, "out" of every list, in "some", or "", anywhere.
         spread: by which queries are multiplied.
     """
     B, H, G, S = sizes
@@ -73,6 +74,8 @@ def draw_case(
     if last == "in":
         pages = np.concatenate([pages, np.full((B * G, 1), n_pages - 1)], axis=1)
         pages = rng.permuted(pages, axis=1)
+    if last == "some":
+        pages[::2, 0] = n_pages - 1
     pages = pages.reshape(B, G, n).astype(np.int64)
     if stage == "one":
         pages[:] = 1

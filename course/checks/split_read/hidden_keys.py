@@ -41,8 +41,8 @@ NOBODY = (
     "own? What is exp(-inf), and what is -inf minus -inf?"
 )
 NAN = (
-    "A query that sees nothing in a part has top -inf there. Where does NaN come up, in the part or "
-    "when it is merged?"
+    "A query that sees nothing in a part has top -inf there. Where does NaN come up: in the part, when "
+    "it is merged, or since no part with its keys was read?"
 )
 BOTH = "For this query neither part saw a key. What is -inf minus -inf?"
 

@@ -114,6 +114,18 @@ def goodput_by_the_mean_gap(latencies, seconds, max_ttft, max_gap):
     return good / seconds
 
 
+@bug("formula", "requests among which equal ones are one", kind="batch")
+def goodput_of_different_ones(latencies, seconds, max_ttft, max_gap):
+    """Puts the good ones into a set, which holds equal ones once."""
+    check_seconds(seconds)
+    good = {
+        one
+        for one in latencies
+        if one.ttft <= max_ttft and (one.itl_p99 is None or one.itl_p99 <= max_gap)
+    }
+    return len(good) / seconds
+
+
 @bug("formula", "the median gap in the place of the 99th percentile")
 def goodput_by_the_median_gap(latencies, seconds, max_ttft, max_gap):
     """itl_p50: half of the gaps may be as long as they like."""
