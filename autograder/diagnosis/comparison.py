@@ -76,6 +76,8 @@ def _near(a: Any, b: Any) -> bool:
         return False
     if a.dtype.kind != "f" and b.dtype.kind != "f":
         return bool((a == b).all())
+    if "O" in (a.dtype.kind, b.dtype.kind):  # a whole number beyond 64 bits
+        a, b = a.astype(np.float64), b.astype(np.float64)
     tolerance = HALF_TOLERANCE if a.dtype == np.float16 else TOLERANCE
     return bool(np.isclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True).all())
 

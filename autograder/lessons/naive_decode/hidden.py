@@ -149,12 +149,14 @@ def judge_passes(
 
 
 def draw_counts(function: str, rng: np.random.Generator) -> Iterator[Case]:
-    """Draw prompt and new tokens: a single new one, then more and more, then none at all."""
+    """Draw prompt and new tokens: a single new one, then more and more, up to a sum that float32 does not
+    hold, then none at all."""
     # Even and odd numbers of steps: a triangle that is rounded may be right for one of them.
     sizes = [(int(rng.integers(2, 60)), 2 * int(rng.integers(1, 20)) + odd) for odd in (0, 1) * 2]
     sizes += [
         (int(rng.integers(1100, 3000)), int(rng.integers(1000, 1200))),
         (1, int(rng.integers(2, 9))),
+        (2 * int(rng.integers(2400, 2600)) + 1, 4 * int(rng.integers(1000, 1100)) + 1),
     ]
     few = (int(rng.integers(2, 9)), 1)
     for tokens in (few, *sorted(sizes, key=sum), (1, 1), (int(rng.integers(2, 9)), 0), (1, 0)):

@@ -80,7 +80,8 @@ def write(
 
 
 def probe_none(student: SimpleNamespace, model: Any, prompt: np.ndarray) -> Evidence:
-    """Generate no token: from the prompt, from its first token alone, and with a cache given."""
+    """Generate no token: from the prompt, from its first token alone, with a cache given, and with one
+    that has no room for the prompt."""
     tokens = given(prompt)
     cache = new_cache(student, {"config": model.config.to_dict()}, 9, len(prompt))
     memories = [tokens.untyped_storage().data_ptr()]
@@ -92,12 +93,19 @@ def probe_none(student: SimpleNamespace, model: Any, prompt: np.ndarray) -> Evid
     with count_kv_rows(model) as count:
         outcome(generate_nothing)
         texts = [write(student, model, start, 0) for start in (prompt, prompt[:, :1])]
+    small = new_cache(student, {"config": model.config.to_dict()}, 1, len(prompt))
+    prompts = (prompt, cache), (twice(prompt), small)
     return {
-        "texts": [*texts, write(student, model, prompt, 0, cache)],
+        "texts": [*texts, *(write(student, model, start, 0, held) for start, held in prompts)],
         "held": len(cache),
         "rows": max(map(sum, count.by_layer)),
         "shared": len(set(memories)) < len(memories),
     }
+
+
+def twice(prompt: np.ndarray) -> np.ndarray:
+    """Two times the same words, (B, 2 · P)."""
+    return np.concatenate([prompt, prompt], axis=1)
 
 
 def text_in_two_parts(challenge: Challenge) -> tuple[np.ndarray, np.ndarray]:
@@ -165,7 +173,7 @@ def generation_form(challenge: Challenge) -> Evidence:
         "rows": [Each(int)] * challenge["config"]["n_layers"],
         "held": int,
         "continued": int,
-        "none": {"texts": [written] * 3, "held": int, "rows": int, "shared": bool},
+        "none": {"texts": [written] * 4, "held": int, "rows": int, "shared": bool},
         "one_in_a_cache": written,
         "one_held": int,
         "after_others": int,
@@ -260,7 +268,12 @@ def _ask_about_token(new: np.ndarray, wrong: WrongChoice) -> str:
 
 
 def _wrong_none(prompt: np.ndarray, none: Evidence) -> Verdict | None:
-    cases = ((prompt, ""), (prompt[:, :1], ""), (prompt, " and a cache given"))
+    cases = (
+        (prompt, ""),
+        (prompt[:, :1], ""),
+        (prompt, " and a cache given"),
+        (twice(prompt), " and a cache of one place"),
+    )
     for (start, also), text in zip(cases, none["texts"], strict=True):
         if isinstance(text, str) or text.shape != start.shape or (text != start).any():
             result = text if isinstance(text, str) else f"shape {text.shape}"

@@ -15,15 +15,16 @@ TOLERANCE = 1e-4
 
 def draw_cases(rng: np.random.Generator) -> Iterator[Case]:
     """Draw queries, matrices, rows and masks; smallest first. Sizes differ, so that a mixed-up axis
-    shows; the last three in float64, with scores of thousands, and far below 0."""
+    shows; the last four in float64, with scores of thousands, a single query, and scores far below 0."""
     sizes = [
         (1, 1, 1, 2, 3, 2, 1),
         (1, 3, 1, 4, 5, 2, 7),
         (2, 3, 4, 6, 5, 4, 7),
         (3, 2, 5, 4, 1, 2, 6),
     ]
+    sizes += [sizes[2], sizes[2], (2, 3, 1, 6, 5, 4, 7)]
     attended = []
-    for number, (B, H, T, D, rank, R, S) in enumerate([*sizes, sizes[2], sizes[2]]):
+    for number, (B, H, T, D, rank, R, S) in enumerate(sizes):
         dtype = "float64" if number >= 4 else "float32"
         q_nope, up_k = rng.normal(size=(B, H, T, D)), rng.normal(size=(H * D, rank))
         yield call("absorb", q_nope.astype(dtype), up_k.astype(dtype), dtype=dtype)
@@ -47,7 +48,8 @@ def _draw_low(rng: np.random.Generator) -> Case:
 
 def _draw_mask(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     mask = rng.random(shape) < 0.6
-    mask[..., rng.integers(shape[-1])] = True
+    seen, hidden = rng.permutation(shape[-1])[[0, -1]]
+    mask[..., hidden], mask[..., seen] = False, True
     return mask
 
 

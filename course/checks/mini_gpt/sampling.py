@@ -271,14 +271,15 @@ def judge_repeats(first: Array, once_more: Array, other: Array, used: Array) -> 
 def draw_top_k(seed: int) -> Challenge:
     """Ask for many draws with few tokens kept, one and all of them, from two kinds of rows in turn; at
     temperature 1, so that a mistake with the temperature costs nothing here; then few draws, see
-    `few_draws`."""
+    `few_draws`; and last, twice the same draws from generators of one seed."""
     rng = np.random.default_rng(seed)
     base = np.linspace(2.0, -2.2, 8) + rng.uniform(-0.1, 0.1, 8)
     kinds = np.float32([rng.permutation(base) for _ in range(2)])
     kinds[1] += 10  # so that no row's edge is right for the other
     top_ks = (int(rng.integers(2, 4)), 1, int(rng.integers(4, 7)), 8)
     cases = [draw_case(kinds, seed, temperature=1.0, top_k=k) for k in top_ks]
-    return {"cases": [*cases, *few_draws(rng, seed)]}
+    again = draw_case(kinds, seed, rows=32, temperature=1.0, top_k=4)
+    return {"cases": [*cases, *few_draws(rng, seed), again, {**again, "global_seed": 1}]}
 
 
 def few_draws(rng: np.random.Generator, seed: int) -> list[dict[str, Any]]:
@@ -298,12 +299,20 @@ def few_draws(rng: np.random.Generator, seed: int) -> list[dict[str, Any]]:
 def sample_stays_in_top_k(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
     """Judge which tokens were drawn, and how often each."""
     cases, outputs = challenge["cases"], evidence["outputs"]
-    for case, out in zip(cases[:-1], outputs[:-1], strict=True):
+    for case, out in zip(cases[:-3], outputs[:-3], strict=True):
         if wrong := judge_draws(case, out, truth):
             return wrong
-    case, out = cases[-1], outputs[-1]
-    if error := wrong_tokens(case, out):
-        return failed(error)
+    for case, out in zip(cases[-3:], outputs[-3:], strict=True):
+        if error := wrong_tokens(case, out):
+            return failed(error)
+    first, once_more = (out["array"] for out in outputs[-2:])
+    if not np.array_equal(first, once_more):
+        return failed(
+            f"At {setting(cases[-1])}, two generators with the same seed gave different tokens in "
+            f"{int((first != once_more).sum())} of {len(first)} rows. Where do your random numbers come "
+            f"from when top_k is given?"
+        )
+    case, out = cases[-3], outputs[-3]
     (logits,), top_k, tokens = case["kinds"], case["settings"]["top_k"], out["array"]
     better = (logits > logits[tokens][:, None]).sum(axis=1)  # tokens that are likelier, (rows,)
     if better.max() >= top_k or tokens.max() < len(logits) // 2:

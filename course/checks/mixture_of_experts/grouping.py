@@ -77,8 +77,15 @@ def returned(rng: np.random.Generator) -> Challenge:
     }
 
 
+def lent(case: Challenge) -> Challenge:
+    """Give each expert the same constant for an answer, which they hand out in one tensor."""
+    offsets = np.repeat(case["offsets"][:1], len(case["offsets"]), axis=0)
+    return {**case, "matrices": np.zeros_like(case["matrices"]), "offsets": offsets}
+
+
 def draw_sums(seed: int) -> Challenge:
-    """Draw one row and one expert, more of each, all experts, one feature, other types."""
+    """Draw one row and one expert, more of each, all experts, one feature, other types, and experts that
+    return what is theirs or the caller's."""
     rng = np.random.default_rng(seed)
     cases = [
         draw_case(rng, "one", 1, 1, 1),
@@ -94,6 +101,7 @@ def draw_sums(seed: int) -> Challenge:
         opposed(draw_case(rng, "type", 6, 4, 2, dtype="float64"), rng),
         draw_case(rng, "type", 6, 4, 2, dtype="bfloat16"),
         {**returned(rng), "weights": np.full((3, 1), 2, np.float32)},
+        lent(draw_case(rng, "lent", 1, 2, 2)),
     ]
     return {"cases": cases}
 
@@ -167,6 +175,7 @@ class Experts:
             {"times": 0, "rows": np.zeros((0, 0))} for _ in case["matrices"]
         ]
         self.returns = case["stage"] == "returned"
+        self.lent: dict[int, Tensor] | None = {} if case["stage"] == "lent" else None
         self.matrices, self.offsets = (
             torch.tensor(case[name], dtype=dtype) for name in ("matrices", "offsets")
         )
@@ -184,7 +193,8 @@ class Experts:
         self.calls[number]["times"] += 1
         if self.returns:
             return rows
-        return (rows @ self.matrices[number]).clamp_min(0) + self.offsets[number]
+        out = (rows @ self.matrices[number]).clamp_min(0) + self.offsets[number]
+        return out if self.lent is None else self.lent.setdefault(len(rows), out)
 
 
 def mix(student: SimpleNamespace, case: Challenge) -> tuple[Tensor, Experts]:
@@ -246,6 +256,7 @@ QUESTIONS = {
     "rows": "One row alone is right. Does each output come back to the row that it belongs to?",
     "all": "Fewer experts agree. What is different when a row uses all of them?",
     "one feature": "Rows of more features agree. Which axis disappears when it is 1 long?",
+    "lent": "Both experts return one tensor, which is theirs. Which of your lines writes into it?",
     "returned": "The expert returned its input, which has been overwritten since. Whose memory is yours?",
     "type": "float32 agrees. Which of your lines makes numbers of another type?",
     "base": "Does grouped_as_token_by_token pass?",
@@ -267,7 +278,7 @@ def wrong_output(case: Challenge, got: Evidence, expected: np.ndarray) -> str | 
     return (
         f"{case_text(case)}: row {row} gave {got['numbers'][place]:.4g} and not {expected[place]:.4g} "
         f"(feature {feature}; its experts are {case['chosen'][row].tolist()}, their weights "
-        f"{np.round(case['weights'][row], 3).tolist()}). {QUESTIONS[case['stage']]}"
+        f"{np.round(case['weights'][row].astype(float), 3).tolist()}). {QUESTIONS[case['stage']]}"
     )
 
 

@@ -31,6 +31,10 @@ def count_owners(operations: list[Operation]) -> list[int]:
     return counts
 
 
+MANY = 300
+"""Owners of one block, more than a byte counts."""
+
+
 def draw_given(seed: int) -> Challenge:
     """Draw some 70 operations that are all allowed; the first and the last of them take every block."""
     rng = np.random.default_rng(seed)
@@ -39,6 +43,8 @@ def draw_given(seed: int) -> Challenge:
         ("share", []),  # so that the counts at first are seen
         ("allocate", n_blocks),
         ("share", [0, 1, 0]),
+        ("share", [0] * MANY),
+        ("release", [0] * MANY),
         ("release", [1, 2]),
         ("release", [0, 0]),
         ("release", [0, *range(3, n_blocks)]),
@@ -204,6 +210,8 @@ def a_refusal_is_whole(challenge: Challenge, evidence: Evidence) -> Verdict:
 
 def call_text(name: str, what: Any, handed: list[int]) -> str:
     """Write an operation as a call."""
+    if name != "allocate" and len(what) == MANY:
+        return f"{name}([{handed[what[0]]}] * {MANY})"
     if name != "allocate":
         what = [handed[place] for place in what]
     return f"{name}({'' if what == 1 else what})"

@@ -27,9 +27,10 @@ def draw_pasts(seed: int) -> Challenge:
     hashed = [[*begin, *[5] * (size - 2)] for begin in SAME_HASH]
     begin = rng.integers(0, 2**20, 10).tolist()
     checked = [[*begin, *end] for pair in SAME_CHECKSUM for end in pair]
-    # A digit is moved across a comma, or across the edge of a block; or a number is so large that a byte
-    # or two cannot hold it.
-    glued = [[1, 23, *[5] * (size - 2)], [12, 3, *[5] * (size - 2)]]
+    # A digit is moved across a comma, or across the edge of a block, or a byte from one number to the
+    # next; or a number is so large that a byte or two cannot hold it.
+    pairs = (1, 23), (12, 3), (258, 3), (1, 515), (2, 769)
+    glued = [[*pair, *[5] * (size - 2)] for pair in pairs]
     seams = [[*[5] * (size - 1), *pair, *[5] * (size - 1)] for pair in ((1, 23), (12, 3))]
     wrapped = [[n, *block[1:]] for n in (7, 7 + 256, 7 + 65_536, 7 + 2**24)]
     texts = [

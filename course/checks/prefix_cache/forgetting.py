@@ -122,6 +122,13 @@ def draw_locked(seed: int) -> Challenge:
     moves += [("begin", "G", deep), ("insert", "G", deep), ("leave", "G"), ("evictable",)]
     moves += [("begin", "H", deep + part[11]), ("insert", "H", deep + part[11]), ("evictable",)]
     moves += [("evict too many",), ("leave", "H"), *all_of_them]
+    # Two such twins read below the same block.
+    moves += [("begin", "I", part[0]), ("insert", "I", part[0])]
+    for name, end in (("J", part[1]), ("K", part[2])):
+        moves += [("begin", name, part[0] + end), ("insert", name, part[0] + end)]
+    moves += [("leave", "I"), ("evictable",), ("begin", "L", part[3]), ("insert", "L", part[3])]
+    moves += [("leave", "L"), ("evictable",), ("evict too many",), ("leave", "J"), ("evictable",)]
+    moves += [("leave", "K"), *all_of_them]
     return {"n_blocks": 20, "size": size, "moves": moves}
 
 

@@ -25,8 +25,8 @@ DEFAULTS = (1, 8, 64, 32, 2)
 
 def draw_sizes(seed: int) -> Challenge:
     """Draw the arguments of quantized_cache_bytes, for caches of 8, 4 and 2 bits: of 1-token groups, too
-    short for any group, shorter than the window; and for the formula alone, a long text, a single token,
-    and a text of which nothing is told but its length."""
+    short for any group, shorter than the window, without a window; and for the formula alone, a long
+    text, a single token, and a text of which nothing is told but its length."""
     rng = np.random.default_rng(seed)
     cases: list[list[Any]] = []
     for number, (bits, group, tokens) in enumerate(
@@ -39,6 +39,7 @@ def draw_sizes(seed: int) -> Challenge:
         cases.append([c.to_dict(), *sizes, window, n_bytes])
     config, _, batch, bits, _, _, n_bytes = cases[3]
     cases.append([config, 2, batch, bits, 1, 5, n_bytes])
+    cases.append([*cases[0][:5], 0, cases[0][6]])
     config, _, _, bits, _, *others = cases[1]
     long = [config, int(rng.integers(5_000, 9_000)), 1, bits, 128, *others]
     by_default = [cases[0][0], int(rng.integers(32 + 2 * 64, 500))]

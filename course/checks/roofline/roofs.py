@@ -45,11 +45,11 @@ def balance_of(machine: dict[str, Any]) -> float:
 
 
 def draw_intensities(seed: int) -> Challenge:
-    """Draw machines, each with intensities below and at 1, left of its ridge, close to it on both
-    sides, and right of it."""
+    """Draw machines, the last with a ridge below 1, each with intensities below and at 1, left of its
+    ridge, close to it on both sides, and right of it."""
     rng = np.random.default_rng(seed)
     drawn = []
-    for low, high in ((2, 8), (20, 90), (150, 400)):
+    for low, high in ((2, 8), (20, 90), (150, 400), (0, 1)):
         machine = draw_machine(rng, low, high)
         ridge = balance_of(machine)
         intensities = [1.0, rng.uniform(0.1, 0.8), ridge * rng.uniform(0.6, 0.8)]
@@ -113,6 +113,7 @@ COSTS = (
     ("weight_bytes", 0.2, (20, 90)),
     ("weight_bytes", 5.0, (2, 8)),
     ("weight_bytes", 0.97, (2, 8)),
+    ("weight_bytes", 1.05, (2, 8)),
     ("weight_bytes", 0.6, (250, 400)),
     ("kv_read_bytes", 0.4, (20, 90)),
     ("kv_written_bytes", 0.4, (20, 90)),

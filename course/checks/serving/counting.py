@@ -15,7 +15,8 @@ from course.measure.latency import Latency
 
 
 def draw_answers(function: str, rng: np.random.Generator) -> Iterator[Case]:
-    """Draw lengths of answers and rows of a batch: none, one, few, a full batch, and one answer more."""
+    """Draw lengths of answers and rows of a batch: none, one, few, a full batch, and one answer more;
+    in a list, and last in a tuple."""
     for lengths, batch in (([], 2), ([3], 1), ([2, 5], 1), ([1, 4, 2], 2)):
         yield call(function, lengths, batch)
     for batch in (2, 3, 4):
@@ -24,11 +25,18 @@ def draw_answers(function: str, rng: np.random.Generator) -> Iterator[Case]:
             lengths[rng.integers(n)] = rng.integers(20, 30)  # one that all others wait for
             yield call(function, lengths.tolist(), batch)
     yield call(function, rng.integers(1, 30, 12).tolist(), 5)
+    yield call(function, rng.integers(1, 30, 7).tolist(), 3, tuple=True)
+
+
+def run_steps(count: Callable[..., Any], case: Case) -> Any:
+    lengths, batch = case["arguments"]
+    return count(tuple(lengths) if case.get("tuple") else list(lengths), batch)
 
 
 @check_calls(
     "static_steps",
     draw=partial(draw_answers, "static_steps"),
+    run=run_steps,
     praise="Each batch takes as long as its longest answer.",
 )
 def static_batches_wait(case: Case, result: float, expected: int, place: Place) -> Words:
@@ -42,6 +50,7 @@ def static_batches_wait(case: Case, result: float, expected: int, place: Place) 
 @check_calls(
     "continuous_steps",
     draw=partial(draw_answers, "continuous_steps"),
+    run=run_steps,
     praise="A row that becomes free is taken before the next iteration.",
 )
 def continuous_batches_fill_holes(case: Case, result: float, expected: int, place: Place) -> Words:
@@ -64,9 +73,15 @@ def continuous_batches_fill_holes(case: Case, result: float, expected: int, plac
 
 def draw_latencies(rng: np.random.Generator) -> Iterator[Case]:
     """Draw latencies on both sides of two limits: alone, one that is well served, one that is late, one
-    that halts, one just on both limits, and of a single token one in time and one late; then one of three
-    that are equal, none, few and many."""
-    alone = (0.5, 0.3, 0.9), (1.2, 0.3, 0.5), (0.5, 0.3, 1.2), (1.0, 0.3, 1.0)
+    that halts, one just on both limits, one late by the last digits, and of a single token one in time
+    and one late; then three that are equal, none, few and many."""
+    alone = (
+        (0.5, 0.3, 0.9),
+        (1.2, 0.3, 0.5),
+        (0.5, 0.3, 1.2),
+        (1.0, 0.3, 1.0),
+        (1 + 1e-10, 0.3, 1.0),
+    )
     single = (0.5, None, None), (1.2, None, None)
     few, many = (
         np.stack([
@@ -95,7 +110,8 @@ def describe_requests(case: Case) -> str:
     """Write down the requests that goodput is told of, and the limits."""
     rows, seconds, ttft, gap = case["arguments"]
     texts = [
-        f"TTFT {1e3 * first:.0f} ms" + (f", p99 gap {1e3 * p99:.1f} ms" if p99 else ", one token")
+        f"TTFT {1e3 * first:.0f} ms{' and a little' * (0 < first - ttft < 1e-6)}"
+        + (f", p99 gap {1e3 * p99:.1f} ms" if p99 else ", one token")
         for first, _, _, p99 in rows[:3]
     ]
     told = "; ".join(texts) + " …" * (len(rows) > 3)

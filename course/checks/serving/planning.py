@@ -26,7 +26,7 @@ Row = tuple[int, int, int, int, int]
 @drawn
 def draw_states(rng: np.random.Generator) -> Iterator[Case]:
     """Draw states of a server, small ones first: some requests decode, some wait, and of some the
-    prompt is under way."""
+    prompt is under way. In one, more run than may, as after an operator lowered the limit."""
     for sizes in (
         (0, 0, 1, 20, 1),
         (1, 0, 0, 1, 1),
@@ -36,6 +36,7 @@ def draw_states(rng: np.random.Generator) -> Iterator[Case]:
         (1, 2, 2, 4, 2),
         (0, 1, 3, 40, 0),
         (4, 0, 0, 1, 2),
+        (3, 0, 2, 40, -1),
     ):
         yield _state(rng, *sizes)
     # Long prompts before short ones, waiting and under way; and ids that fall.
@@ -46,7 +47,7 @@ def draw_states(rng: np.random.Generator) -> Iterator[Case]:
     yield call("plan_step", [], fresh, 11, 3)
     yield call("plan_step", begun, [], 11, 3)
     yield call("plan_step", begun[:1], fresh[1:], 11, 2)
-    for _ in range(STATES - 11):
+    for _ in range(STATES - 12):
         many = rng.integers(0, 5), rng.integers(0, 4), rng.integers(0, 5)
         budget = int(rng.choice([1, 2, 3, 5, 8, 13, 24, 48, 100]))
         yield _state(rng, *map(int, many), budget, int(rng.integers(0, 4)))
@@ -248,7 +249,7 @@ def within_budget_and_room(state: State, pieces: Pieces) -> str | None:
     if total > state.budget:
         return f"That is {total} tokens. For how many is the budget enough?"
     new = sum(planned(pieces, request) > 0 for request in state.waiting)
-    if running + new > state.max_running:
+    if new and running + new > state.max_running:
         return f"{running} run and {new} are admitted. How many may run in this pass?"
     return None
 

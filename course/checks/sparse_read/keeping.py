@@ -28,6 +28,8 @@ QUESTIONS = {
     "rows": "One KV head and one row agree. Whose scores decide, and for whom?",
     "recent": "Without recent rows it agrees. How many places do they take, and whose?",
     "fits": "All rows fit. What is kept, and how many numbers come back?",
+    "later": "The last row, which only the last query sees, has by far the highest score. Over which "
+    "rows does the softmax of the others go?",
     "type": "The same call agrees in float32. Which line changes the type?",
 }
 """Ends the message of a case, by what is new in it."""
@@ -35,8 +37,8 @@ Wrong = str | None
 
 
 def draw_kept(seed: int) -> Challenge:
-    """Draw one query, all, some of them; groups with one louder head; rows; recent rows from none to the
-    whole budget; a budget above S; another type."""
+    """Draw one query, all, some of them, also before a row with a far higher score; groups with one
+    louder head; rows; recent rows from none to the whole budget; a budget above S; another type."""
     rng = np.random.default_rng(seed)
     S = int(rng.integers(9, 13))
     drawn = [
@@ -52,6 +54,7 @@ def draw_kept(seed: int) -> Challenge:
         ("fits", (2, 4, 2, 3, 5), 9, 7),
     ]
     cases = [draw_case(rng, *case) for case in drawn]
+    cases.append(with_a_loud_end(draw_case(rng, "later", (1, 1, 1, 3, 9), 4, 0)))
     same = draw_case(rng, *drawn[5])
     return {"cases": [*cases, same, {**same, "dtype": "float64", "stage": "type"}]}
 
@@ -67,6 +70,14 @@ def draw_case(
     case = draw_grouped(rng, *sizes)
     case["q"][:, -1] *= 2  # the last head of the last group is the loudest
     return {**case, "budget": budget, "recent": recent, "stage": stage}
+
+
+def with_a_loud_end(case: Challenge) -> Challenge:
+    """Let the last key have a score of hundreds with every query, of which only the last one sees it."""
+    q, k = case["q"].copy(), case["k"].copy()
+    q[..., 0], k[..., 0] = 1, 0
+    k[..., -1, 0] = 300 * np.sqrt(q.shape[-1])
+    return {**case, "q": q, "k": k}
 
 
 def draw_freed(seed: int) -> Challenge:

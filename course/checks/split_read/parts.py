@@ -59,6 +59,11 @@ QUESTIONS = {
         "total": "The top is right. What does a hidden key add to the sum?",
         "out": "Top and total are right. What does a hidden key add to the sum?",
     },
+    "low": {
+        "top": "The only score is far below 0. What is the largest of these scores?",
+        "total": "The only score is far below 0. Which number is it counted from, and is that its own?",
+        "out": "The only score is far below 0. Which weight has the only key that there is?",
+    },
     "nobody": {
         "top": "This query sees none of the keys. What is the largest of no scores, as the docstring "
         "has it?",
@@ -71,8 +76,9 @@ QUESTIONS = {
 
 def draw_parts(seed: int) -> Challenge:
     """Draw one key, whose score is below 0, and lower in the second head than in the first; one query,
-    several, groups, another type; then masks, at last one that hides all keys from some queries; and many
-    keys, of one KV head and of two under a mask, for which new tensors are counted."""
+    several, groups, one key far below 0, another type; then masks, at last one that hides all keys
+    from some queries; and many keys, of one KV head and of two under a mask, for which new tensors
+    are counted."""
     rng = np.random.default_rng(seed)
     T, S = int(rng.integers(2, 4)), int(rng.integers(5, 9))
     staged = [
@@ -92,6 +98,7 @@ def draw_parts(seed: int) -> Challenge:
         / (q * k).sum(axis=-1, keepdims=True)
     )
     cases[0] |= {"q": q, "k": k}
+    cases.append({**cases[0], "q": 1e5 * q, "stage": "low"})
     same = draw_case(rng, (1, 4, 2, T, S))
     cases += [{**same, "stage": "groups"}, {**same, "dtype": "float64", "stage": "types"}]
     for name in ("(T, S)", "(B, 1, T, S)", "(B, H, T, S)"):

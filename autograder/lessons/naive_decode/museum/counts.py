@@ -1,5 +1,7 @@
 """Wrong answers to the three counts."""
 
+import torch
+
 from autograder.lessons.naive_decode.museum import MUSEUM
 
 bug = MUSEUM.section("kv_rows_naive", check="naive_rows_add_up")
@@ -234,3 +236,9 @@ def squares_of_everybody(prompt_len, n_new):
 def looks_for_nothing(prompt_len, n_new):
     """T = 0 is no step at all."""
     return max(1, n_new) * prompt_len + n_new * (n_new - 1) // 2
+
+
+@bug("rounding", "a sum in numbers of 32 bits with seven digits", kind="sizes")
+def visits_in_float32(p, g):
+    """Adds up a tensor of floats."""
+    return int(torch.arange(p, p + g, dtype=torch.float32).sum())
