@@ -104,8 +104,8 @@ def forgets_the_columns(m, k, n):
 @bug("formula", "a count in whole numbers of 32 bits, which large products exceed", kind="sizes")
 def overflows_32_bits(m, k, n):
     """NumPy's int32 turns over beyond 2,147,483,647."""
-    with np.errstate(over="ignore"):
-        return int(np.int32(2 * m) * np.int32(k) * np.int32(n))
+    sizes = np.array([2 * m, k, n], dtype=np.int64).astype(np.int32)
+    return int(np.prod(sizes, dtype=np.int32))
 
 
 @bug("formula", "a count in numbers of 32 bits with seven digits", kind="sizes")
@@ -120,7 +120,7 @@ def never_empty(m, k, n):
     return 2 * max(m, 1) * max(k, 1) * max(n, 1)
 
 
-@bug("rounding", "a product in float64, whose digits end at 2⁵³", kind="sizes")
+@bug("formula", "a product in float64, whose digits end at 2⁵³", kind="sizes")
 def flops_in_floating_point(m, k, n):
     """Multiplies floats and returns a whole number."""
     return int(2.0 * m * k * n)
