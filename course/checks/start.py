@@ -60,7 +60,8 @@ def draw_shapes(rng: np.random.Generator, largest: int) -> Iterator[Shape]:
     shapes = [rng.choice(np.arange(2, largest), 3, replace=False).tolist() for _ in range(3)]
     few, many, most = rng.integers((20, 200, 10**6), (64, 600, 10**7)).tolist()
     yield from ((3, 4, 7), *sorted(shapes, key=np.prod), (few, most, many), (many, most, few))
-    yield [2 * n + 1 for n in rng.integers((10**9, 10**8, 50), (10**10, 10**9, 99)).tolist()]
+    large = rng.integers((10**7, 10**7, 10**5), (10**8, 10**8, 10**6))  # no matrix of 2⁶³ bytes
+    yield [2 * n + 1 for n in large.tolist()]
     yield [int(rng.integers(2, largest))] * 3
     for edge in (1, 0):
         for place in range(3):
