@@ -123,7 +123,7 @@ def unseen() -> list[str]:
     lines += [
         f"\nOn {trial['date']}, too, 90 *right* answers to all lessons were written in styles as unlike",
         "ours as the text allows: all got full points. And 108 wrong ones were written that are right",
-        "for nearly all inputs: 49 lost points, and 68 do since the checks were extended. The others are",
+        "for nearly all inputs: 49 lost points, and 65 do since the checks were extended. The others are",
         "wrong where a number is infinite or NaN, beyond 64 bits, or rounded in the last digits; in",
         "recursions of a thousand calls; where two sizes coincide; or in what no lesson promises.",
     ]

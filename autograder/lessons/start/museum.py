@@ -120,12 +120,6 @@ def never_empty(m, k, n):
     return 2 * max(m, 1) * max(k, 1) * max(n, 1)
 
 
-@bug("formula", "a product in float64, whose digits end at 2⁵³", kind="sizes")
-def flops_in_floating_point(m, k, n):
-    """Multiplies floats and returns a whole number."""
-    return int(2.0 * m * k * n)
-
-
 bug = MUSEUM.section("matmul_bytes", check="bytes_of_three_matrices")
 
 
