@@ -363,6 +363,8 @@ def test_a_part_of_the_evidence_is_not_the_evidence(record):
     [
         (36, 36.0, True),
         (36, 37, False),
+        (2**70, 2.0**70, True),  # beyond the whole numbers of NumPy
+        (2**70, 36.0, False),
         (1, True, False),
         (np.float32([1, np.nan]), np.float32([1.00001, np.nan]), True),
         (np.float32([1, np.nan]), np.float32([1, 1]), False),

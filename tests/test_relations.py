@@ -425,6 +425,25 @@ def test_a_size_is_named_only_if_it_is_no_chance_that_it_tells_right_from_wrong(
     assert bool(words) == ("T = " in text)
 
 
+@pytest.mark.parametrize(
+    ("wrong_shapes", "words"),
+    [
+        (
+            [(1, 2, 4, 5), (1, 3, 5, 5)],
+            "Right for several batch rows, wrong for a single batch row.",
+        ),
+        ([(1, 1, 4, 5), (1, 1, 5, 5)], ""),  # a single head, too: one of the two is chance
+    ],
+)
+def test_an_axis_is_named_only_if_no_other_one_tells_the_same(wrong_shapes, words):
+    right = [
+        RNG.normal(size=shape) for shape in ((2, 2, 4, 5), (3, 3, 5, 5), (2, 3, 4, 5), (4, 2, 5, 5))
+    ]
+    wrong = [RNG.normal(size=shape) for shape in wrong_shapes]
+    got = [*right, *(RNG.normal(size=array.shape) for array in wrong)]
+    assert said({"out": [*right, *wrong]}, {"out": got}) == words
+
+
 def test_whatever_comes_back_is_no_reason_to_fail():
     check = find("start.flops_of_any_product")
     for reply in (None, [], {}, {"evidence": None}, {"evidence": {"results": [{"value": 1j}]}}):
