@@ -19,8 +19,8 @@ from course.minigpt.split_read import attend_part, finish, merge
 GRAPHS = 32
 """How many CUDA graphs are kept; the least recently used one goes first."""
 WORTH_SHARING = 1 << 20
-"""Bytes per layer that a CPU has to save by reading shared pages once: the two parts to merge cost more
-operations, which took as long as 1 to 1.5 MB with 128 dimensions in 4 layers, and with 768 in 2."""
+"""Bytes per layer from which on a CPU reads shared pages once. Attention in two parts and their merge are
+more operations than attention in one, and take as long as copying 1 to 1.5 MB (d_model 128 and 768)."""
 
 
 class DecodeTogether:
@@ -42,14 +42,14 @@ class DecodeTogether:
 
     def __init__(self, weights: FastWeights, pool: BlockPool, multiple: int = 1) -> None:
         self.weights, self.pool, self.multiple = weights, pool, multiple
-        self._run = self._replay if pool.keys.is_cuda else self.forward
-        block_bytes = 2 * pool.keys[0, :, 0].nbytes  # keys and values, in one layer
-        self._least_saved = 0 if pool.keys.is_cuda else math.ceil(WORTH_SHARING / block_bytes)
-        self._buffers = (
-            None if pool.keys.is_cuda else (pool.keys.new_empty(0), pool.keys.new_empty(0))
-        )
         self._graphs: dict[Sizes, tuple[Tensor, Callable[[], Tensor]]] = {}
-        self._memory = torch.cuda.graph_pool_handle() if pool.keys.is_cuda else None
+        if pool.keys.is_cuda:
+            self._run, self._least_saved, self._buffers = self._replay, 0, None
+            self._memory = torch.cuda.graph_pool_handle()
+        else:
+            block_bytes = 2 * pool.keys[0, :, 0].nbytes  # keys and values, in one layer
+            self._run, self._least_saved = self.forward, math.ceil(WORTH_SHARING / block_bytes)
+            self._buffers = pool.keys.new_empty(0), pool.keys.new_empty(0)
 
     def __call__(self, caches: Sequence[PagedKVCache], tokens: Sequence[int]) -> Tensor:
         """Feed the newest token of each conversation; return logits (n, V).
