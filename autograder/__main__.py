@@ -29,7 +29,7 @@ COMMANDS = {
     "doctor": ("autograder.sandbox.doctor", "try every barrier of the sandbox on this machine"),
     "export": (
         "autograder.classroom.exporting.export",
-        "get points and code out, for spreadsheets and platforms",
+        "export points and code for spreadsheets and platforms",
     ),
     "grade": ("autograder.classroom.grade", "grade a class, and say who has no grade and why"),
     "mutants": (
@@ -51,7 +51,7 @@ COMMANDS = {
     ),
     "simulate": (
         "autograder.classroom.simulation.simulate",
-        "simulate a class of which all is known",
+        "simulate a class whose results are known in advance",
     ),
     "museum": ("autograder.diagnosis.museum_page", "write which check catches which known mistake"),
     "why": ("autograder.classroom.why", "say why a submission has its points"),

@@ -168,8 +168,8 @@ def _refuse_other_lesson(cells: Sequence[Any], assignment: Assignment) -> None:
     if most > len(claimed & set(assignment.tests.values())):
         lesson = lessons[here.index(most)]
         raise BadSubmission(
-            f"this is the notebook of lesson {lesson['folder'][:2]}, {lesson['title']}: hand in that of "
-            f"this lesson, {assignment.module}.ipynb"
+            f"this is the notebook of lesson {lesson['folder'][:2]}, {lesson['title']}; that of "
+            f"this lesson is {assignment.module}.ipynb"
         )
 
 
@@ -203,16 +203,18 @@ def read_cells(path: Path) -> tuple[str, list[Any]]:
     """
     data = _read_bytes(path)
     if _size_of_values(data) > MAX_VALUES:
-        raise BadSubmission(f"{path.name} holds more numbers and lists than are read")
+        raise BadSubmission(f"{path.name} contains more numbers and lists than the judge reads")
     try:
         notebook = json.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise BadSubmission(f"{path.name} is not UTF-8: {error.reason}") from None
-    except (ValueError, RecursionError) as error:
-        raise BadSubmission(f"{path.name} is no notebook: {str(error)[:200]}") from None
+    except ValueError as error:
+        raise BadSubmission(f"{path.name} is not a notebook: {str(error)[:200]}") from None
+    except RecursionError:
+        raise BadSubmission(f"{path.name} is not a notebook: it is nested too deeply") from None
     cells = _cells(notebook)
     if cells is None:
-        raise BadSubmission(f"{path.name} is JSON, but no notebook: it has no list of cells")
+        raise BadSubmission(f"{path.name} is JSON but not a notebook: it has no list of cells")
     return hashlib.sha256(data).hexdigest(), cells
 
 
@@ -233,7 +235,7 @@ def _read_bytes(path: Path) -> bytes:
     try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
-            raise BadSubmission(f"{path.name} is no regular file")
+            raise BadSubmission(f"{path.name} is not a regular file")
         if status.st_size > MAX_FILE:
             raise BadSubmission(
                 f"{path.name} has {status.st_size:,} bytes; {MAX_FILE:,} are read at most"

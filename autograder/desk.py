@@ -118,8 +118,8 @@ class Desk:
             if self.digest(notebook, anew=True) == before:
                 self._keep(notebook, kept)
                 return kept
-            self._log.warning("%s was handed in anew while it was judged", notebook.parent)
-        reason = "it was handed in anew while it was judged, again and again"
+            self._log.warning("%s was handed in again while it was being judged", notebook.parent)
+        reason = "new versions kept being handed in while it was being judged"
         return replace(kept, result=without_score(self.assignment, Outcome.INFRA_ERROR, reason))
 
     def _run(self, launcher: Launcher, notebook: Path) -> Result:

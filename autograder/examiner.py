@@ -44,7 +44,7 @@ MISSING_NAME = ("NameError", "AttributeError")
 """Exceptions that say that a name is missing, which another cell may define."""
 EXPLANATION_SECONDS = 10.0
 """The time for each further challenge, by which a mistake is recognised and its smallest case found."""
-APART = "After none of your cells does this question meet all the definitions that count."
+APART = "At no point in your notebook are all the definitions that count in place together."
 MAX_TEST_CELLS = 3
 """How often a lost question is asked at its test cells; it is asked at the end as well."""
 
@@ -241,7 +241,7 @@ class Examiner:
         cells = sorted({self._counting[name].cell for name in names})
         words = (
             f"There are several definitions of {' and '.join(names)}. All questions about a function are "
-            "decided by the same one, that with the most points, which is here that of cell "
+            "decided by the one that earns the most points, here that of cell "
             f"{' and '.join(map(str, cells))}. {attempt.answer.message}"
         )
         return replace(attempt, answer=replace(attempt.answer, message=words[:MESSAGE]))
@@ -391,7 +391,7 @@ def _reach_verdict(check: Check, challenge: Challenge, reply: dict, session: Ses
     except Exception as error:
         # Verdicts expect what right and usual wrong answers give; a student may give anything.
         kind = type(error).__name__
-        return failed(f"What your functions gave cannot be compared ({kind}: {error!s:.300}).")
+        return failed(f"What your functions returned cannot be compared ({kind}: {error!s:.300}).")
 
 
 def _explain(error: object, check: Check, session: Session) -> str:
@@ -401,5 +401,7 @@ def _explain(error: object, check: Check, session: Session) -> str:
     if kind == "NotImplementedError":
         return "Not written yet: the code stops with NotImplementedError."
     if kind == "WireError":
-        return f"What your functions gave is no plain number, text or array: {words}."
+        return (
+            f"Your functions returned something other than a plain number, text or array: {words}."
+        )
     return f"Your code stopped{f' {where},' if where else ''} with {kind}: {words}"

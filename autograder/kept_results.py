@@ -114,7 +114,7 @@ def _answer(said: Mapping[str, Any]) -> Answer:
 
 def digest_of_submission(notebook: Path) -> str:
     """Digest a notebook and all files beside it that its process can see. Links are not followed: of a
-    notebook that is no regular file, the kind alone counts. A folder that cannot be read is "".
+    notebook that is not a regular file, the kind alone counts. A folder that cannot be read is "".
     """
     try:
         found = os.lstat(notebook)

@@ -152,7 +152,7 @@ class Judge(Settings, NotebookExporter):
                     graded = self._graded(file)
                     if graded.exists() and read_mark(graded) != desk.key(file):
                         self.log.warning(
-                            "%s: handed in anew, or the grader is another.", file.parent
+                            "%s: handed in again, or the grader has changed.", file.parent
                         )
                         shutil.rmtree(graded.parent)
                     if (self.parent.force or not graded.exists()) and not desk.find(file):
@@ -196,7 +196,7 @@ class Judge(Settings, NotebookExporter):
             present = {Path(name).name for name in notebooks}
             if not present & expected and folder not in excluded:
                 self.log.error(
-                    "%s: no %s was handed in, but %s. Rename what is meant, and grade again.",
+                    "%s: no %s was handed in, but %s. Rename the right file, and grade again.",
                     folder,
                     " or ".join(sorted(expected)),
                     ", ".join(sorted(present)),
@@ -241,14 +241,14 @@ class Judge(Settings, NotebookExporter):
             _forget_if_new(names)
             raise NoGrade(line)
         if result.submission != digest:
-            raise NoGrade(f"{names['student']}: handed in anew just now, no grade; grade again.")
+            raise NoGrade(f"{names['student']}: handed in again just now, no grade; grade again.")
         log = self.log.info if result.outcome == Outcome.SCORE else self.log.warning
         log(f"{names['student']}: {result.outcome}, {result.points:g} points. {why}".strip())
         return _lay_out_feedback(desk, path, cells, kept)
 
 
 def _cells_of(path: Path) -> tuple[str, list[Any]]:
-    """Return the SHA-256 and the cells of a file, "" and none of one that is no notebook."""
+    """Return the SHA-256 and the cells of a file, "" and none of one that is not a notebook."""
     from autograder.assignment import BadSubmission, read_cells
 
     try:
@@ -309,7 +309,7 @@ class Submitted(CourseDirectory):
 
     @staticmethod
     def read_line(folder: Path, name: str) -> str:
-        """Read the beginning of a file; "" if there is no regular file of that name."""
+        """Read the beginning of a file; "" if there is not a regular file of that name."""
         try:
             fd = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:

@@ -172,7 +172,7 @@ def new_shell() -> Any:
             try:
                 if self._find_with_lazy_load("line", magic_name):
                     return super().run_line_magic(magic_name, line, _stack_depth + 1)
-                print(f"%{magic_name} is no magic here.")
+                print(f"%{magic_name} is not a magic that works here.")
             except (UsageError, ImportError) as error:
                 if magic_name not in ("config", "load_ext", "reload_ext", "pylab"):
                     raise

@@ -6,7 +6,7 @@ lesson) and `course.checks` (the checks that a student runs). `python -m course`
 
 
 def hand_in() -> None:
-    """Run this notebook from top to bottom in a fresh kernel, and say whether it is fit to hand in.
+    """Run this notebook from top to bottom in a fresh kernel, and say whether it is ready to hand in.
 
     Where no student has the notebook open (grading, builds, tests, `hand-in` itself) it does nothing.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 COMMANDS = {
-    "hand-in": "run a lesson from top to bottom and say whether it is fit to hand in: hand-in 03",
+    "hand-in": "run a lesson from top to bottom and say whether it is ready to hand in: hand-in 03",
     "lab": "open the lessons in JupyterLab, as `make lab` does; its options go on to it",
     "progress": "list the lessons, and which checks passed when",
 }

@@ -445,7 +445,7 @@ def test_a_zip_file_that_was_handed_in_is_read(course):
     assert course.notebook("ada") == "hers"
     evil, broken = said["refused"]
     assert evil == "work.zip: ../evil.py is left out: its path leads out of the folder"
-    assert "moodle.zip: ben is left out: ben.zip is no ZIP file, or a broken one" in broken
+    assert "moodle.zip: ben is left out: ben.zip is not a ZIP file, or a broken one" in broken
 
 
 def test_a_zip_file_beside_a_notebook_stays_one(course):
@@ -605,7 +605,7 @@ def test_a_broken_archive_leaves_what_was_collected_and_the_others(course):
     cut.write_bytes(two_in_turn(course).read_bytes()[:-30])
     said = course.collect(cut, course.zip("third.zip", (f"ben/{NOTEBOOK}", "his")), code=1)
     assert said["collected"] == ["ben"]
-    assert "cut.zip is no ZIP file, or a broken one" in said["refused"][0]
+    assert "cut.zip is not a ZIP file, or a broken one" in said["refused"][0]
     assert course.notebook("ada") == "hers"
 
 

@@ -218,7 +218,7 @@ def test_what_is_handed_in_anew_while_others_are_judged_is_not_taken_for_the_old
         assert desk.find(path) is None  # looked at
         path.write_bytes(b"another")
         ((_, problem),) = judge_on_dask(desk, these.submissions, address(client))
-    assert "handed in anew" in problem
+    assert "handed in again" in problem
     assert these.results() == {}
 
 

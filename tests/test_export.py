@@ -132,7 +132,7 @@ def test_everyone_is_one_line_with_a_state_and_no_grade_is_blank(course):
     ada, bad, _, lee, _, una = rows
     assert ada["handed_in"] == "2026-11-20T10:00:00+00:00"
     assert (ada["seconds_late"], ada["penalty"], ada["section"]) == ("0", "0", "Tuesday")
-    assert bad["reason"].startswith("start.ipynb is no notebook")
+    assert bad["reason"].startswith("start.ipynb is not a notebook")
     assert lee["last_name"] == "Lee, Jr."
     assert lee["section"] == "'@SUM(A1)"  # a spreadsheet shows it, and computes nothing
     assert una["last_name"] == "'=cmd|' /C calc'!A0"
@@ -239,7 +239,7 @@ def test_code_is_laid_out_with_the_release_as_its_base(course):
     done = export(course, "00", "--code", "compare")
     folder = course.place / "compare"
     assert done.returncode == 1  # bad.ipynb cannot be read
-    assert "bad: start.ipynb is no notebook" in done.stdout
+    assert "bad: start.ipynb is not a notebook" in done.stdout
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     students = {f"submissions/{student}/start.py" for student in ("ada", "eve", "lee")}
     assert files == {"base/start.py", "info.csv", *students}
@@ -318,7 +318,7 @@ def run_gradescope(folder: Path, place: Path, file: Path, address: str) -> dict 
 
 def test_feedback_is_packed_under_the_names_of_the_platform(course):
     nobody = run(course, "return", "00")
-    assert (nobody.returncode, "there is feedback for nobody" in nobody.stderr) == (2, True)
+    assert (nobody.returncode, "nobody has feedback to return" in nobody.stderr) == (2, True)
     prefixes = {"ada": "lovelaceada_1815_4242_", "bad": "Bad Wolf_7_assignsubmission_file_"}
     kept = course.place / "grading" / "collected" / "00-start.json"
     kept.parent.mkdir(exist_ok=True)
@@ -327,7 +327,7 @@ def test_feedback_is_packed_under_the_names_of_the_platform(course):
     assert done.returncode == 1
     assert done.stdout.startswith("feedback-00-start.zip: feedback for 2 of 5.\nleft out (3):\n")
     assert "eve: not graded, not judged yet: grade again" in done.stdout
-    assert "lee: no platform's name for it is known" in done.stdout
+    assert "lee: `autograder collect` recorded no platform's name" in done.stdout
     with zipfile.ZipFile(course.place / "feedback-00-start.zip") as archive:
         assert archive.namelist() == [f"{prefix}start.html" for prefix in prefixes.values()]
         page = archive.read(archive.namelist()[0])
@@ -344,7 +344,7 @@ def test_feedback_is_written_as_messages(course):
     assert words.get_payload().startswith("00-start: 5 of 10 points.\n")
     assert page.get_filename() == "start.html"
     refused = run(course, "return", "00", "--mail", "nobody")
-    assert "'nobody' is no address that messages can come from" in refused.stderr
+    assert "'nobody' is not an address that messages can come from" in refused.stderr
 
 
 def test_what_came_by_nbgraders_exchange_goes_back_by_it(course, tmp_path):
@@ -374,6 +374,6 @@ def test_why_tells_the_case_the_cell_and_the_challenge_of_each_question(course):
 def test_why_tells_who_has_no_points_and_that_somebody_is_unknown(course):
     done = run(course, "why", "bad", "00")
     assert (done.returncode, done.stdout.count("\n")) == (0, 1)
-    assert done.stdout.startswith("bad, 00-start: ungradable. start.ipynb is no notebook")
+    assert done.stdout.startswith("bad, 00-start: ungradable. start.ipynb is not a notebook")
     assert run(course, "why", "mis", "00").returncode == 1
     assert run(course, "why", "eva", "00").stderr.endswith("no student has the id 'eva'\n")

@@ -58,7 +58,7 @@ def test_everyone_is_in_the_one_state_that_holds_and_the_last_lines_name_them(gr
         "graded (1): ann",
         "untouched (1): bob",
         "ungradable (1): cleo",
-        "  cleo: start.ipynb is no notebook: Expecting value: line 1 column 1 (char 0): it has to be "
+        "  cleo: start.ipynb is not a notebook: Expecting value: line 1 column 1 (char 0): it has to be "
         "handed in again",
         "missing (1): dan",
     ]

@@ -156,7 +156,7 @@ def test_a_failing_machine_takes_no_grade_away(course):
     configure(course, UNLUCKY)
     done = grade(course, "--judge-again")
     assert done.returncode == 1
-    assert "not judged again, and stands as before (1): bob" in done.stdout
+    assert "not judged again; the earlier result stands (1): bob" in done.stdout
     assert "  bob: the machine failed: no process today" in done.stdout
     assert all_points(course, *NAMES)
 
@@ -214,7 +214,9 @@ def test_a_folder_whose_name_cannot_be_an_id_troubles_no_other(course):
     assert all_points(course, *NAMES)
     assert done.returncode == 1
     assert "not graded (3)" in done.stdout
-    assert done.stdout.count("such characters is no id: rename the folder, and grade again") == 3
+    assert (
+        done.stdout.count("such characters is not an id: rename the folder, and grade again") == 3
+    )
     assert "\x1b" not in done.stdout
 
 

@@ -181,7 +181,7 @@ def test_a_changed_file_is_graded_whatever_its_time(course):
     stamp.write_text("2026-10-01 05:00:00 UTC")
     done = course.autograde()
     assert done.returncode == 0, done.stderr
-    assert "bob/00-start: handed in anew" in done.stderr
+    assert "bob/00-start: handed in again" in done.stderr
     assert "ann: SCORE" not in done.stderr
     assert sum(course.points("bob").values()) == POINTS
 

@@ -167,7 +167,7 @@ def test_lessons_with_nothing_earlier_say_nothing(two_lessons, take_ours):
 
 def test_without_earlier_notebooks_it_is_ours_in_one_line(tmp_path, take_ours):
     line = choose("kv_cache", lay_out(tmp_path, "03-kv-cache"), "1")
-    assert line == "Earlier lessons: ours, since none of your notebooks lies beside this one."
+    assert line == "Earlier lessons: ours, since none of your notebooks is next to this one."
     assert choose("kv_cache", None, "1") == line  # on Colab
 
 
@@ -218,7 +218,7 @@ def test_where_ours_are_not_given_yours_serve_and_what_is_missing_is_said(two_le
     with kernel(PYTHONPATH=str(library)) as run:  # on Colab no notebook lies beside
         run("from course.mine.choosing import choose; choose('naive_decode', None, '1')")
         said = run("from course.minigpt.start import matmul_bytes")
-        assert "and none of your notebooks lies beside this one" in said
+        assert "and none of your notebooks is next to this one" in said
 
 
 def test_ours_are_found_without_importing_them():

@@ -163,9 +163,9 @@ IDLE = {
 } | {"edited": edited, "stale": stale}
 """All of these did nothing else."""
 BROKEN = {
-    "no JSON": (b'{"cells": [', "is no notebook"),
-    "empty": (b"", "is no notebook"),
-    "deep": (b"[" * 200_000, "is no notebook"),
+    "no JSON": (b'{"cells": [', "is not a notebook"),
+    "empty": (b"", "is not a notebook"),
+    "deep": (b"[" * 200_000, "is not a notebook"),
     "a list": (b"[]", "has no list of cells"),
     "UTF-16": ("{}".encode("utf-16"), "is not UTF-8"),
 }

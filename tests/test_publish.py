@@ -187,7 +187,7 @@ def test_an_address_is_checked_at_the_door(text, address):
     if address:
         assert read_address(text) == address
     else:
-        with pytest.raises(LessonError, match="expected is the address of a repository"):
+        with pytest.raises(LessonError, match="is not the address of a repository"):
             read_address(text)
 
 

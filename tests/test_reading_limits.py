@@ -63,7 +63,7 @@ def test_a_file_of_ever_so_many_values_is_refused_before_they_are_built(kind, tm
     file = tmp_path / "start.ipynb"
     file.write_bytes(NOTEBOOK % (unit * (120 * MB // len(unit)) + b"1"))
     said, most = peak(READ, file)
-    assert said == "start.ipynb holds more numbers and lists than are read"
+    assert said == "start.ipynb contains more numbers and lists than the judge reads"
     assert most < ALLOWED
 
 

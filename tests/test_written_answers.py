@@ -47,7 +47,7 @@ def graded(tmp_path_factory) -> CourseFolder:
             work.cells.remove(cell)
         folder.hand_in(student, work)
     said = autograder(folder, "grade", LESSON.folder)
-    assert "written answers wait to be graded by hand, in formgrader (1): ada\n" in f"{said}\n"
+    assert "written answers to be graded by hand in formgrader (1): ada\n" in f"{said}\n"
     return folder
 
 

@@ -177,7 +177,7 @@ class _Cluster:
         # Asked without the desk's cache, which looks only once: perhaps hours ago.
         notebook = job.submission.notebook
         if self._desk.digest(notebook) != digest_of_submission(notebook):
-            job.problem = "it was handed in anew while others were judged"
+            job.problem = "it was handed in again while others were judged"
             raise LookupError(job.problem)
         if self._threads and not self._able(job):
             self._look()  # another may have come

@@ -80,14 +80,14 @@ def _parser() -> argparse.ArgumentParser:
         "--jobs",
         type=_at_least_one,
         default=cores or 1,
-        help="submissions at once; as many as cores",
+        help="submissions to judge at once; by default, as many as there are cores",
     )
     parser.add_argument(
         "--student",
         action="append",
         default=[],
         metavar="ID",
-        help="grade this one, and nobody else; may be said several times",
+        help="grade only this student; may be given several times",
     )
     parser.add_argument(
         "--shard",
@@ -99,16 +99,20 @@ def _parser() -> argparse.ArgumentParser:
         "--dask", metavar="ADDRESS", help="judge on the workers of a Dask cluster, by its scheduler"
     )
     parser.add_argument(
-        "--kept-only", action="store_true", help="run no code: what has no result stays without"
+        "--kept-only",
+        action="store_true",
+        help="run no code; a submission without a kept result stays ungraded",
     )
-    parser.add_argument("--judge-again", action="store_true", help="also what has a result")
+    parser.add_argument(
+        "--judge-again", action="store_true", help="judge again what has a kept result, too"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON in place of the last lines")
     return parser
 
 
 def _at_least_one(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of jobs, 1 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of jobs, 1 or more")
     return int(text)
 
 
@@ -116,7 +120,7 @@ def _shard(text: str) -> tuple[int, int]:
     number, _, of = text.partition("/")
     if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no part such as 2/8, which is the second of 8"
+            f"{text!r} is not a part such as 2/8, which is the second of 8"
         )
     return int(number), int(of)
 
@@ -208,18 +212,16 @@ def _words(table: Sequence[Standing], problems: Mapping[str, str], penalties: Se
             lines += [f"  {one_line(s.student.id)}: {one_line(s.reason)}" for s in these]
     if old := [s.student.id for s in table if s.student.id in problems and s.result]:
         names = ", ".join(map(one_line, old))
-        lines.append(f"not judged again, and stands as before ({len(old)}): {names}")
+        lines.append(f"not judged again; the earlier result stands ({len(old)}): {names}")
         lines += [f"  {one_line(student)}: {one_line(problems[student])}" for student in old]
     if slow := [s.student.id for s in table if s.result and s.result.timed_out]:
         lines.append(f"ran out of time ({len(slow)}): {', '.join(map(one_line, slow))}")
         lines.append(
-            "  a cell, a question or a whole notebook used up its seconds, see docs/grading.md"
+            "  a cell, a question or the whole notebook exceeded its time limit; see docs/grading.md"
         )
     if unread := [s.student.id for s in table if s.unread]:
         names = ", ".join(map(one_line, unread))
-        lines.append(
-            f"written answers wait to be graded by hand, in formgrader ({len(unread)}): {names}"
-        )
+        lines.append(f"written answers to be graded by hand in formgrader ({len(unread)}): {names}")
     if penalties:
         names = ", ".join(map(one_line, penalties))
         lines.append(f"penalty for being late changed ({len(penalties)}): {names}")

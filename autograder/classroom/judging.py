@@ -19,7 +19,7 @@ WAITING = 3
 """Slow submissions per job that may run beside the others; the limit bounds the memory."""
 TICK = 0.2
 """Seconds between two checks whether another submission may start."""
-NOT_KEPT = "its result could not be kept: is the disk full, or was it handed in anew just now?"
+NOT_KEPT = "its result could not be kept: is the disk full, or was it handed in again just now?"
 
 
 def judge_here(

@@ -109,7 +109,7 @@ def _student(where: str, row: Mapping[str, str]) -> Student:
         raise BadRoster(f"{where} has more values than columns: put values with a comma in quotes")
     values = {name: (value or "").strip() for name, value in row.items()}
     if not _IDS.fullmatch(values["id"]) or values["id"] in (".", ".."):
-        raise BadRoster(f"{where}: {values['id']!r} is no id, which is a folder's name")
+        raise BadRoster(f"{where}: {values['id']!r} is not an id, which is a folder's name")
     extensions = {
         name.removeprefix(EXTENSION).strip(): _extension(f"{where}, {name}", value)
         for name, value in values.items()

@@ -165,9 +165,9 @@ def _no_notebook(lesson: Lesson, submission: Submission) -> str:
     """Describe the content of a folder without the notebook, and what to do."""
     expected = lesson.released.name
     if not submission.others:
-        return f"the folder holds no notebook: {expected} has to be handed in"
+        return f"the folder contains no notebook: {expected} has to be handed in"
     named = ", ".join(submission.others)
-    return f"no {expected} was handed in, but {named}: rename what is meant, and grade again"
+    return f"no {expected} was handed in, but {named}: rename the right file, and grade again"
 
 
 def names_of(standings: Sequence[Standing], *states: State) -> list[str]:

@@ -63,7 +63,7 @@ def _look_into(folder: Path, student: str, name: str) -> Submission:
         why = f"{error.strerror}: this account has to be able to read {error.filename}"
         return Submission(student, folder, None, problem=why)
     if _NO_ID.search(student):
-        why = "a folder's name with such characters is no id: rename the folder"
+        why = "a folder's name with such characters is not an id: rename the folder"
         return Submission(student, folder, None, problem=why)
     return Submission(student, folder, notebook)
 

@@ -31,7 +31,7 @@ def read_address(text: str) -> str:
     address = text.strip().rstrip("/").removesuffix(".git")
     if not ADDRESS.fullmatch(address):
         raise LessonError(
-            f"--url {text}: expected is the address of a repository, such as https://github.com/us/lessons"
+            f"--url {text}is not the address of a repository, such as https://github.com/us/lessons"
         )
     return address
 

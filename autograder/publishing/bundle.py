@@ -19,8 +19,11 @@ TEMPLATE = Path(__file__).parent / "template"
 """The files that only students have; `{{NAME}}` stands for what a release says of itself."""
 AS_THEY_ARE = ("LICENSE", "docs/second-token.svg")
 GET = "git clone {address} second-token\ncd second-token\n"
-BADGES = " Or press a badge: the\nlesson opens in Colab, where you save a copy of your own."
-PULL = {True: "New lessons come by `git pull`.", False: "New lessons come as a new copy."}
+BADGES = " Or click a badge: the lesson\nopens in Colab, where you save a copy of your own."
+PULL = {
+    True: "Get new lessons with `git pull`.",
+    False: "New lessons come as a new copy of this folder.",
+}
 URLS = '\n[project.urls]\nRepository = "{address}"\n'
 """What a release says where it has an address."""
 ROOMS = ("checks", "plots", "widgets")

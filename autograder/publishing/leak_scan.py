@@ -145,7 +145,7 @@ def leaks_of_file(name: str, data: bytes, hidden: Hidden) -> list[str]:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
-        return ["it is no text"]
+        return ["it is not text"]
     if suffix == ".ipynb":
         return _leaks_of_notebook(text, hidden)
     leaking = [f"forbidden: {word}" for word in FORBIDDEN if word in text]
@@ -159,7 +159,7 @@ def _leaks_of_notebook(text: str, hidden: Hidden) -> list[str]:
     try:
         notebook = json.loads(text)
     except ValueError:
-        return ["it is no notebook"]
+        return ["it is not a notebook"]
     leaking = leaks(notebook, hidden.secrets)
     leaking += [f"a word of the judge: {word}" for word in sorted(_words([text]) & hidden.words)]
     for cell in notebook.get("cells", []):

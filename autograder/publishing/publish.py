@@ -107,7 +107,7 @@ def _tell(changes: Changes, place: Path, last: str, address: str) -> None:
     for path in changes.left:
         print(
             f"left as students have it: {path}. Its text changed since; `--replace {path.split('/')[1]}` "
-            "publishes it anew, and who edited it has to merge."
+            "publishes it again, and students who edited it have to merge."
         )
     if not (changes.written or changes.removed):
         print(f"{place} is up to date.")

@@ -81,7 +81,7 @@ class Deadline:
         watch = self.stopwatch
         watch.look(waited=self.tick)
         if watch.used >= self.seconds:
-            raise DeadlinePassed(f"no answer in the time there was, {self.seconds:.3g} seconds")
+            raise DeadlinePassed(f"the time limit of {self.seconds:.3g} seconds ran out")
         if watch.wall >= BACKSTOP * self.seconds:
             raise MachineBusy(
                 f"{TOO_BUSY}: in {watch.wall:.0f} seconds the process could use only "

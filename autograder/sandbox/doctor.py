@@ -43,7 +43,7 @@ SHELL_VARIABLES = ("PWD", "LC_CTYPE")  # set by a shell and by Python, to the sa
 ENDED = ("cpu_time", "page_tables", "total_memory")  # escapes that go on until something ends them
 _BUBBLEWRAP = "install bubblewrap 0.8 or newer: apt-get install bubblewrap"
 _UTIL_LINUX = "install util-linux: apt-get install util-linux"
-_WATCHED = "watched from outside, by no cgroup"
+_WATCHED = "measured from outside, without a cgroup"
 _WATCH = "the watch in autograder/sandbox/memory.py needs Linux 4.14 or newer, and /proc"
 _FILTER = "install the filter: pip install pyseccomp, and apt-get install libseccomp2"
 
@@ -65,32 +65,36 @@ class Barrier:
 
 BARRIERS = (
     Barrier("start", "Python starts inside", _BUBBLEWRAP),
-    Barrier("network", "no way to another machine, nor to a server on this one", _BUBBLEWRAP),
+    Barrier("network", "no other machine and no server on this one can be reached", _BUBBLEWRAP),
     Barrier(
         "files",
-        "home, gradebook and judge are not there",
+        "your home, the gradebook and the judge cannot be seen",
         f"{_BUBBLEWRAP}; and keep the checkout out of Python's own folders",
     ),
-    Barrier("environment", "no variable of yours can be read", _BUBBLEWRAP),
-    Barrier("names", "no process and no mount names a folder of yours or a student", _BUBBLEWRAP),
+    Barrier("environment", "none of your environment variables can be read", _BUBBLEWRAP),
+    Barrier("names", "no process and no mount reveals your folders or a student", _BUBBLEWRAP),
     Barrier("writing", "nothing can be written outside /tmp and /dev/shm", _BUBBLEWRAP),
-    Barrier("storage", "what is written there is bounded", _BUBBLEWRAP),
-    Barrier("file_size", "one file is bounded", _UTIL_LINUX),
-    Barrier("processes", "a fork bomb is bounded", f"{_UTIL_LINUX}; and Linux 5.14 or newer"),
-    Barrier("open_files", "open files are bounded", _UTIL_LINUX),
-    Barrier("memory", "memory of one process is bounded", f"{_UTIL_LINUX}; {_FILTER}"),
+    Barrier("storage", "how much is written there is limited", _BUBBLEWRAP),
+    Barrier("file_size", "the size of a file is limited", _UTIL_LINUX),
     Barrier(
-        "uncounted_memory", "no memory that no process answers for", f"{_BUBBLEWRAP}; {_FILTER}"
+        "processes", "the number of processes is limited", f"{_UTIL_LINUX}; and Linux 5.14 or newer"
     ),
-    Barrier("page_tables", "nor is there any in page tables", _WATCH),
-    Barrier("total_memory", f"memory of all processes together is bounded: {_WATCHED}", _WATCH),
-    Barrier("cpu_time", "an endless loop is ended", _UTIL_LINUX),
-    Barrier("namespaces", "no namespaces of its own", f"{_BUBBLEWRAP}; {_FILTER}"),
-    Barrier("system_calls", "a filter keeps from ptrace and other networks", _FILTER),
-    Barrier("privileges", "an unprivileged user, for good", _BUBBLEWRAP),
-    Barrier("others", "no process outside can be seen or ended", _BUBBLEWRAP),
-    Barrier("descriptors", "no open file but its own pipes", _BUBBLEWRAP),
-    Barrier("survivors", "nothing lives on when it ends", _BUBBLEWRAP),
+    Barrier("open_files", "the number of open files is limited", _UTIL_LINUX),
+    Barrier("memory", "the memory of one process is limited", f"{_UTIL_LINUX}; {_FILTER}"),
+    Barrier(
+        "uncounted_memory",
+        "no memory can be held outside of a process",
+        f"{_BUBBLEWRAP}; {_FILTER}",
+    ),
+    Barrier("page_tables", "no memory can be hidden in page tables", _WATCH),
+    Barrier("total_memory", f"the memory of all processes together is limited: {_WATCHED}", _WATCH),
+    Barrier("cpu_time", "an endless loop is stopped", _UTIL_LINUX),
+    Barrier("namespaces", "no new namespace can be made", f"{_BUBBLEWRAP}; {_FILTER}"),
+    Barrier("system_calls", "a filter blocks ptrace and all but the usual sockets", _FILTER),
+    Barrier("privileges", "an unprivileged user who can gain no privileges", _BUBBLEWRAP),
+    Barrier("others", "no process outside can be seen or killed", _BUBBLEWRAP),
+    Barrier("descriptors", "no file is open but its own pipes", _BUBBLEWRAP),
+    Barrier("survivors", "no process outlives it", _BUBBLEWRAP),
 )
 
 
@@ -148,8 +152,10 @@ def main(arguments: list[str]) -> int:
     from autograder.sandbox.fork_server import ForkServer
 
     argparse.ArgumentParser(prog="autograder doctor", description=__doc__).parse_args(arguments)
-    print(f"Python {platform.python_version()} grades: it refuses what only a newer one can read.")
-    print("Cold start: every process imports what it needs.")
+    print(
+        f"Python {platform.python_version()} grades: it rejects syntax that only a newer one can parse."
+    )
+    print("Cold start: every process imports torch itself.")
     findings = doctor()
     print(report(findings))
     if all(finding.held for finding in findings):
@@ -158,7 +164,7 @@ def main(arguments: list[str]) -> int:
             findings = doctor(server.popen)
         print(report(findings))
     if all(finding.held for finding in findings):
-        print("The sandbox is whole.")
+        print("Every barrier of the sandbox holds.")
         return 0
     print(ways_out())
     return 1

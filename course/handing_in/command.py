@@ -1,4 +1,4 @@
-"""`python -m course hand-in LESSON`: run a lesson afresh, and say whether it is fit to hand in."""
+"""`python -m course hand-in LESSON`: run a lesson afresh, and say whether it is ready to hand in."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_BYTES = 128 * 2**20
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command. Returns 0 only when the notebook is fit to hand in."""
+    """Run the command. Returns 0 only when the notebook is ready to hand in."""
     parser = argparse.ArgumentParser(prog="python -m course hand-in", description=__doc__)
     parser.add_argument("lesson", help="03, 03-kv-cache, or the path of a notebook")
     name = parser.parse_args(arguments).lesson
@@ -63,7 +63,7 @@ def _lesson_of(path: Path) -> Released:
         except ValueError:
             continue
     raise ValueError(
-        f"{path.name} is the name of no lesson's notebook; rename it back, such as kv_cache.ipynb"
+        f"{path.name} is not the name of a lesson's notebook; rename it back, such as kv_cache.ipynb"
     )
 
 
@@ -71,7 +71,7 @@ def inspect(lesson: Released, path: Path) -> list[Fact]:
     """Check a notebook, run it, print one line per fact, and write the receipt beside it.
 
     Raises:
-        ValueError: it is no notebook.
+        ValueError: it is not a notebook.
         ModuleNotFoundError: a package that running notebooks needs is not installed.
     """
     data = path.read_bytes()
@@ -89,7 +89,7 @@ def inspect(lesson: Released, path: Path) -> list[Fact]:
     except OSError as error:
         facts += _say([Fact(False, f"The receipt could not be written: {error}")])
         fit = False
-    print("Fit to hand in." if fit else "Not fit to hand in yet: see the lines with NO.")
+    print("Ready to hand in." if fit else "Not ready to hand in yet: see the lines marked NO.")
     return facts
 
 

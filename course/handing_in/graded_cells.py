@@ -31,7 +31,7 @@ def compare_cells(lesson: Released, cells: list[dict[str, Any]]) -> list[Fact]:
         for cell in lesson.graded
         if names[cell.name] == 1 and hashes[cell.name] != cell.sha256
     ]
-    return wrong or [Fact(True, f"All {len(graded)} graded cells are there, unchanged.")]
+    return wrong or [Fact(True, f"All {len(graded)} graded cells are present and unchanged.")]
 
 
 def _trouble(count: int) -> str:

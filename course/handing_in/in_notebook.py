@@ -16,7 +16,7 @@ COURSE = Path(__file__).resolve().parents[2]
 
 
 def hand_in_this_notebook() -> None:
-    """Print whether this kernel's notebook is fit to hand in; do nothing where no student has it open."""
+    """Print whether this kernel's notebook is ready to hand in; do nothing where no student opened it."""
     notebook = own_notebook()
     if notebook is None:
         if on_colab() and not os.environ.get(HANDING_IN):

@@ -33,15 +33,15 @@ def choose(module: str, notebook: Path | None, mode: str) -> str:
     if not uses:
         return ""
     if notebook is None:
-        _say_which_are_missing(earlier, "none of your notebooks lies beside this one")
-        return "Earlier lessons: ours, since none of your notebooks lies beside this one."
+        _say_which_are_missing(earlier, "none of your notebooks is next to this one")
+        return "Earlier lessons: ours, since none of your notebooks is next to this one."
     chosen = choose_all(earlier, lessons_folder(notebook), mode)
     if mode == "0":
         return "Earlier lessons: ours, since SECOND_TOKEN_MINE or use_mine turned yours off."
     if all(
         reasons.get(EVERY_FUNCTION, "").startswith("there is no") for _, reasons in chosen.values()
     ):
-        return "Earlier lessons: ours, since none of your notebooks lies beside this one."
+        return "Earlier lessons: ours, since none of your notebooks is next to this one."
     parts = [
         f"{name}: {_whose(name, lesson, *chosen[lesson])}"
         for lesson, names in uses.items()

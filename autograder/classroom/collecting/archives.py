@@ -1,6 +1,6 @@
 """Read ZIP files and folders of submissions: which files they hold, whatever was put into them.
 
-Nothing is unpacked here. An entry that could leave its folder, or is no regular file, is left out
+Nothing is unpacked here. An entry that could leave its folder, or is not a regular file, is left out
 and named; what systems put beside files (`__MACOSX`, `.DS_Store`, checkpoints) is left out in silence.
 """
 
@@ -133,7 +133,7 @@ def _read_zip(name: str, file: Path | IO[bytes], zone: tzinfo | None, stack: Exi
     try:
         return _sorted_out(name, _in_zip(stack.enter_context(zipfile.ZipFile(file)), zone))
     except zipfile.BadZipFile as error:
-        raise Refused(f"{name} is no ZIP file, or a broken one ({error})") from None
+        raise Refused(f"{name} is not a ZIP file, or a broken one ({error})") from None
     except (OSError, ValueError, NotImplementedError, EOFError, struct.error) as error:
         raise Refused(f"{name} cannot be read: {error}") from None
 
@@ -199,7 +199,7 @@ def _in_zip(opened: zipfile.ZipFile, zone: tzinfo | None) -> Iterator[tuple[str,
         if where.endswith("/"):
             continue
         if kind not in (0, stat.S_IFREG):
-            yield where, "it is a link, or another thing that is no file"
+            yield where, "it is a link, or another thing that is not a file"
         elif info.flag_bits & _ENCRYPTED:
             yield where, "it is encrypted"
         else:
@@ -241,7 +241,7 @@ def _in_folder(folder: Path) -> Iterator[tuple[str, Entry | str]]:
                 time = datetime.fromtimestamp(int(status.st_mtime), UTC)
                 yield where, Entry((), time, status.st_size, partial(_open_file, path))
             else:
-                yield where, "it is a link, or another thing that is no file"
+                yield where, "it is a link, or another thing that is not a file"
 
 
 def _open_file(path: Path) -> IO[bytes]:

@@ -105,7 +105,7 @@ def _zone(name: str) -> tzinfo:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         raise argparse.ArgumentTypeError(
-            f"{name!r} is no time zone, such as Europe/Berlin or UTC"
+            f"{name!r} is not a time zone, such as Europe/Berlin or UTC"
         ) from None
 
 

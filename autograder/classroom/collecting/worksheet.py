@@ -75,4 +75,4 @@ def _time(file: str, text: str, zone: tzinfo | None) -> datetime | None:
     try:
         return parse_utc(text).replace(tzinfo=zone).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise CannotStart(f"{file}: {text!r} is no time in English, under {_TIME}") from None
+        raise CannotStart(f"{file}: {text!r} is not a time in English, under {_TIME}") from None

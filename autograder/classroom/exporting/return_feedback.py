@@ -129,7 +129,7 @@ def _archive(lesson: Lesson, table: Sequence[Standing]) -> tuple[bytes, list[str
             student = standing.student.id
             why = _why_not(lesson, standing)
             if not why and not prefixes.get(student):
-                why = "no platform's name for it is known from `autograder collect`: use --mail"
+                why = "`autograder collect` recorded no platform's name for it: use --mail"
             if why:
                 left_out.append(one_line(f"{student}: {why}"))
                 continue
@@ -141,13 +141,13 @@ def _archive(lesson: Lesson, table: Sequence[Standing]) -> tuple[bytes, list[str
 
 
 def _nobody(left_out: Sequence[str]) -> str:
-    return "; ".join(["there is feedback for nobody", *left_out[:3], *["…"] * (len(left_out) > 3)])
+    return "; ".join(["nobody has feedback to return", *left_out[:3], *["…"] * (len(left_out) > 3)])
 
 
 def _mailbox(lesson: Lesson, table: Sequence[Standing], sender: str) -> tuple[bytes, list[str]]:
     """Write a message with the page for everybody; return it and who is left out, and why."""
     if "@" not in sender or not sender.isprintable():
-        raise CannotStart(f"{sender!r} is no address that messages can come from")
+        raise CannotStart(f"{sender!r} is not an address that messages can come from")
     left_out = []
     with (
         tempfile.TemporaryDirectory() as folder,

@@ -34,7 +34,7 @@ from autograder.lessons.exhibits import Bug
 from autograder.report.sanitize import plain, visible
 
 MOST_GROUPS, LONGEST_REASON = 40, 400
-UNTOUCHED = "the notebook came back as it was released: was another file meant?"
+UNTOUCHED = "the notebook is unchanged: was another file meant?"
 SCRIPT = Path(__file__).with_name("report_page.js").read_text(encoding="utf-8")
 HASH = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
 WIDTH, HEIGHT, BASE, TOP = 660, 262, 205, 28

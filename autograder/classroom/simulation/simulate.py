@@ -32,11 +32,11 @@ def main(arguments: list[str]) -> int:
     except (CannotStart, OSError) as error:
         print(f"No class was simulated: {error}", file=sys.stderr)
         return 2
-    print(f"{plan.students} students of {plan.lesson} lie under {options.into}. Grade them there:")
+    print(f"{plan.students} students of {plan.lesson} are in {options.into}. To grade them:")
     print(f"  cd {options.into} && autograder grade {plan.lesson}")
-    print(f"{EXPECTED} says how each of them has to stand then.")
+    print(f"{EXPECTED} says which state and points each must then have.")
     if (options.into / AGAIN).exists():
-        print("Some hand in once more afterwards; grade again when they did:")
+        print("Some of them hand in a second version. Copy these, and grade again:")
         print(f"  cp -r {AGAIN}/. grading/submitted/")
     return 0
 
@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _at_least_one(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of students, 1 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of students, 1 or more")
     return int(text)
 
 

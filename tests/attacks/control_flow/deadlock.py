@@ -2,7 +2,7 @@
 
 points: 10
 start: solved
-stops: no answer in the time
+stops: the time limit of
 slow: yes
 """
 

@@ -2,7 +2,7 @@
 
 points: 5
 start: solved
-says: no answer in the time
+says: the time limit of
 slow: yes
 """
 
