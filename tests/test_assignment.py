@@ -18,7 +18,7 @@ def test_every_other_lesson_s_notebook_is_refused_by_name(folder, tmp_path):
         path.write_bytes(lesson.student.read_bytes())
         with pytest.raises(BadSubmission) as refused:
             read_submission(path, assignment)
-        assert f"notebook of lesson {lesson.number}, {lesson.title}:" in str(refused.value)
+        assert f"notebook of lesson {lesson.number}, {lesson.title};" in str(refused.value)
         assert str(refused.value).endswith(f"that of this lesson is {assignment.module}.ipynb")
 
 

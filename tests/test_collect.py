@@ -347,7 +347,7 @@ def test_moodles_worksheet_says_who_is_who_and_when_they_handed_in(course):
     ("sheet", "why"),
     [
         ("ID,Vollständiger Name\n1,Ada\n", "no column Identifier"),
-        ("Identifier,Last modified (submission)\nParticipant 1,gestern\n", "no time in English"),
+        ("Identifier,Last modified (submission)\nParticipant 1,gestern\n", "not a time in English"),
         ('Identifier\n"Participant', "cannot be read"),
     ],
 )

@@ -306,9 +306,9 @@ def test_honest_work_in_another_form_gets_every_point(start, form):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "no notebook"),
-        (b"{", "no notebook"),
-        (b"[" * 200_000, "no notebook"),
+        (b"", "not a notebook"),
+        (b"{", "not a notebook"),
+        (b"[" * 200_000, "not a notebook"),
         (b"[]", "no list of cells"),
         (b'{"cells": {}}', "no list of cells"),
         (b'{"worksheets": [1]}', "no list of cells"),

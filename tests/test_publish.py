@@ -146,7 +146,7 @@ def test_with_an_address_all_lead_there_at_the_lesson_s_tag(tmp_path):
         assert colab in (bundle / "README.md").read_text(encoding="utf-8")
     readme = (bundle / "README.md").read_text()
     assert "git clone https://github.com/us/lessons " in readme
-    assert "New lessons come by `git pull`." in readme
+    assert "Get new lessons with `git pull`." in readme
     assert address_in(bundle) == "https://github.com/us/lessons"
 
 
