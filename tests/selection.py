@@ -60,9 +60,9 @@ BY_LESSON = {"test_museum", "test_margins", "test_exhibits", "test_hollow_eviden
 BY_LESSON |= {"test_notebooks", "test_nbgrader", "test_no_truth", "test_cheapest"}
 """Files whose tests of different lessons may run in different processes."""
 PICTURES = ("course/plots", "course/widgets")
-"""A change here voids only what names them: a picture decides about no result."""
-SHOWS_PICTURES = re.compile(r"\b(plots|widgets|built|build|build_book)\b")
-"""In a file of tests: pictures are drawn, or lessons built or shown. No notebook, and no gradebook."""
+"""A change here voids only the tests that show it: a picture decides about no result."""
+SHOWS_PICTURES = re.compile(r"(?<![/\w])(plots|widgets|build|build_book)\b")
+"""In a file of tests that imports no picture: lessons are built, published or opened, with all of it."""
 CELL = re.compile(r"^# %%", re.MULTILINE)
 """What begins a cell in a lesson's text."""
 LEFT_OUT = {"build", "grading", "recorded", "__pycache__", "second_token.egg-info"}
@@ -299,12 +299,30 @@ def digest_of_tree() -> str:
 
 @cache
 def digest_of_pictures(stem: str) -> str:
-    """Digest all pictures and widgets for a test file that names them, directly or not."""
+    """Digest the pictures and widgets that a test file shows."""
+    return hashed(path.read_text(encoding="utf-8") for path in pictures_shown_by(stem))
+
+
+def pictures_shown_by(stem: str) -> list[Path]:
+    """List the modules of pictures and widgets that a test file imports, directly or not; all modules if
+    it builds or opens lessons."""
     text = (ROOT / "tests" / f"{stem}.py").read_text(encoding="utf-8")
-    if not SHOWS_PICTURES.search(text):
-        return ""
-    files = (path for folder in PICTURES for path in sorted((ROOT / folder).rglob("*.py")))
-    return hashed(path.read_text(encoding="utf-8") for path in files)
+    modules = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for folder in PICTURES
+        for path in (ROOT / folder).rglob("*.py")
+    }
+    shown: set[str] = set()
+    texts = [text]
+    while texts:
+        places = imports_of(texts.pop())
+        names = {p.module for p in places} | {f"{p.module}.{p.name}" for p in places}
+        new = names & modules.keys() - shown
+        shown |= new
+        texts += [modules[name].read_text(encoding="utf-8") for name in new]
+    if not shown and SHOWS_PICTURES.search(text):
+        shown = set(modules)
+    return [modules[name] for name in sorted(shown)]
 
 
 def _read(path: Path) -> dict[str, Any]:

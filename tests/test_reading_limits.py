@@ -75,8 +75,8 @@ HONEST_OUTPUTS = {
     "text full of commas": lambda: {"text": table()},
     "lines of text": lambda: {"text": table().splitlines(keepends=True)},
     "a picture": lambda: {"data": {"image/png": "iVBORw0KGgo" * (60 * MB // 11)}},
-    "numbers of plots": lambda: {"data": {"plotly": [n / 7 for n in range(3_000_000)]}},
-    "records of plots": lambda: {"data": [{"x": n / 7, "y": n / 3} for n in range(1_100_000)]},
+    "numbers of charts": lambda: {"data": {"plotly": [n / 7 for n in range(3_000_000)]}},
+    "records of charts": lambda: {"data": [{"x": n / 7, "y": n / 3} for n in range(1_100_000)]},
     "emoji": lambda: {"text": "\U0001f600" * (60 * MB // 4)},
 }
 

@@ -17,7 +17,7 @@ def other_at_work():
     """A thread that stands still in the middle of its first tree until the fixture is called."""
     stands, goes_on, failures = threading.Event(), threading.Event(), []
 
-    def build():
+    def read_trees():
         try:
             parse(LONG)
         except SystemError as error:
@@ -33,7 +33,7 @@ def other_at_work():
         other.join()
         return failures
 
-    other = threading.Thread(target=build)
+    other = threading.Thread(target=read_trees)
     gc.callbacks.append(stop_once)
     other.start()
     assert stands.wait(10)

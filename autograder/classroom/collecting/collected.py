@@ -88,7 +88,7 @@ class Collected:
     def as_text(self) -> str:
         """Write it in lines, those first that need nobody."""
         lines = [
-            f"{self.lesson}: nothing is written, as of --dry-run" if self.dry_run else self.lesson
+            f"{self.lesson}: nothing was written (--dry-run)" if self.dry_run else self.lesson
         ]
         for what in Placed:
             lines += _together(what.value, map(self._who, self.became(what)))
@@ -109,8 +109,8 @@ class Collected:
         unknown = sum(time is None for time in self.times.values())
         if unknown:
             yield (
-                f"When it was handed in is not known of {unknown}: the files' times are those of the "
-                "download, or cannot be told from them. If they are right: --times handed-in."
+                f"Time of submission unknown: {unknown}. The files seem to have the time of the download. "
+                "If their times are right after all: --times handed-in."
             )
         if asked := [*self.ambiguous, *self.unmatched]:
             name = one_line(asked[0])
