@@ -8,22 +8,33 @@ not the museum, which names mistakes and decides about no point.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import platform
+import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from autograder import account_cache
 from autograder.judge import grade_one
 from autograder.lessons.assembly import answer_cells
 from autograder.result import Answer, Outcome, Result
 from autograder.sandbox import submission_view
-from autograder.sources import EVERYTHING, Definition, digest_of, forget, read_module
+from autograder.sources import (
+    EVERYTHING,
+    PACKAGES,
+    Definition,
+    digest_of,
+    forget,
+    hashed,
+    read_module,
+)
 from course.files.writing import write_whole
 
 INSIDE = ("autograder.student", "autograder.wire")
@@ -34,6 +45,8 @@ BARRIERS += ("launch", "fork_server", "fork_child")
 BESIDE = ("autograder.diagnosis", "autograder.sandbox.doctor", "autograder.sandbox.proof")
 """What only names a mistake, and so may change a message and no point; and what tries the barriers."""
 LIBRARIES = ("torch", "numpy", "ipython")
+KNOWN, MOST_KNOWN = "judging.json", 100
+"""The file of the account's cache that holds the digests of judging, and how many it keeps."""
 
 
 @dataclass(frozen=True)
@@ -137,9 +150,35 @@ def digest_of_grader(released: Path, secret: bytes) -> str:
         released.read_bytes(),
         platform.python_version().encode(),
         *map(str.encode, versions),
-        digest_of_judging(lesson).encode(),
+        _known_digest_of_judging(lesson).encode(),
     ]
     return hashlib.sha256(b"\0".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
+
+
+def _known_digest_of_judging(lesson: str) -> str:
+    """Look `digest_of_judging` up in the account's cache by the contents of all files of the project: to
+    follow all names takes a second, to read all files a tenth of that."""
+    try:
+        project = _digest_of_project([lesson, *answer_cells(lesson, {})])
+    except OSError:  # a file went away just now
+        return digest_of_judging(lesson)
+    try:
+        known = json.loads(account_cache.read(KNOWN))
+    except ValueError:
+        known = {}
+    if project not in known:
+        known = {**dict([*known.items()][1 - MOST_KNOWN :]), project: digest_of_judging(lesson)}
+        with contextlib.suppress(OSError):  # then it is computed again the next time
+            account_cache.write(KNOWN, json.dumps(known))
+    return known[project]
+
+
+def _digest_of_project(texts: Iterable[str]) -> str:
+    """Digest some texts, and all files of `course` and `autograder`, wherever their parts lie."""
+    loaded = (sys.modules[name] for name in sorted(sys.modules) if name.startswith(PACKAGES))
+    folders = {Path(folder) for package in loaded for folder in getattr(package, "__path__", ())}
+    roots = sorted(folder for folder in folders if folders.isdisjoint(folder.parents))
+    return hashed([*texts, *(_digest_of_files(root).hex() for root in roots)])
 
 
 def digest_of_judging(lesson: str) -> str:

@@ -10,6 +10,8 @@ from confined import needs_bubblewrap
 from nbgrader_course import CourseFolder
 from submissions import solved, submission
 
+import autograder.lessons
+from autograder import kept_results
 from autograder.authoring.source import POINTS
 from autograder.kept_results import (
     Kept,
@@ -226,3 +228,26 @@ def test_a_result_rests_on_its_own_lesson_and_on_what_judges_it(before, change, 
     after = {lesson: digest_of_judging(lesson) for lesson in before}
     expected = set(before) if anew == "all" else anew
     assert {lesson for lesson in before if after[lesson] != before[lesson]} == expected
+
+
+def test_what_judges_is_looked_up_until_a_file_of_the_project_changes(tmp_path, monkeypatch):
+    computed, more, lesson = [], tmp_path / "more", tmp_path / "start.ipynb"
+    more.mkdir()
+    lesson.write_text("{}")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(autograder.lessons, "__path__", [*autograder.lessons.__path__, str(more)])
+    monkeypatch.setattr(kept_results, "digest_of_judging", lambda name: computed.append(name) or "")
+    record = tmp_path / "second-token" / kept_results.KNOWN
+
+    def times_computed() -> int:
+        computed.clear()
+        digest_of_grader(lesson, b"a")
+        return len(computed)
+
+    assert [times_computed(), times_computed()] == [1, 0]
+    (more / "new.py").write_text("x = 1")
+    assert [times_computed(), times_computed()] == [1, 0]
+    (more / "new.py").unlink()
+    assert times_computed() == 0
+    record.write_text('{"cut')
+    assert times_computed() == 1

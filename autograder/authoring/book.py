@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> int:
     except (BookError, LessonError, OSError) as error:
         print(f"cannot build the book: {error}", file=sys.stderr)
         return 1
-    print(f"The book stands in {into}: open {into / 'index.html'}")
+    print(f"The book is in {into}: open {into / 'index.html'}")
     return 0
 
 

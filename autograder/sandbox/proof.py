@@ -12,12 +12,12 @@ import hashlib
 import os
 import platform
 import shutil
-import stat
-import tempfile
 from pathlib import Path
 
+from autograder import account_cache
 from autograder.sandbox import command, doctor
 
+RECORD = "barriers-proven"
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 SETTINGS = (
     "kernel/apparmor_restrict_unprivileged_userns",
@@ -37,12 +37,12 @@ def require(start: doctor.Start = command.popen) -> int:
         SandboxMissing: see `doctor.require`.
     """
     now = circumstances()
-    if now and _read(_record()) == now:
+    if now and account_cache.read(RECORD) == now:
         doctor.require(start, doctor.BARRIERS[:1])
     else:
         doctor.require(start)
         with contextlib.suppress(OSError):  # then they are proven again the next time
-            _write(_record(), now)
+            account_cache.write(RECORD, now)
     return len(doctor.BARRIERS)
 
 
@@ -74,30 +74,3 @@ def _version(program: str | None) -> str:
         return ""
     status = os.stat(program)
     return f"{program} {status.st_size} {status.st_mtime_ns} {status.st_mode}"
-
-
-def _record() -> Path:
-    """Return the path of the record: in the account's cache, which no student's process sees."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache, "second-token", "barriers-proven")
-
-
-def _read(path: Path) -> str:
-    """Return the record; "" if somebody else could have written it."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    except OSError:
-        return ""
-    with open(fd, encoding="utf-8") as file:
-        status = os.fstat(fd)
-        if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o022:
-            return ""
-        return file.read(100)
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fd, name = tempfile.mkstemp(dir=path.parent)  # which nobody else can write
-    with open(fd, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(name, path)

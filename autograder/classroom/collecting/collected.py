@@ -87,9 +87,7 @@ class Collected:
 
     def as_text(self) -> str:
         """Write it in lines, those first that need nobody."""
-        lines = [
-            f"{self.lesson}: nothing was written (--dry-run)" if self.dry_run else self.lesson
-        ]
+        lines = [f"{self.lesson}: nothing was written (--dry-run)" if self.dry_run else self.lesson]
         for what in Placed:
             lines += _together(what.value, map(self._who, self.became(what)))
         lines += _each("renamed", {self._who(who): was for who, was in self.renamed.items()})
@@ -109,7 +107,7 @@ class Collected:
         unknown = sum(time is None for time in self.times.values())
         if unknown:
             yield (
-                f"Time of submission unknown: {unknown}. The files seem to have the time of the download. "
+                f"Time of submission unknown: {unknown}. The files seem to bear that of the download. "
                 "If their times are right after all: --times handed-in."
             )
         if asked := [*self.ambiguous, *self.unmatched]:
