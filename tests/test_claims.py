@@ -31,7 +31,7 @@ def generate_cached(model, prompt, n_new, cache=None):
     model.check_tokens(prompt)
     check_between("n_new", n_new, 0, model.config.max_seq_len)
     B, P = prompt.shape
-    needed = P + n_new - 1
+    needed = P + n_new - 1 if n_new else 0
     if cache is None:
         cache = KVCache(model.config, B, needed + 1, dtype=model.embed.weight.dtype)
     start, text = len(cache), prompt.clone()
