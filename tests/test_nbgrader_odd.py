@@ -247,7 +247,11 @@ def test_a_broken_file_gets_a_clear_line_and_no_points(course, log, student):
 
 @pytest.mark.parametrize(
     ("student", "why"),
-    [("link", "cannot be opened"), ("pipe", "not a regular file"), ("folder", "not a regular file")],
+    [
+        ("link", "cannot be opened"),
+        ("pipe", "not a regular file"),
+        ("folder", "not a regular file"),
+    ],
 )
 def test_what_is_no_file_is_neither_followed_nor_waited_for(course, log, student, why):
     assert why in line_about(student, log)
