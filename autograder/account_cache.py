@@ -9,6 +9,7 @@ from pathlib import Path
 from course.files.writing import write_whole
 
 LARGEST = 2**16
+"""The most characters of a file that are read."""
 
 
 def read(name: str) -> str:
@@ -30,9 +31,7 @@ def write(name: str, text: str) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    path = _path(name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, text.encode())
+    write_whole(_path(name), text.encode())
 
 
 def _path(name: str) -> Path:

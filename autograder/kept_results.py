@@ -166,7 +166,8 @@ def _known_digest_of_judging(lesson: str) -> str:
         known = json.loads(account_cache.read(KNOWN))
     except ValueError:
         known = {}
-    if project not in known:
+    known = known if type(known) is dict else {}
+    if type(known.get(project)) is not str:
         known = {**dict([*known.items()][1 - MOST_KNOWN :]), project: digest_of_judging(lesson)}
         with contextlib.suppress(OSError):  # then it is computed again the next time
             account_cache.write(KNOWN, json.dumps(known))

@@ -249,5 +249,6 @@ def test_what_judges_is_looked_up_until_a_file_of_the_project_changes(tmp_path, 
     assert [times_computed(), times_computed()] == [1, 0]
     (more / "new.py").unlink()
     assert times_computed() == 0
-    record.write_text('{"cut')
-    assert times_computed() == 1
+    for damaged in ('{"cut', "[]"):
+        record.write_text(damaged)
+        assert times_computed() == 1
