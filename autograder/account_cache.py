@@ -12,10 +12,16 @@ LARGEST = 2**16
 """The most characters of a file that are read."""
 
 
+def path(name: str) -> Path:
+    """Return where a file lies, or would."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache, "second-token", name)
+
+
 def read(name: str) -> str:
     """Return a file's text; "" if there is none, or if somebody else could have written it."""
     try:
-        fd = os.open(_path(name), os.O_RDONLY | os.O_NOFOLLOW)
+        fd = os.open(path(name), os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
         return ""
     with open(fd, encoding="utf-8", errors="replace") as file:
@@ -31,9 +37,4 @@ def write(name: str, text: str) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    write_whole(_path(name), text.encode())
-
-
-def _path(name: str) -> Path:
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache, "second-token", name)
+    write_whole(path(name), text.encode())

@@ -32,7 +32,7 @@ import autograder.lessons
 from autograder.assignment import read_assignment, text_of
 from autograder.diagnosis.grading_tables import FILE, ROOT, replace_table
 from autograder.judge import grade_one
-from autograder.lessons import hidden_checks, lesson_folders
+from autograder.lessons import hidden_checks, lesson_folders, lesson_named
 from autograder.result import Result
 from autograder.sandbox.launch import Launcher
 from autograder.session import Start
@@ -64,10 +64,9 @@ class Cheat:
 def main(arguments: list[str]) -> int:
     """Judge the cheats of the lessons named, or of all, and write the table. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="autograder cheapest", description=__doc__.split("\n")[0])
-    parser.add_argument("lesson", nargs="*", help="such as kv_cache; left out: every lesson")
+    names = "such as 03 or 03-kv-cache; left out: every lesson"
+    parser.add_argument("lesson", nargs="*", type=lesson_named, help=names)
     options = parser.parse_args(arguments)
-    if unknown := sorted(set(options.lesson) - set(lesson_folders())):
-        parser.error(f"no lesson {unknown[0]!r}; there are {', '.join(lesson_folders())}")
     known, too_many = dict(_known_rows()), 0
     for lesson in options.lesson or lesson_folders():
         with closing(Launcher(lesson)) as launcher:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from logging import Logger
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,10 +78,10 @@ class Desk:
     def _launcher(self) -> Launcher:
         from autograder.sandbox.launch import Launcher  # nobody who looks results up needs it
 
-        with ThreadPoolExecutor(1) as beside:
-            # Imports torch here, while the fork server imports it there.
-            beside.submit(hidden_checks, self.assignment.module)
-            launcher = Launcher(self.assignment.module, self.settings["unsafe_no_sandbox"])
+        module = self.assignment.module
+        # Imports torch here, while the fork server imports it there.
+        imports = partial(hidden_checks, module)
+        launcher = Launcher(module, self.settings["unsafe_no_sandbox"], imports)
         self._stack.callback(launcher.close)
         return launcher
 

@@ -27,7 +27,7 @@ from tqdm import tqdm
 from autograder.assignment import read_assignment, source_of
 from autograder.diagnosis.known_replies import KnownReplies
 from autograder.judge import grade_one
-from autograder.lessons import SOLUTIONS, lesson_folders
+from autograder.lessons import SOLUTIONS, lesson_folders, lesson_named
 from autograder.lessons.assembly import by_grade_id
 from autograder.needed_cells import names_of
 from autograder.result import Result
@@ -54,14 +54,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "folder", type=Path, help="with a file for each lesson, such as kv_cache.py"
     )
-    parser.add_argument(
-        "lesson", nargs="*", help="such as kv_cache; left out: all that have a file"
-    )
+    names = "such as 03 or 03-kv-cache; left out: all that have a file"
+    parser.add_argument("lesson", nargs="*", type=lesson_named, help=names)
     options = parser.parse_args(arguments)
     files = {lesson: options.folder / f"{lesson}.py" for lesson in lesson_folders()}
     lessons = options.lesson or [lesson for lesson, file in files.items() if file.exists()]
-    if unknown := [name for name in lessons if name not in files or not files[name].exists()]:
-        parser.error(f"{options.folder} has no {unknown[0]}.py")
+    if missing := [name for name in lessons if not files[name].exists()]:
+        parser.error(f"{options.folder} has no {missing[0]}.py")
     if not lessons:
         parser.error(
             f"{options.folder} has no file that is named as a lesson is, such as kv_cache.py"

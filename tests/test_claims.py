@@ -51,7 +51,7 @@ def test_work_that_was_done_again_is_seen_although_the_counts_are_forged(kv_cach
     overwritten with those of an honest solution."""
     forgery = (
         "from course.measure.counting import KVRowCount\n"
-        "from torch.utils.flop_counter import FlopCounterMode\n"
+        "from torch.utils.flop_counter import flop_registry\n"
         "claimed = []\n"
         "def claim(B, P, n_new):\n"
         "    claimed[:] = [B * P] + [B] * (n_new - 1) if n_new else []\n"
@@ -61,7 +61,7 @@ def test_work_that_was_done_again_is_seen_although_the_counts_are_forged(kv_cach
         "def rows(self):\n"
         "    return [list(claimed) for _ in self.counted]\n"
         "KVRowCount.by_layer = property(rows, begin)\n"
-        "FlopCounterMode.get_total_flops = lambda self: 0\n"
+        "flop_registry.clear()\n"
     )
     result = kv_cache.judge(
         opening(kv_cache.lesson, forgery, generate_cached=FEEDS_EVERYTHING_AGAIN)

@@ -55,6 +55,34 @@ except ImportError as error:
     assert place.run(server.popen, script) == (0, "True True\n[]\nModuleNotFoundError")
 
 
+def test_more_is_imported_for_who_asks_and_the_fonts_are_looked_for_once(
+    place, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    script = """
+import os, sys
+print("torch.utils.flop_counter" in sys.modules, "torch._dynamo" in sys.modules)
+print([name for name in os.environ if "MPL" in name])
+"""
+    changed = []
+    for _ in range(2):
+        with ForkServer(["torch.utils.flop_counter"]) as server:
+            assert place.run(server.popen, script) == (0, "True False\n[]")
+        (fonts,) = (tmp_path / "cache").rglob("fontlist-*.json")
+        changed.append(fonts.stat().st_mtime_ns)
+    assert changed[0] == changed[1]
+
+
+def test_a_server_that_cannot_import_says_why(place):
+    with (
+        ForkServer(["no_such_module"]) as server,
+        pytest.raises(
+            OSError, match=r"(?s)the fork server ended .*No module named 'no_such_module'"
+        ),
+    ):
+        place.run(server.popen, "print(1)")
+
+
 def test_what_one_process_changes_no_other_sees(server, place):
     script = """
 import os, torch

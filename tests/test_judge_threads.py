@@ -56,7 +56,9 @@ def test_no_failure_of_the_machine_is_counted_as_a_grade(judged):
 
 
 def test_every_time_the_same_grade_for_the_same_reasons(judged):
-    answers = [set(of_one_check) for of_one_check in zip(*(r.answers for r in judged), strict=True)]
-    assert [different for different in answers if len(different) > 1] == []
+    answers = [
+        Counter(of_one_check) for of_one_check in zip(*(r.answers for r in judged), strict=True)
+    ]
+    assert [dict(different) for different in answers if len(different) > 1] == []
     assert len({replace(result, output="") for result in judged}) == 1
     assert 0 < judged[0].points < POINTS

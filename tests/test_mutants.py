@@ -201,7 +201,7 @@ def test_the_command_fails_for_a_stale_entry(monkeypatch, tmp_path, capsys):
 def test_a_lesson_that_does_not_exist_is_refused(capsys):
     with pytest.raises(SystemExit):
         main(["end"])
-    assert "no lesson 'end'; there are start" in capsys.readouterr().err
+    assert "no lesson 'end'; there are 00-start" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ from tqdm import tqdm
 from autograder import lessons
 from autograder.authoring.mutation import Mutant, mutants_of
 from autograder.authoring.source import Cell, Course
-from autograder.lessons import SOLUTIONS, hidden_checks, lesson_folders
+from autograder.lessons import SOLUTIONS, hidden_checks, lesson_folders, lesson_named
 from autograder.lessons.assembly import run_cells
 from autograder.run_record import FOLDER, Store
 from autograder.sources import digest_of
@@ -56,11 +56,10 @@ SURVIVED = 86
 def main(arguments: list[str]) -> int:
     """Judge the mutants of the lessons named, or of all. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="autograder mutants", description=__doc__.split("\n")[0])
-    parser.add_argument("lesson", nargs="*", help="such as kv_cache; left out: every lesson")
+    names = "such as 03 or 03-kv-cache; left out: every lesson"
+    parser.add_argument("lesson", nargs="*", type=lesson_named, help=names)
     parser.add_argument("--jobs", type=int, default=1, help="mutants judged at the same time")
     options = parser.parse_args(arguments)
-    if unknown := sorted(set(options.lesson) - set(lesson_folders())):
-        parser.error(f"no lesson {unknown[0]!r}; there are {', '.join(lesson_folders())}")
     store, lessons = Store(FOLDER), options.lesson or lesson_folders()
     reports = [judge(name, store, options.jobs) for name in lessons]
     return int(any(reports))

@@ -25,7 +25,7 @@ from autograder.diagnosis.measuring import (
     digest_of_museum,
     measure,
 )
-from autograder.lessons import hidden_checks, lesson_folders
+from autograder.lessons import hidden_checks, lesson_folders, lesson_named
 from autograder.lessons.exhibits import FAMILIES, Bug, bugs_of
 from autograder.run_record import FOLDER, RunRecord
 from course.files.writing import write_whole
@@ -163,9 +163,8 @@ def mark(lesson: str, bug: Bug, check: str) -> str:
 def main(arguments: list[str]) -> int:
     """Measure the museums whose sources changed, or those named; write the page and the tables."""
     parser = argparse.ArgumentParser(prog="autograder museum", description=__doc__)
-    parser.add_argument(
-        "lessons", nargs="*", help="such as kv_cache; left out: those whose sources changed"
-    )
+    names = "such as 03 or 03-kv-cache; left out: those whose sources changed"
+    parser.add_argument("lessons", nargs="*", type=lesson_named, help=names)
     parser.add_argument(
         "--challenges",
         type=int,
@@ -176,8 +175,6 @@ def main(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     if given.challenges < len(SEEDS):
         parser.error(f"--challenges must be at least {len(SEEDS)}, got {given.challenges}")
-    if unknown := [name for name in given.lessons if name not in LESSONS]:
-        parser.error(f"no lesson {unknown[0]!r}; there are {', '.join(LESSONS)}")
     changed = [name for name in LESSONS if measured(name)["sources"] != digest_of_museum(name)]
     record = RunRecord(FOLDER)
     for lesson in given.lessons or changed:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,6 +30,19 @@ def lesson_folders(solutions: Path = SOLUTIONS) -> dict[str, str]:
 def module_of(folder: str) -> str:
     """Return a folder's module name, "kv_cache" of "03-kv-cache"."""
     return folder[3:].replace("-", "_")
+
+
+def lesson_named(name: str) -> str:
+    """Return the module of a lesson that a command names: `03`, `03-kv-cache` or `kv_cache`.
+
+    Raises:
+        ArgumentTypeError: there is no such lesson.
+    """
+    folders = lesson_folders()
+    for module, folder in folders.items():
+        if name in (module, folder, folder[:2]):
+            return module
+    raise ArgumentTypeError(f"no lesson {name!r}; there are {', '.join(folders.values())}")
 
 
 def hidden_checks(lesson: str) -> dict[str, Check]:

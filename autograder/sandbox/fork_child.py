@@ -21,6 +21,7 @@ import os
 import resource
 import runpy
 import select
+import shutil
 import socket
 import sys
 import tempfile
@@ -33,16 +34,6 @@ PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 4, 22, 2
 SECCOMP_MODE_FILTER = 2
 CAPABILITY_VERSION_3 = 0x20080522
 MAX_REQUEST, MAX_FDS = 2**16, 64
-IMPORTS = (
-    "torch",
-    "IPython.core.interactiveshell",
-    "torch._dynamo",  # the first TorchDispatchMode imports it, and with it 800 modules
-    "matplotlib.pyplot",
-    "ipywidgets",
-    "safetensors.torch",
-    "tqdm",
-)
-"""What is slow to import, and lessons or probes import it."""
 INFRA = 125  # exit code when the process failed before the script ran
 
 
@@ -53,9 +44,10 @@ class Filter(ctypes.Structure):
 
 
 def main(fd: int, program: bytes, user: int | None) -> None:
-    """Serve requests until the other side closes; a forked process leaves by running its script."""
+    """Serve requests until the other side closes; a forked process leaves by running its script. The
+    first message says what to import."""
     server = socket.socket(fileno=fd)
-    import_all()
+    import_all(**json.loads(server.recv(MAX_REQUEST)))
     if user is not None:
         os.setgroups([])
         os.setresgid(user, user, user)
@@ -67,14 +59,20 @@ def main(fd: int, program: bytes, user: int | None) -> None:
         run(request["argv"])
 
 
-def import_all() -> None:
-    """Import what is slow to import, and leave no trace of it but the modules."""
+def import_all(modules: list[str], fonts: str) -> None:
+    """Import modules, and leave no trace of it but them. What matplotlib knows of this machine's fonts is
+    kept in the folder `fonts`: to look for them takes as long as to import matplotlib."""
     before = dict(os.environ)
     # Else matplotlib makes a folder of its own, which every process would remove when it ends.
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MPLCONFIGDIR"] = folder
-        for name in IMPORTS:
+        with contextlib.suppress(OSError):  # the first time, there is none
+            shutil.copytree(fonts, folder, dirs_exist_ok=True)
+        for name in modules:
             importlib.import_module(name)
+        if os.listdir(folder) and not os.path.isdir(fonts):
+            with contextlib.suppress(OSError):  # then they are looked for the next time, too
+                shutil.copytree(folder, fonts)
     os.environ.clear()  # libraries put their own settings there
     os.environ.update(before)
 

@@ -16,13 +16,24 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 
+from autograder import account_cache
 from autograder.sandbox import command, seccomp
 from autograder.sandbox.memory import Confined
 
 _SERVER = Path(__file__).with_name("fork_child.py")  # runs by itself, and is not for every system
-IMPORTS = 120  # seconds for the server to import torch, at most
+IMPORTS = (
+    "torch",
+    "IPython.core.interactiveshell",
+    "matplotlib.pyplot",
+    "ipywidgets",
+    "safetensors.torch",
+    "tqdm",
+)
+"""What is slow to import, and every lesson imports it."""
+IMPORTED = 120  # seconds for the server to import it, at most
 # A subshell reads, and the shell waits for it: while it waits, it collects what others leave behind.
 _WAIT = "echo ready >&4; exec 4>&- 2>/dev/null; (read code <&3 || code=125; exit $code); exit $?"
 
@@ -30,11 +41,17 @@ _WAIT = "echo ready >&4; exec 4>&- 2>/dev/null; (read code <&3 || code=125; exit
 class ForkServer:
     """A process to fork from, and the sandboxes that its children join. Threads may share one.
 
-    Use it as a context manager, or `close` it: its process ends with it.
+    Use it as a context manager, or `close` it: its process ends with it. It imports while the caller
+    goes on, who waits for it at the first `popen`.
+
+    Args:
+        more: modules that it imports besides `IMPORTS`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, more: Iterable[str] = ()) -> None:
         self._lock = threading.Lock()
+        fonts = account_cache.path(f"matplotlib-{version('matplotlib')}")
+        self._imports = {"modules": [*IMPORTS, *more], "fonts": str(fonts)}
         self._launch()
 
     def popen(
@@ -89,6 +106,7 @@ class ForkServer:
         """End the server's process. What it forked lives on in its sandbox."""
         self._socket.close()
         self._process.wait()
+        self._process.stderr.close()
 
     def __enter__(self) -> ForkServer:
         return self
@@ -97,6 +115,7 @@ class ForkServer:
         self.close()
 
     def _launch(self) -> None:
+        self._is_ready = False
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         user = [str(command.NOBODY)] if os.geteuid() == 0 else []
         # Every process that is forked from it shows its command line: no file's name stands there.
@@ -115,18 +134,24 @@ class ForkServer:
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
-        self._socket.settimeout(IMPORTS)
+        self._socket.settimeout(IMPORTED)
+        self._socket.send(json.dumps(self._imports).encode())
+
+    def _wait_until_ready(self) -> None:
         if self._socket.recv(16) != b"ready":
             said = self._process.stderr.read().decode(errors="replace")
             raise OSError(f"the fork server ended while it imported torch: {said[-2000:]}")
         self._process.stderr.close()
+        self._is_ready = True
 
     def _send(self, request: dict, fds: list[int]) -> None:
         """Ask for one process; a server that has died is replaced by another."""
         with self._lock:
-            if self._process.poll() is not None:
+            if self._is_ready and self._process.poll() is not None:
                 self._socket.close()
                 self._launch()
+            if not self._is_ready:
+                self._wait_until_ready()
             socket.send_fds(self._socket, [json.dumps(request).encode()], fds)
 
 

@@ -20,17 +20,25 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import course
 from autograder.lessons import lesson_folders
 from autograder.sandbox import library_view, submission_view
 from autograder.sandbox.child import Child, InfraError
 from autograder.sandbox.command import VIEW, Limits, SandboxMissing
 from autograder.sandbox.library_view import STUDENT
 
+if TYPE_CHECKING:
+    from autograder.sandbox.fork_server import ForkServer
+
 FOLDERS = "judge-"
 """How the folders of judges begin; then comes the number of the process."""
 ABANDONED = 24 * 3600
 """Seconds after which the folder of a process that is gone is removed."""
+ALSO_SLOW = {"kv_cache": ("torch._dynamo",)}
+"""What else a lesson imports that is slow: PyTorch computes on the device `meta`, where a mask is asked
+for, with parts of its compiler."""
 NO_SANDBOX = (
     "WITHOUT A SANDBOX (unsafe_no_sandbox): the student's code could read, write and send all that "
     "the account could that graded it."
@@ -107,6 +115,7 @@ class Launcher:
     Args:
         module: the lesson's, such as "kv_cache".
         unsafe_no_sandbox: run student code on this account, with no barrier around it.
+        meanwhile: called while the fork server imports what is slow to import.
 
     Attributes:
         level: in what the processes run, as a sentence for reports.
@@ -116,7 +125,12 @@ class Launcher:
         ValueError: there is no such lesson.
     """
 
-    def __init__(self, module: str, unsafe_no_sandbox: bool = False) -> None:
+    def __init__(
+        self,
+        module: str,
+        unsafe_no_sandbox: bool = False,
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> None:
         self.module = module
         with ExitStack() as stack:
             _remove_abandoned()
@@ -124,10 +138,12 @@ class Launcher:
                 prefix=f"{FOLDERS}{os.getpid()}-", ignore_cleanup_errors=True
             )
             self._folder = Path(stack.enter_context(folder))
+            server = None if unsafe_no_sandbox else stack.enter_context(_fork_server(module))
             self.view = lay_out_view(self._folder / "view", module)
+            meanwhile()
             self._popen, self.level = None, NO_SANDBOX
-            if not unsafe_no_sandbox:
-                self._popen, self.level = _proven_warm_start(stack)
+            if server:
+                self._popen, self.level = server.popen, _proof(server.popen)
             self.close = stack.pop_all().close
 
     @contextmanager
@@ -176,25 +192,32 @@ def _fail(reason: str) -> Child:
     raise InfraError(reason)
 
 
-def _proven_warm_start(stack: ExitStack) -> tuple[Callable[..., subprocess.Popen], str]:
-    """Start a fork server and prove all barriers on it; return its popen, and a sentence about it."""
+def _fork_server(module: str) -> ForkServer:
+    """Start the fork server of a lesson."""
     # Only here: without a sandbox, nothing of it needs to be there.
-    from autograder.sandbox import doctor, proof
+    from autograder.sandbox import doctor
     from autograder.sandbox.fork_server import ForkServer
 
     try:
-        server = stack.enter_context(ForkServer())
+        return ForkServer(ALSO_SLOW.get(module, ()))
     except (SandboxMissing, ImportError, OSError, RuntimeError) as error:
         raise SandboxMissing(f"{error}\n{doctor.ways_out()}") from error
-    barriers = proof.require(server.popen)
-    return server.popen, f"Judged in a sandbox, all {barriers} barriers of which held here."
+
+
+def _proof(popen: Callable[..., subprocess.Popen]) -> str:
+    """Prove all barriers on a fork server, and return a sentence about it."""
+    from autograder.sandbox import proof
+
+    return f"Judged in a sandbox, all {proof.require(popen)} barriers of which held here."
 
 
 def lay_out_view(place: Path, module: str) -> Path:
     """Lay out what processes of a lesson see of the library, and return the folder.
 
-    It is compiled, for else every process would do that anew. Everyone may read it, whatever the umask
-    is: root's sandbox belongs to nobody."""
+    It is compiled, for else every process would do that anew: first the library itself, so that this
+    need not be done the next time, and then what cannot be written there. Everyone may read the view,
+    whatever the umask is: root's sandbox belongs to nobody."""
+    compileall.compile_dir(Path(course.__file__).parent, quiet=2)
     view = library_view.lay_out(place, module, list(lesson_folders()))
     compileall.compile_dir(view, ddir=VIEW, quiet=2)
     for path in (view, *view.rglob("*")):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import autograder
@@ -88,7 +89,8 @@ def lay_out(place: Path, module: str, order: Sequence[str]) -> Path:
 
 
 def copy_course(place: Path, module: str, order: Sequence[str]) -> None:
-    """Copy `course` into the folder `place`, without what answers a lesson or a later one.
+    """Copy `course` into the folder `place`, without what answers a lesson or a later one. What is
+    compiled of the rest comes along.
 
     Args:
         module, order: as of `lay_out`; a module that is not in `order` stands behind all that are.
@@ -101,6 +103,11 @@ def copy_course(place: Path, module: str, order: Sequence[str]) -> None:
             path.unlink()
     for name in left_out(module, order) if module in order else ():
         (place / "course" / f"{name}.py").unlink()
+    for path in (place / "course").rglob("*.py"):
+        compiled = Path(cache_from_source(library / path.relative_to(place / "course")))
+        if compiled.exists():
+            (path.parent / "__pycache__").mkdir(exist_ok=True)
+            shutil.copyfile(compiled, path.parent / "__pycache__" / compiled.name)
 
 
 def write_absent(view: Path) -> None:

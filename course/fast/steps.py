@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from course.fast.decode import FastDecoder
+from course.measure.operations import OperationMode
 from course.minigpt.kv_cache import KVCache, attention_layer_cached
 from course.model import MiniGPT
 from course.model.bounds import check_between
@@ -109,7 +109,7 @@ class Operations(NamedTuple):
     kernels: int
 
 
-class _Counter(TorchDispatchMode):
+class _Counter(OperationMode):
     """Count every operation that torch launches; a view takes time, too."""
 
     def __init__(self) -> None:

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+
+from course.measure.operations import OperationMode
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class NewTensors:
         return max(self.tensors, key=lambda tensor: tensor.numbers, default=None)
 
 
-class _Watch(TorchDispatchMode):
+class _Watch(OperationMode):
     """Record the results of every operation of PyTorch, whatever it was called through."""
 
     def __init__(self, given: tuple[Tensor, ...]) -> None:

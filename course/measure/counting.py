@@ -21,9 +21,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map_only
 
+from course.measure.operations import OperationMode
 from course.model import MiniGPT
 
 
@@ -119,7 +120,7 @@ class _FunctionsOfMarked(TorchFunctionMode):
         return function(*args, **kwargs)
 
 
-class _Products(TorchDispatchMode):
+class _Products(OperationMode):
     """Follow the numbers of every `wk` through copies, and count the products that they go into.
 
     For each memory that holds some of them there is a second one of whole numbers, the marks: i + 1 for

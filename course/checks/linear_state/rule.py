@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from course.checks.caches import USED_AGAIN
@@ -19,6 +18,7 @@ from course.checks.default_device import beside_default, wrong_device
 from course.checks.recorded import Recorded
 from course.checks.recorder import given
 from course.checks.recording import RECORD, first_wrong, record, wrong_form
+from course.measure.operations import OperationMode
 
 NAMES = ("S", "q", "k", "v", "beta", "decay")
 RESULTS = ("out", "state")
@@ -275,7 +275,7 @@ chunk_equals_steps = rule_check(
 LONG = 256
 
 
-class CountedOperations(TorchDispatchMode):
+class CountedOperations(OperationMode):
     """Count the operations of PyTorch inside a `with` block, views among them, and follow what is
     computed from the tensors that were given."""
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from course.checks.attention_cases import NOT_READ, WATCHED, run_watched
@@ -17,6 +16,7 @@ from course.checks.recorder import given
 from course.checks.recording import one_each
 from course.checks.split_read.prefix import memory
 from course.checks.split_read.recording import Truth, wrong_output
+from course.measure.operations import OperationMode
 
 QUESTIONS = {
     "one": "It holds one block, full, and that is block 0. How many of its tokens "
@@ -34,7 +34,7 @@ QUESTIONS = {
 BLOCKS = {**WATCHED, "overwritten": int}
 
 
-class Overwrites(TorchDispatchMode):
+class Overwrites(OperationMode):
     """Count the numbers that operations make of given tensors and write into memory that was there
     before, such as a scratch that is used again and again."""
 

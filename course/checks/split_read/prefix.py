@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from course.checks.attention_cases import draw_case as draw_heads
@@ -18,6 +17,7 @@ from course.checks.check import Challenge, Evidence, Verdict, check, failed, pas
 from course.checks.recorder import given
 from course.checks.recording import one_each
 from course.checks.split_read.recording import RECORD, Truth, record, wrong_output
+from course.measure.operations import OperationMode
 
 QUESTIONS = {
     "one": "There is one chat here. If any_cut_any_order passes: are both parts in the result, the "
@@ -34,7 +34,7 @@ MOST = 3
 """Times that a prefix may go into operations; once is enough."""
 
 
-class Reads(TorchDispatchMode):
+class Reads(OperationMode):
     """Count the numbers of given tensors that go into operations which make something else of them:
     views do not count, and what is expanded counts as often as it is read."""
 
