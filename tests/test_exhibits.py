@@ -6,6 +6,8 @@ right one all that call what differs in it.
 """
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,10 +23,33 @@ from autograder.lessons.reach import reached_by
 from autograder.sources import texts_of
 from course.minigpt import quantized_cache as right
 from course.minigpt.kv_cache import KVCache
+from lessons import ROOT
 
 SEED = 2**40 + 7  # as large as the seeds of submissions are
 FORGET = "for name in {*globals()} - empty: del globals()[name]"
 """Takes away what the exhibit before defined, without the seconds that `%reset` takes."""
+
+
+THREADS_ASK = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from autograder.lessons.exhibits import bugs_of
+
+def ask(together):
+    together.wait()
+    return len(bugs_of("kv_cache"))
+
+sys.setswitchinterval(1e-5)
+with ThreadPoolExecutor(4) as pool:
+    print(*pool.map(ask, [Barrier(4)] * 4))
+"""
+
+
+def test_threads_that_ask_for_a_museum_at_once_get_the_same():
+    words = [sys.executable, "-c", THREADS_ASK]
+    result = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert result.stdout.split() == [str(len(bugs_of("kv_cache")))] * 4
 
 
 def stopped(reply: dict) -> tuple[str, str] | None:

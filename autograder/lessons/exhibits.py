@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -73,6 +74,8 @@ KINDS = {
 }
 """The house rules of lesson 00, and what else holds in every lesson: each kind of mistake has wrong
 answers in the museum of every lesson where it can be made (the table in docs/grading.md)."""
+_reading = threading.Lock()
+"""To read a museum adds to it, so only one thread may."""
 
 
 @dataclass(frozen=True)
@@ -290,13 +293,18 @@ def snake_case(name: str) -> str:
     return "".join(parts).lstrip("_")
 
 
-@cache
 def bugs_of(lesson: str) -> list[Bug]:
     """Return the known wrong answers to a lesson, by its module's name, those to one check together.
 
     They are stated in the files `museum.py` and `museum.txt`, or in those of the folder `museum`, in the
-    order of their names.
+    order of their names. Threads may ask at once.
     """
+    with _reading:
+        return _read_museum(lesson)
+
+
+@cache
+def _read_museum(lesson: str) -> list[Bug]:
     museum = importlib.import_module(f"autograder.lessons.{lesson}.museum")
     file = Path(museum.__file__)
     files = (
