@@ -36,11 +36,15 @@ def test_an_answer_stands_behind_what_it_replaces():
 
 
 def test_a_folder_without_such_files_is_refused(tmp_path, capsys):
-    for arguments in ([str(tmp_path)], [str(tmp_path), "kv_cache"], [str(tmp_path), "nowhere"]):
+    for names, words in (
+        ([], "has no file that is named as a lesson is"),
+        (["03"], "has no kv_cache.py"),
+        (["nowhere"], "no lesson 'nowhere'; there are 00-start"),
+    ):
         with pytest.raises(SystemExit) as left:
-            main(arguments)
+            main([str(tmp_path), *names])
         assert left.value.code == 2
-        assert "has no" in capsys.readouterr().err
+        assert words in capsys.readouterr().err
 
 
 @needs_bubblewrap

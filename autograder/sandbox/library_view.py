@@ -74,6 +74,7 @@ def lay_out(place: Path, module: str, order: Sequence[str]) -> Path:
     if any(place.iterdir()):
         raise FileExistsError(f"{place} is not empty, so a view cannot be laid out there")
     copy_course(place, module, order)
+    copy_compiled(place)
     write_absent(place)
     (place / "judge").mkdir()
     for name in _JUDGE:
@@ -89,8 +90,7 @@ def lay_out(place: Path, module: str, order: Sequence[str]) -> Path:
 
 
 def copy_course(place: Path, module: str, order: Sequence[str]) -> None:
-    """Copy `course` into the folder `place`, without what answers a lesson or a later one. What is
-    compiled of the rest comes along.
+    """Copy `course` into the folder `place`, without what answers a lesson or a later one.
 
     Args:
         module, order: as of `lay_out`; a module that is not in `order` stands behind all that are.
@@ -103,8 +103,13 @@ def copy_course(place: Path, module: str, order: Sequence[str]) -> None:
             path.unlink()
     for name in left_out(module, order) if module in order else ():
         (place / "course" / f"{name}.py").unlink()
-    for path in (place / "course").rglob("*.py"):
-        compiled = Path(cache_from_source(library / path.relative_to(place / "course")))
+
+
+def copy_compiled(view: Path) -> None:
+    """Copy what is compiled of those modules of `course` that a view holds."""
+    library = Path(course.__file__).parent
+    for path in (view / "course").rglob("*.py"):
+        compiled = Path(cache_from_source(library / path.relative_to(view / "course")))
         if compiled.exists():
             (path.parent / "__pycache__").mkdir(exist_ok=True)
             shutil.copyfile(compiled, path.parent / "__pycache__" / compiled.name)
