@@ -3,7 +3,7 @@
 points: at most 10
 start: solved
 state: STUDENT_FAULT
-says: no notebook
+says: not a notebook
 """
 
 import nbformat

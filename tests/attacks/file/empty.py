@@ -2,7 +2,7 @@
 
 points: 0
 state: STUDENT_FAULT
-says: no notebook
+says: not a notebook
 """
 
 

@@ -3,7 +3,7 @@
 points: 0
 start: solved
 state: STUDENT_FAULT
-says: no notebook
+says: not a notebook
 """
 
 import nbformat

