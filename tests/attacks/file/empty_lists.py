@@ -2,7 +2,7 @@
 
 points: 0
 state: STUDENT_FAULT
-says: more numbers and lists than are read
+says: more numbers and lists than the judge reads
 """
 
 

@@ -2,7 +2,7 @@
 
 points: 0
 state: STUDENT_FAULT
-says: no regular file
+says: not a regular file
 """
 
 import os

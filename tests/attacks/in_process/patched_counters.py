@@ -14,13 +14,13 @@ counted = []
 
 
 class FewFlops:
+    flops = 1
+
     def __init__(self, *_, **__): ...
     def __enter__(self):
         return self
 
     def __exit__(self, *_): ...
-    def get_total_flops(self):
-        return 1
 
 
 def generate_cached(model, prompt, n_new, cache=None):
