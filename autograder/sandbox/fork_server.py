@@ -33,7 +33,7 @@ IMPORTS = (
     "tqdm",
 )
 """What is slow to import, and every lesson imports it."""
-IMPORTED = 120  # seconds for the server to import it, at most
+IMPORT_SECONDS = 120  # that the server may take for it
 # A subshell reads, and the shell waits for it: while it waits, it collects what others leave behind.
 _WAIT = "echo ready >&4; exec 4>&- 2>/dev/null; (read code <&3 || code=125; exit $code); exit $?"
 
@@ -134,7 +134,7 @@ class ForkServer:
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
-        self._socket.settimeout(IMPORTED)
+        self._socket.settimeout(IMPORT_SECONDS)
         self._socket.send(json.dumps(self._imports).encode())
 
     def _wait_until_ready(self) -> None:
@@ -147,8 +147,9 @@ class ForkServer:
     def _send(self, request: dict, fds: list[int]) -> None:
         """Ask for one process; a server that has died is replaced by another."""
         with self._lock:
-            if self._is_ready and self._process.poll() is not None:
+            if self._process.poll() is not None:
                 self._socket.close()
+                self._process.stderr.close()
                 self._launch()
             if not self._is_ready:
                 self._wait_until_ready()
