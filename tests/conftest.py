@@ -175,26 +175,25 @@ def desks(tmp_path_factory):
     return cache(lambda folder: Desk(folder, tmp_path_factory.mktemp(folder)))
 
 
-@pytest.fixture(scope="session")
-def released(tmp_path_factory) -> Path:
+@pytest.fixture(scope="session", autouse=True)
+def releases_are_shared(tmp_path_factory, pytestconfig):
+    """Release a lesson once for all processes of the session, see `CourseFolder.lay_out`."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if is_worker(pytestconfig) else own) / "releases"
+    folder.mkdir(exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SECOND_TOKEN_RELEASES", str(folder))
+        yield
+
+
+@pytest.fixture
+def empty(tmp_path):
     """A course folder in which lesson 00 is released and nobody has handed in."""
     from nbgrader_course import CourseFolder
 
     from lessons import COURSE
 
-    place = tmp_path_factory.mktemp("released")
-    CourseFolder.lay_out(COURSE.read("00-start"), place)
-    return place
-
-
-@pytest.fixture
-def empty(released, tmp_path):
-    """A fresh copy of the `released` course."""
-    from nbgrader_course import CourseFolder
-
-    from lessons import COURSE
-
-    return CourseFolder(COURSE.read("00-start"), shutil.copytree(released, tmp_path / "course"))
+    return CourseFolder.lay_out(COURSE.read("00-start"), tmp_path / "course")
 
 
 @pytest.fixture

@@ -178,7 +178,6 @@ def rehearse(options: argparse.Namespace, place: Path) -> bool:
 def merge(options: argparse.Namespace, place: Path) -> bool:
     """Time the gradebook for a class whose results were all judged elsewhere."""
     lesson = COURSE.read(options.lesson)
-    (place / "course").mkdir()
     course = CourseFolder.lay_out(lesson, place / "course")
     file = course.hand_in("s0", solved(lesson))
     grade(course)

@@ -102,6 +102,7 @@ def cache_run(tmp_path_factory) -> SimpleNamespace:
     return run_short("cache", tmp_path_factory.mktemp("cache"))
 
 
+@pytest.mark.slow
 def test_every_way_to_read_a_cache_is_checked_and_then_measured(cache_run):
     assert_order(cache_run.stdout, '"versions"', "The ceiling", "measured", "No bars")
     result = cache_run.result
@@ -113,6 +114,7 @@ def test_every_way_to_read_a_cache_is_checked_and_then_measured(cache_run):
     assert {row["layers"] for row in result["steps"].values()} == {2}
 
 
+@pytest.mark.slow
 def test_bytes_are_those_of_the_storage(cache_run):
     """4 whole groups of 64 tokens and 44 in the window, 4 heads of width 128, scales of 16 bits."""
     steps = 2 * 128 + 2 * 64  # of a group: scales and zeros of channels (keys), of tokens (values)
@@ -124,6 +126,7 @@ def test_bytes_are_those_of_the_storage(cache_run):
         assert row["bytes"] == codes + 2 * numbers + window
 
 
+@pytest.mark.slow
 def test_a_short_context_is_held_against_no_bar(cache_run):
     assert cache_run.result["bars"] == []
     assert "MISSED" not in cache_run.stdout
@@ -137,6 +140,7 @@ def test_tiled_reads_may_take_a_seventh_longer(seconds, met):
     assert (first["what"], first["value"], first["met"]) == ("int8 tiled beside fp32", seconds, met)
 
 
+@pytest.mark.slow
 def test_what_transformers_cannot_do_here_is_said_and_not_hidden(cache_run):
     theirs = {name for name in cache_run.result["steps"] if name.startswith("transformers")}
     assert "transformers DynamicCache, fp32" in theirs
@@ -280,6 +284,7 @@ def roofline_run(tmp_path_factory) -> SimpleNamespace:
     return run_short("roofline", folder, "--record", str(folder / "record"))
 
 
+@pytest.mark.slow
 def test_every_phase_has_what_was_predicted_and_what_was_measured(roofline_run):
     assert_order(roofline_run.stdout, '"versions"', "The ceiling", "GB are free", "shortest")
     points = roofline_run.result["points"]
@@ -293,15 +298,18 @@ def test_every_phase_has_what_was_predicted_and_what_was_measured(roofline_run):
         assert point["apart"] or point["batch"] * point["n_new"] not in range(2, 17)
 
 
+@pytest.mark.slow
 def test_a_model_that_fits_into_a_cache_is_held_against_no_bar(roofline_run):
     assert roofline_run.result["bars"] == []
 
 
+@pytest.mark.slow
 def test_transformers_says_the_same_tokens(roofline_run):
     (beside,) = roofline_run.result["transformers"]
     assert beside["equal_tokens"] == "64 of 64"
 
 
+@pytest.mark.slow
 def test_a_record_is_one_that_the_course_reads(roofline_run):
     (recording,) = recordings(roofline_run.folder / "record")
     assert recording.date == roofline_run.result["date"]

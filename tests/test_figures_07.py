@@ -163,6 +163,7 @@ def test_8_bits_and_fp8_keep_every_far_place_and_2_bits_lose_some_in_groups_of_6
     assert 90 < coded(2, 64) < 93 < 96 < coded(2, 16) < full
 
 
+@pytest.mark.slow
 def test_keys_per_token_are_cured_by_moving_the_factor_to_the_queries(story):
     cured = with_outliers(with_outliers(story, 1, 20), 1, 1 / 20)
     assert per_token(cured, 2) == pytest.approx(per_token(story, 2), rel=0.01)
@@ -178,6 +179,7 @@ def test_outliers_change_nothing_at_full_precision_nor_with_keys_per_channel(sto
         assert per_channel(loud, bits) == pytest.approx(per_channel(story, bits), rel=0.005)
 
 
+@pytest.mark.slow
 def test_with_outliers_keys_per_token_lose_the_memory(story):
     loud = with_outliers(story, 1, 20)
     (four, _), (two, perplexity) = per_token(loud, 4), per_token(loud, 2)
@@ -186,6 +188,7 @@ def test_with_outliers_keys_per_token_lose_the_memory(story):
     assert perplexity > 5
 
 
+@pytest.mark.slow
 def test_without_outliers_keys_per_token_are_as_good(story):
     recall, perplexity = per_token(story, 4)
     assert recall > 99

@@ -54,6 +54,7 @@ def found(models, prompts) -> dict[str, Tally]:
 # --- what is counted -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("draft", "least", "most"),
     [
@@ -69,6 +70,7 @@ def test_tokens_a_pass(found, draft, least, most):
     assert least < found[draft].per_pass < most
 
 
+@pytest.mark.slow
 def test_the_formula_follows_what_is_counted(found):
     for name, tally in found.items():
         expected = expected_tokens(tally.acceptance, 4)
@@ -76,6 +78,7 @@ def test_the_formula_follows_what_is_counted(found):
             assert tally.per_pass == pytest.approx(expected, rel=0.12), name
 
 
+@pytest.mark.slow
 def test_every_new_token_has_a_mark(found):
     for tally in found.values():
         assert len(tally.marks) == len(tally.text) == 120
@@ -174,6 +177,7 @@ def test_the_picture_of_rejection_adds_up():
     assert "0.34 in all" in picture.caption
 
 
+@pytest.mark.slow
 def test_the_text_is_drawn_with_all_its_words(found, prompts):
     picture = plots.draw_marks(prompts[-1], found["table + own text"])
     assert len(picture.figure.axes[0].texts) == 126

@@ -51,6 +51,7 @@ def test_every_question_asks_for_a_place_that_was_said_long_ago(asked):
     assert all(question.where > LONG_AGO for question in asked)
 
 
+@pytest.mark.slow
 def test_chosen_anew_24_rows_find_nearly_all_and_chosen_once_they_do_not(story, asked):
     assert share_found(story, asked, read_all) > 0.95
     skipping, evicting = share_found(story, asked, skip), share_found(story, asked, read_all, keep)

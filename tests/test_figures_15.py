@@ -41,6 +41,7 @@ def test_the_right_order_spares_in_a_small_pool_what_a_large_one_does():
     assert max(small.waits) > 20
 
 
+@pytest.mark.slow
 def test_leaves_are_ahead_of_first_in_first_out_and_behind_who_knows_what_comes():
     chats = draw_chats(60)
     for n_blocks in (96, 160, 256):

@@ -55,6 +55,7 @@ except ImportError as error:
     assert place.run(server.popen, script) == (0, "True True\n[]\nModuleNotFoundError")
 
 
+@pytest.mark.slow
 def test_more_is_imported_for_who_asks_and_the_fonts_are_looked_for_once(
     place, tmp_path, monkeypatch
 ):

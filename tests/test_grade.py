@@ -32,10 +32,9 @@ def fill(course: CourseFolder) -> CourseFolder:
 
 
 @pytest.fixture(scope="module")
-def graded(released, tmp_path_factory):
+def graded(tmp_path_factory):
     """A class that was graded, and how that ended."""
-    place = tmp_path_factory.mktemp("graded") / "course"
-    course = fill(CourseFolder(LESSON, shutil.copytree(released, place)))
+    course = fill(CourseFolder.lay_out(LESSON, tmp_path_factory.mktemp("graded")))
     with no_process_left():
         return course, grade(course)
 
@@ -201,6 +200,7 @@ def test_on_request_all_is_judged_again_and_counts(course):
     assert all(time > before[name] for name, time in kept(course).items())
 
 
+@pytest.mark.slow
 def test_what_was_graded_with_other_settings_is_another_result_that_all_who_read_find(course):
     before = kept(course)
     done = grade(course, "--Judge.cell_seconds=60")
@@ -225,9 +225,8 @@ def test_one_student_is_graded_and_nobody_else(course):
     assert "no student has the id 'eve'" in done.stderr
 
 
-@pytest.mark.parametrize(
-    "parts", [["1/1"], pytest.param(["1/2", "2/2"], marks=pytest.mark.slow)], ids=len
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("parts", [["1/1"], ["1/2", "2/2"]], ids=len)
 def test_parts_are_judged_apart_and_written_together(empty, parts):
     fill(empty)
     for part in parts:

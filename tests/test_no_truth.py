@@ -53,6 +53,7 @@ def test_no_function_of_its_library_view_passes_a_hidden_check(lesson, tmp_path)
     assert earned_in(tmp_path)[lesson] == []
 
 
+@pytest.mark.slow
 def test_a_function_that_answers_is_found_wherever_it_is(tmp_path):
     view = lay_out(tmp_path / "start", "start", ORDER)
     (view / "course" / "planted.py").write_text(PLANTED, encoding="utf-8")

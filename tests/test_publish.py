@@ -296,6 +296,7 @@ def test_a_planted_leak_is_found_and_named(path, hidden, tmp_path):
     assert all(leak.startswith(f"{path}: ") for leak in found)
 
 
+@pytest.mark.slow
 def test_a_leak_in_the_history_keeps_everything_from_being_written(origin, capsys):
     (origin / "course" / "helper.py").write_text(answer("causal_mask"), encoding="utf-8")
     commit(origin, "A helper")

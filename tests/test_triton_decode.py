@@ -42,6 +42,7 @@ def run_cases(what: str, **environment: str):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 @needs_triton
 def test_they_are_right_in_the_interpreter():
     found = run_cases("interpret", TRITON_INTERPRET="1")
@@ -50,6 +51,7 @@ def test_they_are_right_in_the_interpreter():
     assert wrong == {}
 
 
+@pytest.mark.slow
 @needs_triton
 def test_they_compile_for_gpus():
     """The interpreter once took a name with two types, at which the compiler stopped."""
