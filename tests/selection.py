@@ -50,7 +50,7 @@ NIGHT = "SECOND_TOKEN_NIGHT"
 """Set by `make night` for its processes: the date of the seeds, and the folder of the run record."""
 DIGESTS = "SECOND_TOKEN_DIGESTS"
 SAMPLE = "kv_cache"
-"""The lesson of which by day everything that is marked `sampled` runs, unless the mark names another."""
+"""The lesson of which by day everything that is marked `sampled` runs."""
 MOST_CHANGED = 3
 """Lessons that are tried at full strength by day, or as touched. Where more changed, a shared part did,
 and that is the night's work."""
@@ -119,8 +119,7 @@ class Selection:
         if self.mode in ("full", "night"):
             return True
         if self.mode == "day":
-            sampled = item.get_closest_marker("sampled")
-            if sampled and part not in set(self.digests) - {*(sampled.args or [SAMPLE])}:
+            if item.get_closest_marker("sampled") and part not in set(self.digests) - {SAMPLE}:
                 return True
             return not is_slow(item) or (part in self.digests and self.is_full(part))
         if part in self.digests:

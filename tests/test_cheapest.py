@@ -38,7 +38,7 @@ def test_the_question_was_put_to_every_check(lesson):
     assert {cheat.check for cheat in cheats_of(lesson)} == set(hidden_checks(lesson))
 
 
-@pytest.mark.sampled("roofline")
+@pytest.mark.slow
 @needs_bubblewrap
 @pytest.mark.parametrize("lesson", ORDER)
 def test_the_cheapest_wrong_functions_get_what_the_table_says(lesson):
@@ -54,7 +54,7 @@ def test_the_questions_without_a_truth_are_named():
     assert forgeable_table() in FILE.read_text(encoding="utf-8")
 
 
-@pytest.mark.sampled("roofline")
+@pytest.mark.slow
 @needs_bubblewrap
 @pytest.mark.parametrize("lesson", ORDER)
 def test_replaced_probes_gain_only_where_the_judge_knows_no_truth(lesson, record, selection):

@@ -212,6 +212,7 @@ def test_what_was_graded_with_other_settings_is_another_result_that_all_who_read
     assert stand(course)["ann"].state == State.NOT_GRADED
 
 
+@pytest.mark.slow
 def test_one_student_is_graded_and_nobody_else(course):
     before = kept(course)
     course.hand_in("ann", solved(LESSON, "name = 'Ann'"))

@@ -46,7 +46,7 @@ def earned_in(views: Path) -> dict[str, list]:
     return json.loads(process.stdout.splitlines()[-1])
 
 
-@pytest.mark.sampled("roofline")
+@pytest.mark.slow
 @pytest.mark.parametrize("lesson", ORDER)
 def test_no_function_of_its_library_view_passes_a_hidden_check(lesson, tmp_path):
     lay_out(tmp_path / lesson, lesson, ORDER)
