@@ -25,8 +25,8 @@ import io
 import os
 import shutil
 import sys
-import traceback
 from collections.abc import Callable, Coroutine, Mapping
+from importlib import import_module
 from inspect import CORO_CREATED, getcoroutinestate
 from pathlib import Path
 from typing import Any
@@ -46,8 +46,6 @@ def main(requests: int, replies: int, lesson: str) -> None:
         str(Path(folder).parent),
         *(path for path in sys.path if path not in ("", folder)),
     ]
-    from importlib import import_module
-
     wire = import_module("judge.wire")
     probes = probes_of(lesson)
     os.chdir(working_copy(Path.cwd(), Path.home() / WORK))
@@ -68,7 +66,6 @@ def probes_of(lesson: str) -> dict[str, Callable]:
     """Return the probes by check: the judge's own, functions with the name of a check, and for the other
     checks the visible ones. Each is called with (names, needs, challenge)."""
     from functools import partial
-    from importlib import import_module
 
     frame = import_module("course.checks.check")
     checks = frame.checks_in(import_module(f"course.checks.{lesson}"))
@@ -286,21 +283,13 @@ def error_record(error: BaseException) -> dict[str, str]:
     for part, say in (
         ("kind", lambda: type(error).__name__),
         ("words", lambda: str(error)),
-        ("where", lambda: _where(error)),
+        ("where", lambda: import_module("course.checks.stopped").where_it_stopped(error)),
     ):
         try:  # an exception of the student's may raise another one when it is looked at
             record[part] = str.__getitem__(say(), slice(WORDS))
         except BaseException:
             record[part] = record[part] or "?"
     return record
-
-
-def _where(error: BaseException) -> str:
-    """Return the innermost line of a cell that the exception passed through."""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if frame.line and "<ipython-input" in frame.filename:
-            return f"in {frame.name}, at `{frame.line}`"
-    return ""
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ teaches. The hidden checks are made of the same three pieces.
 from __future__ import annotations
 
 import inspect
-import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -71,12 +70,14 @@ def observe(
     return evidence, recorder.broken()
 
 
-def _where(error: Exception) -> str:
-    """The line of the notebook at which an exception came up, as far as it can be told."""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if frame.line and "ipykernel" in frame.filename:
-            return f" in {frame.name}, at `{frame.line}`,"
-    return ""
+def _stopped(error: Exception) -> str:
+    from course.checks.stopped import (
+        where_it_stopped,
+    )  # loads torch, and who only judges needs none
+
+    where = where_it_stopped(error)
+    place = f" {where}," if where else ""
+    return f"Your code stopped{place} with {type(error).__name__}: {error}"
 
 
 def complete(evidence: Any, form: Any) -> bool:
@@ -181,8 +182,7 @@ class Check:
         except NotImplementedError:
             raise
         except Exception as error:
-            stopped = f"{_where(error)} with {type(error).__name__}: {error}"
-            return failed(f"Your code stopped{stopped}"), None
+            return failed(_stopped(error)), None
         return self.decide(challenge, evidence, broken), evidence
 
     def __call__(self, *functions: Any, seed: int = 0) -> None:

@@ -113,7 +113,7 @@ def masks_reach_every_head(
             )
         if case["mask"] is not None:
             earlier.append(seen)
-    return passed(f"Masks {', '.join(MASKS)}: what is hidden stays hidden, in every head.")
+    return passed(f"What is hidden stays hidden in every head, in masks of {len(MASKS)} shapes.")
 
 
 def mask_text(case: Challenge) -> str:

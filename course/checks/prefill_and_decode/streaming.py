@@ -345,8 +345,8 @@ def no_step_before_it_is_asked_for(challenge: Challenge, evidence: Evidence) -> 
         if wrong := _wrong_edge(edge, result):
             return wrong
     return passed(
-        "The first token comes from the prefill alone, every other from one step, and no step is run "
-        "before its token is asked for."
+        "The first token comes from the prefill, every other from one step, which is run when the "
+        "token is asked for."
     )
 
 

@@ -1,0 +1,50 @@
+"""Where in a notebook an exception came up, and what the function was given."""
+
+from __future__ import annotations
+
+import linecache
+import traceback
+from types import FrameType
+
+import torch
+
+CELLS = ("<ipython-input", "ipykernel")
+"""What the file names of a notebook's cells contain: in the judge's shell, and in a kernel."""
+MOST = 160
+"""The most characters that are said of the arguments."""
+
+
+def where_it_stopped(error: BaseException) -> str:
+    """Describe the innermost line of a cell that an exception passed through; empty if there is none.
+
+    For example "in matmul_flops, at `raise ValueError`, where m = 0, k = 3".
+    """
+    for frame, number in reversed(list(traceback.walk_tb(error.__traceback__))):
+        file = frame.f_code.co_filename
+        line = linecache.getline(file, number, frame.f_globals).strip()
+        if line and any(name in file for name in CELLS):
+            return f"in {frame.f_code.co_name}, at `{line}`{_arguments(frame)}"
+    return ""
+
+
+def _arguments(frame: FrameType) -> str:
+    """Say what the arguments are at this line, those that can be said in a few characters."""
+    code = frame.f_code
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    said = ""
+    for name in names:
+        value = _in_short(frame.f_locals.get(name))
+        if value and len(said) + len(name) + len(value) < MOST:
+            said += f", {name} {value}" if said else f", where {name} {value}"
+    return said
+
+
+def _in_short(value: object) -> str:
+    """Write a number, a few numbers or a tensor's shape; nothing of what a student made."""
+    if type(value) in (bool, int, float):
+        return f"= {value!r:.20}"
+    if type(value) in (list, tuple) and len(value) <= 8 and all(type(n) is int for n in value):
+        return f"= {value!r:.60}"
+    if type(value) is torch.Tensor:
+        return f"has the shape {tuple(value.shape)}"
+    return ""
