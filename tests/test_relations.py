@@ -385,7 +385,8 @@ def test_what_is_said_of_the_museums_numbers_is_true(lesson, selection, record):
         ("1 token: wrong. Is 0.5 right?", ("Twice.", "Why?"), "1 token: wrong. Twice. Why?"),
         ("It is 3. What then?", ("Only row 1.", ""), "It is 3. What then? Only row 1."),
         ("It is 3, not 4.", ("Twice.", "Why?"), "It is 3, not 4. Twice. Why?"),
-        ("x" * 200, ("Twice.", "Why?"), "x" * 88 + " Twice. Why?"),
+        ("It has no end", ("Twice.", ""), "It has no end. Twice."),
+        ("x" * 200, ("Twice.", "Why?"), "x" * 87 + ". Twice. Why?"),
     ],
 )
 def test_a_message_asks_one_question_which_follows_what_is_known(message, relation, expected):

@@ -46,7 +46,9 @@ def with_relations(message: str, relations: Sequence[Relation], most: int) -> st
     question = relations[0].question
     added = " ".join([r.words for r in relations] + [question] * bool(question))[: most // 2]
     message = LAST_QUESTION.sub("", message) if question else message
-    return f"{message[: most - len(added) - 1]} {added}"
+    message = message[: most - len(added) - 2]
+    end = "" if message.endswith((".", "?", "!", ")", ":")) else "."  # Python's own errors have none
+    return f"{message}{end} {added}"
 
 
 def over_all_cases(relations: Sequence[Relation]) -> list[Relation]:

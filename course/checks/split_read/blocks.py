@@ -16,6 +16,7 @@ from course.checks.recorder import given
 from course.checks.recording import one_each
 from course.checks.split_read.prefix import memory
 from course.checks.split_read.recording import Truth, wrong_output
+from course.checks.split_read.scores import far_below_0
 from course.measure.operations import OperationMode
 
 QUESTIONS = {
@@ -29,6 +30,8 @@ QUESTIONS = {
     "spare": "The table names more blocks than the tokens need. How many do you read, and which is the "
     "last?",
     "sizes": "Smaller cases agree. Which line counts on a size, or on a type?",
+    "far": "Scores around 0 agree, and these are all around -120. Which top has a part without keys, and "
+    "does yours begin with one?",
 }
 """Ends the message of a case, by what is new in it."""
 BLOCKS = {**WATCHED, "overwritten": int}
@@ -78,6 +81,7 @@ def draw_blocks(seed: int) -> Challenge:
         ("sizes", 5, [4, 0, 3], 13, {"heads": (6, 2)}),
     ]
     cases = [draw_case(rng, *case) for case in staged]
+    cases.append(far_below_0(draw_case(rng, "far", 4, [3, 0, 1], 10, {}), "keys"))
     table = rng.permutation(20)[:12].tolist()
     table = table if table != sorted(table) else table[::-1]
     long = 64 * 12 - int(rng.integers(1, 60))

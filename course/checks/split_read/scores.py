@@ -35,6 +35,17 @@ def draw_far(seed: int) -> Challenge:
     return {"cases": [draw_levels(rng, levels, within) for levels, within in staged]}
 
 
+def far_below_0(case: Challenge, *keys: str) -> Challenge:
+    """Move the scores of a case to about -120: float32 has no number that small but 0 for their
+    exponentials, and attention is as it was."""
+    q = case["q"].copy()
+    q[..., 0] = np.sqrt(q.shape[-1])
+    moved = {name: case[name].copy() for name in keys}
+    for k in moved.values():
+        k[..., 0] = -120
+    return {**case, **moved, "q": q}
+
+
 def draw_levels(rng: np.random.Generator, levels: list[int], within: bool) -> Challenge:
     """Draw queries, and keys of parts whose scores lie around these levels, or around all of them
     `within` each part."""
