@@ -49,8 +49,12 @@ def test_the_innermost_line_of_a_cell_and_its_arguments_are_said(cell):
 
 def test_shapes_and_sizes_are_said_and_what_a_student_made_is_not(cell):
     cell["inner"] = None
-    assert stopped(cell["outer"], 1, torch.zeros(1, 4), [2, 3]) == (
-        "in outer, at `return inner(m)`, where m = 2, q has the shape (1, 4), sizes = [2, 3]"
+    q, sizes = torch.zeros(1, 4, dtype=torch.float16), torch.arange(2, 4)
+    assert stopped(cell["outer"], 1, q, sizes) == (
+        "in outer, at `return inner(m)`, where m = 2, q has the shape (1, 4), float16, sizes = [2, 3]"
+    )
+    assert stopped(cell["outer"], 1, None, torch.arange(2, device="meta")).endswith(
+        "sizes has the shape (2,), int64"
     )
 
 

@@ -13,6 +13,9 @@ CELLS = ("<ipython-input", "ipykernel")
 MOST = 160
 """The most characters that are said of the arguments."""
 
+FEW = 9
+"""A sequence of fewer whole numbers is written out."""
+
 
 def where_it_stopped(error: BaseException) -> str:
     """Describe the innermost line of a cell that an exception passed through; empty if there is none.
@@ -43,8 +46,11 @@ def _in_short(value: object) -> str:
     """Write a number, a few numbers or a tensor's shape; nothing of what a student made."""
     if type(value) in (bool, int, float):
         return f"= {value!r:.20}"
-    if type(value) in (list, tuple) and len(value) <= 8 and all(type(n) is int for n in value):
-        return f"= {value!r:.60}"
     if type(value) is torch.Tensor:
-        return f"has the shape {tuple(value.shape)}"
+        if value.device.type == "cpu" and value.dtype == torch.long and value.shape[1:] == ():
+            return _in_short(value.tolist()) or f"has the shape {tuple(value.shape)}"
+        kind = f", {value.dtype}" if value.dtype != torch.float32 else ""
+        return f"has the shape {tuple(value.shape)}{kind.replace('torch.', '')}"
+    if type(value) in (list, tuple) and len(value) < FEW and all(type(n) is int for n in value):
+        return f"= {value!r:.80}"
     return ""

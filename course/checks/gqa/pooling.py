@@ -187,9 +187,11 @@ def form_of_rest(challenge: Challenge) -> Any:
 
 
 def case_text(case: Challenge) -> str:
-    """Write "12 KV heads of 2, pooled to 3", and the type where it is not float32."""
+    """Write "12 query heads on 12 KV heads of 2, pooled to 3", and the type where it is not float32."""
     in_type = "" if case["dtype"] == "float32" else f", in {case['dtype']}"
-    return f"{case['config']['n_kv_heads']} KV heads of 2, pooled to {case['n_pooled']}{in_type}"
+    config = case["config"]
+    heads = f"{config['n_heads']} query heads on {config['n_kv_heads']} KV heads of 2"
+    return f"{heads}, pooled to {case['n_pooled']}{in_type}"
 
 
 def wrong_kind(case: Challenge, kind: str) -> str:
@@ -257,7 +259,7 @@ def ask_about_shape(case: Challenge, name: str, got: np.ndarray) -> str:
         return "A Linear's weight has two axes. Which ones should be joined?"
     if got.shape[1] != case["state"][name].shape[1]:
         return "Means over heads keep all C columns. What do your reshapes make of them?"
-    return "Which rows of the matrix belong to one head?"
+    return "How many heads does your code cut the matrix into, and how many make one new head?"
 
 
 def ask_about_row(

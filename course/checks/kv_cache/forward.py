@@ -132,8 +132,8 @@ def every_split_equals_uncached(
             )
         if length != 10:
             return failed(
-                f"Chunks of {split}: 10 tokens were fed and len(cache) is {length}. "
-                f"How often is advance called in one forward pass, and with which number?"
+                f"{len(chunks[0])} rows, chunks of {split}: each was fed 10 tokens, and len(cache) is "
+                f"{length}. How often is advance called in one forward pass, and with which number?"
             )
         if len(chunks) != len(split):
             return failed(f"Chunks of {split}: logits of {len(chunks)} came back.")

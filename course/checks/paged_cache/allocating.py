@@ -246,7 +246,7 @@ def wrong_operation(n: int, operations: list[Operation], records: list[Evidence]
             )
         if name == "allocate":
             if len(got) != what:
-                return f"{case} {len(got)} blocks came back. How many were asked for?"
+                return f"{case} Blocks that came back: {len(got)}. How many were asked for?"
             if len({*got, *owned}) < len(got) + len(owned) or not {*got} <= {*range(n)}:
                 return (
                     f"{case} it handed out {got}, while {owned} were still owned. When may a block be "

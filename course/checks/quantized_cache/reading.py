@@ -163,7 +163,9 @@ def wrong_read(case: Challenge, rows: Array, layers: list[Array], n_codes: int) 
             f"half_a_step_at_most pass?)"
         )
     n = rows.shape[4]
-    outside = f"of {n} tokens only the first {n_codes} are in complete groups outside the window"
+    outside = (
+        f"of {n} tokens only the first {n_codes} ever were in complete groups outside the window"
+    )
     code, exact = np.arange(n) < n_codes, (got == rows).all(axis=(1, 2, 3, 5))  # (S), (2, S)
     if at := first_place(~exact & ~code):
         whose = _whose(rows, got[at[0], ..., at[1], :], *at)

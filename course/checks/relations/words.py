@@ -47,7 +47,9 @@ def with_relations(message: str, relations: Sequence[Relation], most: int) -> st
     added = " ".join([r.words for r in relations] + [question] * bool(question))[: most // 2]
     message = LAST_QUESTION.sub("", message) if question else message
     message = message[: most - len(added) - 2]
-    end = "" if message.endswith((".", "?", "!", ")", ":")) else "."  # Python's own errors have none
+    end = (
+        "" if message.endswith((".", "?", "!", ")", ":")) else "."
+    )  # Python's own errors have none
     return f"{message}{end} {added}"
 
 

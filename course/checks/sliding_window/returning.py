@@ -103,4 +103,4 @@ def _ask(name: str, size: Any, before: int, expected: str) -> str:
         return f"{before} tokens are there. How many can it go back to?"
     if expected == "ValueError":
         return f"Which rows does token {size} need, and which of them are overwritten?"
-    return f"Which rows does token {size} need, and are they not all there?"
+    return f"Which rows does token {size} need, and are they all there?"

@@ -98,7 +98,7 @@ def ask_about_page(case: Challenge, name: str, place: tuple[int, ...], got: Evid
     if value == 0 and (got[name]["numbers"] == 0).all():
         return "Your caller has overwritten its keys since. Is what you return memory of its own?"
     if page == S // size and S % size:
-        return f"This page has {S % size} rows of its own. What else did you take into account?"
+        return f"Rows of its own in this page: {S % size}. What else did you take into account?"
     other = NAMES[name == "least"]
     if value == got[other]["numbers"][place] and size > 1:
         return "Both bounds are the same. Over how many rows is each taken?"
