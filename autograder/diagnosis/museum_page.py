@@ -111,9 +111,8 @@ def unseen() -> list[str]:
         "true of the numbers. A reader who knew the right answers, but not what was changed, *read* the",
         "messages and said which line is wrong: *found* counts where that was so, and *wrong* where",
         "something was said that is not true or misleads, in small things, too: a name that fits the",
-        "numbers and not the line, a question that takes the mistake to be elsewhere. Since then most",
-        "of these are mended, and the two answers that passed are caught. (A 126th answer, in lesson",
-        "11, turned out to be right.)\n",
+        "numbers and not the line, a question that takes the mistake to be elsewhere. Since then all",
+        "of these are mended, and the answer that passed is caught.\n",
         f"| lesson | {' | '.join(UNSEEN)} |\n|---|{'---|' * len(UNSEEN)}",
     ]
     rows = {**{LESSONS[name]: row for name, row in trial["lessons"].items()}, "all": trial["all"]}

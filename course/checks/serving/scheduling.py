@@ -316,9 +316,12 @@ def _wrong_answer(language: Language, request: dict[str, Any], result: Evidence)
     alone = language.answer(request["prompt"], request["n_new"])
     if returned == alone:
         return None
+    question = "Which row of the logits belongs to whom, and after which token?"
+    if not all(type(token) is int for token in returned):
+        question = "A token is a whole number. Which of your lines makes one of it?"
     return (
-        f"Alone, request {number} is answered by {alone}; here step() returned {returned} for it. Which "
-        f"row of the logits belongs to whom, and after which token?"
+        f"Alone, request {number} is answered by {alone}; here step() returned {returned} for it. "
+        f"{question}"
     )
 
 
