@@ -124,7 +124,7 @@ def test_an_error_in_a_function_says_where_it_came_up(child):
     run(child, "def matmul_flops(m, k, n):\n    return m * none")
     error = probe(child)["error"]
     assert error["kind"] == "NameError"
-    assert error["where"] == "in matmul_flops, at `return m * none`"
+    assert error["where"] == "in matmul_flops, at `return m * none`, where m = 2, k = 3, n = 4"
 
 
 def test_a_function_that_is_not_there_is_named(child):
@@ -141,7 +141,7 @@ def test_an_exception_that_fights_back_is_only_an_error(child):
     assert probe(child)["error"] == {
         "kind": "Evil",
         "words": "?",
-        "where": "in matmul_flops, at `raise Evil`",
+        "where": "in matmul_flops, at `raise Evil`, where m = 2, k = 3, n = 4",
     }
 
 
