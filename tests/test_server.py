@@ -18,6 +18,7 @@ import openai
 import pytest
 import torch
 import uvicorn
+from patience import PATIENCE
 
 from course.engine import Engine
 from course.minigpt.kv_cache import generate_cached
@@ -242,7 +243,7 @@ def test_a_client_that_leaves_frees_its_pages(story, engine, url, stream):
     async def leave() -> None:
         body = {"model": "story", "messages": [{"role": "user", "content": "The cat sat"}]}
         body |= {"max_tokens": 1000, "stream": stream, **GREEDY}
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(timeout=PATIENCE) as client:
             asking = asyncio.create_task(client.post(f"{url}/v1/chat/completions", json=body))
             while not any(  # this one, of three words, has begun
                 one["prompt"] == 3 and one["written"] > 3
@@ -254,10 +255,11 @@ def test_a_client_that_leaves_frees_its_pages(story, engine, url, stream):
     with ThreadPoolExecutor(1) as pool:
         other = pool.submit(ask, client_of(url), "Anna Stone came in", max_tokens=900)
         asyncio.run(leave())
-        until = time.monotonic() + 30
-        while len(running := state_of(url)["running"]) > 1 and time.monotonic() < until:
+        written = 0
+        while left := [one for one in state_of(url)["running"] if one["prompt"] == 3]:
+            written = left[0]["written"]
             time.sleep(0.02)
-        assert [one["prompt"] for one in running] in ([4], [])
+        assert written < 900  # nobody went on to the end, whether or not the other is done
         assert other.result().choices[0].message.content == expected(
             story, "Anna Stone came in", 900
         )
