@@ -41,6 +41,7 @@ class CourseFolder:
         return cls(lesson, shutil.copytree(once, place, dirs_exist_ok=True))
 
     def release(self) -> CourseFolder:
+        """Write nbgrader's configuration and the lesson's text there, and release the lesson."""
         shutil.copytree(self.lesson.text.parent, self.place / "solutions" / self.lesson.folder)
         shutil.copy(ROOT / "nbgrader_config.py", self.place)
         done = self.run("generate_assignment", self.lesson.folder)

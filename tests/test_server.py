@@ -259,7 +259,7 @@ def test_a_client_that_leaves_frees_its_pages(story, engine, url, stream):
         while left := [one for one in state_of(url)["running"] if one["prompt"] == 3]:
             written = left[0]["written"]
             time.sleep(0.02)
-        assert written < 900  # nobody went on to the end, whether or not the other is done
+        assert written < 900  # it was ended long before its 1,000 tokens
         assert other.result().choices[0].message.content == expected(
             story, "Anna Stone came in", 900
         )
