@@ -38,7 +38,7 @@ from autograder.one_definition import (
 from autograder.result import Answer, Outcome
 from autograder.sandbox.child import Child, ChildFault, MachineBusy
 from autograder.session import MESSAGE, Budget, GaveUp, Session, Start, fields_of
-from course.checks.check import Challenge, Check, Verdict, failed
+from course.checks.check import Challenge, Check, Verdict, failed, stopped_with
 
 MISSING_NAME = ("NameError", "AttributeError")
 """Exceptions that say that a name is missing, which another cell may define."""
@@ -404,4 +404,4 @@ def _explain(error: object, check: Check, session: Session) -> str:
         return (
             f"Your functions returned something other than a plain number, text or array: {words}."
         )
-    return f"Your code stopped{f' {where},' if where else ''} with {kind}: {words}"
+    return stopped_with(kind, words, where)

@@ -32,7 +32,7 @@ from autograder.lessons.assembly import answer_cells, run_cells
 from autograder.lessons.exhibits import Answer
 from autograder.sources import digest_of, hashed
 from autograder.student import error_record
-from course.checks.check import Challenge, Check, Verdict, failed, observe
+from course.checks.check import Challenge, Check, Verdict, failed, observe, stopped_with
 
 Reply = Mapping[str, Any]
 """What a probe came to, as a student's process sends it: "evidence" and the house rules that were
@@ -157,7 +157,7 @@ def decide(
         tolerance: in the place of the check's own.
     """
     if (error := reply.get("error")) is not None:
-        return failed(f"Your code stopped with {error['kind']}: {error['words']}")
+        return failed(stopped_with(error["kind"], error["words"]))
     if tolerance is not None:
         check = replace(check, tolerance=tolerance)
     try:

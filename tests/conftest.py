@@ -26,7 +26,7 @@ import course.checks
 from autograder import judge
 from autograder.diagnosis.known_replies import KnownReplies
 from autograder.run_record import RunRecord
-from lessons import OVERLAY
+from lessons import OVERLAY, RELEASES
 
 # nbgrader calls alembic by its bare name, and half-makes a gradebook where that is not found.
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -182,7 +182,7 @@ def releases_are_shared(tmp_path_factory, pytestconfig):
     folder = (own.parent if is_worker(pytestconfig) else own) / "releases"
     folder.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SECOND_TOKEN_RELEASES", str(folder))
+        patch.setenv(RELEASES, str(folder))
         yield
 
 

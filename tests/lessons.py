@@ -9,6 +9,8 @@ ROOT = Path(__file__).resolve().parents[1]
 COURSE = Course(ROOT)
 FOLDERS = COURSE.folders()
 OVERLAY = ROOT / "tests" / "fixtures" / "overlay"
+RELEASES = "SECOND_TOKEN_RELEASES"
+"""Names the folder in which the processes of one session keep the lessons that they released."""
 
 
 def lay_out_fixture_course(place: Path) -> Course:

@@ -16,10 +16,7 @@ from nbgrader.api import Gradebook, MissingEntry
 from patience import PATIENCE
 
 from autograder.authoring.source import Lesson
-from lessons import ROOT
-
-RELEASES = "SECOND_TOKEN_RELEASES"
-"""Names the folder in which the processes of one session keep the lessons that they released."""
+from lessons import RELEASES, ROOT
 
 
 @dataclass(frozen=True)

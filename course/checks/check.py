@@ -71,13 +71,14 @@ def observe(
 
 
 def _stopped(error: Exception) -> str:
-    from course.checks.stopped import (
-        where_it_stopped,
-    )  # loads torch, and who only judges needs none
+    from course.checks.stopped import where_it_stopped  # loads torch, which no verdict needs
 
-    where = where_it_stopped(error)
-    place = f" {where}," if where else ""
-    return f"Your code stopped{place} with {type(error).__name__}: {error}"
+    return stopped_with(type(error).__name__, str(error), where_it_stopped(error))
+
+
+def stopped_with(kind: str, words: str, where: str = "") -> str:
+    """Say with which error a student's code stopped, and where, if that is known."""
+    return f"Your code stopped{f' {where},' if where else ''} with {kind}: {words}"
 
 
 def complete(evidence: Any, form: Any) -> bool:

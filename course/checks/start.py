@@ -116,7 +116,7 @@ def draw_products_of_bytes(rng: np.random.Generator, largest: int = 9) -> Iterat
 )
 def bytes_of_three_matrices(case: Case, result: float, expected: int, place: Place) -> Words:
     m, k, n, _ = case["arguments"]
-    questions = []
+    questions, wide = [], []
     for name, part in (("left matrix", m * k), ("right matrix", k * n), ("output", m * n)):
         which = "Which of the three matrices has that many numbers?"
         questions += [
@@ -124,12 +124,17 @@ def bytes_of_three_matrices(case: Case, result: float, expected: int, place: Pla
             (part and result == expected + part, f"{part:,} are too many. {which}"),
             (part and result == part, f"{part:,} is the {name} alone. What else must travel?"),
         ]
+        for width in (2, 4, 8):
+            each = f"That is right if each number of the {name} takes {width} bytes."
+            more = part and result == expected + (width - 1) * part
+            wide.append((more, f"{each} How many does the call say?"))
     multiple = expected and result > expected and result % expected == 0
     times = f"That is {result / (expected or 1):,.0f} times as much."
     return counted(result, expected), (
         *questions,
         (result == 8 * expected, "That is 8 times as much. Bits or bytes?"),
         (multiple, f"{times} How many bytes is one element here?"),
+        *wide,
         (True, "Two matrices are read and one is written. How many numbers has each?"),
     )
 

@@ -440,7 +440,7 @@ show(draw_gains(tokens, *gains))
 # experts. Where most experts are read anyway, guesses are free until arithmetic is busy, which happens
 # much earlier in the dense model.
 #
-# Does a real machine agree? One layer of 64 experts, 4 for each token, against a dense layer with as many
+# On a real machine: one layer of 64 experts, 4 for each token, against a dense layer with as many
 # weights per token:
 
 # %%
@@ -460,7 +460,7 @@ show(draw_measured(measured, formula))
 # %% [markdown]
 # With many tokens the time follows the experts read; with few, fixed costs hide it.
 #
-# Change the model, the chats and the guesses:
+# Try other models, chats and guesses:
 
 # %%
 choose_pass(expected_experts, step_bytes, compute_bound_from)
@@ -469,7 +469,7 @@ choose_pass(expected_experts, step_bytes, compute_bound_from)
 # > **Spot the slip.** "The active parameters determine inference speed, not the total ones."
 #
 # <details><summary>Answer</summary>
-# True for one token only. A pass of 64 tokens reads
+# For one token only. 64 read
 # {{59.5 = step_bytes(EXPERTS["Qwen3-30B-A3B"], expected_experts(128, 8, 64)) / 1e9}} of the
 # {{60.4 = step_bytes(EXPERTS["Qwen3-30B-A3B"], 128) / 1e9}} GB.
 # </details>
@@ -483,7 +483,7 @@ choose_pass(expected_experts, step_bytes, compute_bound_from)
 #
 # **Not shown here.** Our sibling is not faster: its step makes more calls. We did not train the parent
 # for as many extra steps, so nothing shows that experts improve text. The calculated gains leave out
-# drafts and caches.
+# drafts and caches; weights have 16 bits (gpt-oss-120b was released with 4.25).
 #
 # ## Check yourself
 #

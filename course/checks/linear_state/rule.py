@@ -183,7 +183,8 @@ QUESTIONS = {
     "faded": "Nothing is written here. What is left of the state, and what does the query read?",
     "part": "Nothing fades here, and only a part of the difference is written. Which part, of which "
     "difference?",
-    "both": "In which order do fading, looking up and writing come, and whose beta is it?",
+    "both": "In which order do fading, looking up and writing come, and whose beta is it, "
+    "that of the token that writes or of the one that looks up?",
     "one": "Key and value are single numbers. What is a key of length 1, if it is one number?",
     "single": "It is a single token. What would delta_step give?",
     "closed": "Some gates are closed: these tokens write nothing. Do they fade, and do they read?",

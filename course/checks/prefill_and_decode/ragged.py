@@ -173,7 +173,7 @@ def draw_ragged_sizes(function: str, rng: np.random.Generator) -> Iterator[Case]
     """Draw (T, S) of a prefill, of steps and of chunks between, and pads for each of three rows; then
     rows without pads, with equally many, a single one, and a chunk that holds nothing but pads of a
     row, of one place, too; last, sizes that are larger than most."""
-    sizes = ((5, 5), (1, 6), (2, 6), (4, 7), (int(rng.integers(2, 5)), 9))
+    sizes = ((5, 5), (2, 6), (1, 6), (4, 7), (int(rng.integers(2, 5)), 9))
     for T, S in sizes:
         pads = rng.permutation([0, *rng.choice(np.arange(1, 5), 2, replace=False)]).tolist()
         yield call(function, T, S, pads)

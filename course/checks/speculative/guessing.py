@@ -93,6 +93,10 @@ def only_right_guesses_are_kept(
     if place == (0,):
         return f"{gave} {kept} of these guesses are kept.", (
             (result[0] > kept, "What text does a guess behind a wrong one continue?"),
+            (
+                0 < kept == len(case["arguments"][0]),
+                "Every guess is right here. What does your search for the first wrong one give then?",
+            ),
             (True, "Which row judges draft[0], and at which guess do you stop?"),
         )
     bonus = "All guesses were right. Which row says what comes after the last of them?"

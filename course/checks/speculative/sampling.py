@@ -293,11 +293,15 @@ def accepts_as_often_as_possible(challenge: Challenge, evidence: Evidence) -> Ve
     expected = float(shares.cumprod(axis=1).sum(axis=1).mean())
     mean = float(evidence["pairs"][:, 0].mean())
     if abs(mean - expected) > OFF:
-        question = (
-            "Must a token be rejected that the model says at least as often as the draft?"
-            if mean < expected
-            else "What happens to a token that the draft proposes too often?"
-        )
+        kept, first = evidence["pairs"][:, 0] > 0, shares[:, 0]
+        if abs((kept - first).sum()) <= FAR * (first * (1 - first)).sum() ** 0.5:
+            question = "First guesses are kept about as often. Which numbers judge the second one?"
+        elif mean < expected:
+            question = (
+                "Must a token be rejected that the model says at least as often as the draft?"
+            )
+        else:
+            question = "What happens to a token that the draft proposes too often?"
         return failed(
             f"Drafts of two: {mean:.2f} are kept on average; by min(1, p / q) it should be "
             f"{expected:.2f}. {question}"

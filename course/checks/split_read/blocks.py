@@ -16,7 +16,7 @@ from course.checks.recorder import given
 from course.checks.recording import one_each
 from course.checks.split_read.prefix import memory
 from course.checks.split_read.recording import Truth, wrong_output
-from course.checks.split_read.scores import far_below_0
+from course.checks.split_read.scores import FAR_BELOW_0, far_below_0
 from course.measure.operations import OperationMode
 
 QUESTIONS = {
@@ -30,8 +30,7 @@ QUESTIONS = {
     "spare": "The table names more blocks than the tokens need. How many do you read, and which is the "
     "last?",
     "sizes": "Smaller cases agree. Which line counts on a size, or on a type?",
-    "far": "Scores around 0 agree, and these are all around -120. Which top has a part without keys, and "
-    "does yours begin with one?",
+    "far": FAR_BELOW_0,
 }
 """Ends the message of a case, by what is new in it."""
 BLOCKS = {**WATCHED, "overwritten": int}

@@ -23,15 +23,14 @@ from course.checks.split_read.recording import (
     wrong_output,
     wrong_part,
 )
-from course.checks.split_read.scores import far_below_0
+from course.checks.split_read.scores import FAR_BELOW_0, far_below_0
 from course.measure.allocations import watch_new_tensors
 
 QUESTIONS = {
     "whole": "All keys are one part here, and there is no mask. Do attend_part and finish pass alone?",
     "parts": "With all keys in one part it agrees. If any_cut_any_order passes: is every key in "
     "exactly one part, the last ones too?",
-    "far": "Scores around 0 agree, and these are all around -120. Which top has a part without keys, and "
-    "does yours begin with one?",
+    "far": FAR_BELOW_0,
     "causal": "Without a mask it agrees. Which columns of the mask belong to the keys of one part, and "
     "is every part read?",
     "window": "A causal mask agrees. Here some queries see nothing of whole parts, at the start or "
