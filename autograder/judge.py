@@ -17,13 +17,16 @@ from pathlib import Path
 
 from autograder.assignment import Assignment, BadSubmission, CodeCell, read_submission
 from autograder.diagnosis.known_replies import KnownReplies
-from autograder.diagnosis.recognize import diagnose
+from autograder.diagnosis.recognize import diagnose, kind_of_error
 from autograder.diagnosis.relations import relations
 from autograder.examiner import Attempt, Examiner
 from autograder.result import Answer, Outcome, Result
 from autograder.sandbox.child import InfraError
 from autograder.session import MESSAGE, Deadlines, GaveUp, Session, Start
 from course.checks.relations.words import Relation, over_all_cases, with_relations
+
+WHERE = "Where in your code does that happen?"
+"""The question after the name of a mistake."""
 
 
 def grade_one(
@@ -142,7 +145,9 @@ def _name_mistakes(
         if attempt.reply is not None and attempt.challenge is not None:
             what = (question.check, attempt.challenge, attempt.reply)
             named = diagnose(known, *what, attempt.specimen, passed)
-            known_of_it = [Relation(named.sentence)] if named else []
+            # A check asks without knowing the mistake; where it is known, that would lead elsewhere.
+            instead = WHERE if named and named.bug and not kind_of_error(attempt.reply) else ""
+            known_of_it = [Relation(named.sentence, instead)] if named else []
             if not named or not named.bug:
                 known_of_it = [*over_all_cases(relations(assignment.module, *what)), *known_of_it]
             answer = replace(answer, message=with_relations(answer.message, known_of_it, MESSAGE))

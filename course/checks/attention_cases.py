@@ -12,7 +12,7 @@ from torch import Tensor
 from course.checks.check import Challenge
 from course.checks.recorder import given
 from course.checks.recording import RECORD, record
-from course.measure.allocations import NewTensors, watch_new_tensors
+from course.measure.allocations import NewTensors, in_python, watch_new_tensors
 
 MASKS = {
     "(T, S)": (0, 0, 1, 1),
@@ -94,7 +94,7 @@ def run_watched(function: Callable[..., Any], *arguments: Any) -> dict[str, Any]
 
 
 def largest_text(made: NewTensors) -> str:
-    """Write "(4, 2, 64), made by `clone`", without axes of size 1."""
+    """Write "(4, 2, 64), made by `bmm`", without axes of size 1."""
     if (most := made.largest) is None:
         return "none"
-    return f"{tuple(size for size in most.shape if size > 1)}, made by `{most.made_by}`"
+    return f"{tuple(size for size in most.shape if size > 1)}, made by `{in_python(most.made_by)}`"

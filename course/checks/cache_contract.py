@@ -17,6 +17,7 @@ from course.checks.cache_operations import REFUSED, Operation, follow
 from course.checks.caches import USED_AGAIN
 from course.checks.check import Challenge, Evidence
 from course.checks.comparing import outcome_in_words
+from course.measure.allocations import in_python
 
 Question = Callable[[str, Any, int, str], str]
 """Asks about an operation, by its name and `what`, the number of tokens held before, and the expected
@@ -278,7 +279,7 @@ def wrong_long(n: int, places: int, evidence: Evidence, expected: np.ndarray) ->
     if evidence["written"] > expected.size // 4:
         return (
             f"{case}: {evidence['written']:,} numbers were written into new memory "
-            f"({', '.join(evidence['by'])}), and the rows of 1 token have {expected.size // n}. Which of "
-            f"your lines copies older rows?"
+            f"({'; '.join(map(in_python, evidence['by']))}), and the rows of 1 token have "
+            f"{expected.size // n}. Which of your lines copies older rows?"
         )
     return None

@@ -37,6 +37,14 @@ class NewTensor:
     numbers: int
 
 
+def in_python(made_by: str) -> str:
+    """Write an operation's name as it is called in Python, where that is another one.
+
+    For example "_to_copy: to, float, double"; of others, the name alone."""
+    calls = {"_to_copy": "to, float, double", "clone": "clone, contiguous, reshape"}
+    return f"{made_by}: {calls[made_by]}" if made_by in calls else made_by
+
+
 @dataclass
 class NewTensors:
     """The tensors that were made, in order of time.

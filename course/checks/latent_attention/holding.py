@@ -85,12 +85,20 @@ ROWS = Axes(("B", "S", "rank + R"), _place, _ask)
 
 
 def long_rows(n: int) -> np.ndarray:
-    """Count up the rows of one layer and text, (1, 1, S, rank + R): no two numbers are equal."""
-    return np.arange(n * (RANK + ROPE), dtype=np.float32).reshape(1, 1, n, RANK + ROPE)
+    """Count up the rows of one layer and two texts, (1, 2, S, rank + R): no two numbers are equal."""
+    return np.arange(2 * n * (RANK + ROPE), dtype=np.float32).reshape(1, 2, n, RANK + ROPE)
+
+
+def draw_blocks(seed: int) -> Challenge:
+    """Draw blocks for two texts, and in the other dtype for one."""
+    challenge = draw_returns(seed, draw_rows)
+    series = challenge["series"][1]
+    series["rows"] = series["rows"][:, :1]
+    return challenge
 
 
 def probe_returns(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Append block after block, in each dtype; then one token to a long text of one row."""
+    """Append block after block, in each dtype; then one token to each of two long texts."""
     n = challenge["long"]
     long = append_to_long(n, n + 7, handle(student, {"rows": long_rows(n), "dtype": "float32"}))
     return {**run_series(handle, student, challenge), **long}
@@ -98,7 +106,7 @@ def probe_returns(student: SimpleNamespace, challenge: Challenge) -> Evidence:
 
 @check(
     "LatentKVCache",
-    draw=partial(draw_returns, draw_rows=draw_rows),
+    draw=draw_blocks,
     probe=probe_returns,
     evidence=lambda challenge: {**series_form(challenge), **LONG_FORM},
 )

@@ -16,7 +16,7 @@ from course.checks.drawing import draw_split, draw_state, draw_tokens
 from course.checks.recorder import given
 from course.checks.recording import TENSOR, as_array
 from course.given.latent import LatentAttention, LatentGPT, forward_latent
-from course.measure.allocations import watch_new_tensors
+from course.measure.allocations import in_python, watch_new_tensors
 from course.model.config import GPTConfig
 
 N_TOKENS = 7
@@ -310,7 +310,7 @@ def probe_long(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     both = isinstance(out, Tensor) and isinstance(other, Tensor) and out.shape == other.shape
     moved = float((out - other).abs().max()) if both else 0.0
     most, keys = made.largest, B * S * attn.n_heads * attn.head_dim
-    words = "none" if most is None else f"{most.shape}, made by `{most.made_by}`"
+    words = "none" if most is None else f"{most.shape}, made by `{in_python(most.made_by)}`"
     # In tenths: the count itself depends on the version of PyTorch.
     tenths = 10 * made.numbers // keys
     work = {"tenths": tenths, "largest": words, "read": bool(made.read[0])}

@@ -24,7 +24,8 @@ QUESTIONS = {
     "feed": "Whose state is that, of which layer, and from when on does it count? Is it a copy?",
     "start": "This pass is under way and may never end. Which state is that after len(cache) tokens?",
     "checkpoint": "Remembering changes nothing. What is remembered, and whose memory is it?",
-    "truncate": "Then everything should be as if only these tokens had been fed. What stayed as it was?",
+    "truncate": "After it, all should be as if only these tokens had been fed; if it is refused, as it "
+    "was. What is not?",
     "reset": "Then nothing was fed. What was left as it was?",
     "rows": "Where are the rows of new tokens written, in whose storage, and how many are returned?",
     "checkpoints": "After which lengths of this very text is there a state now?",
@@ -153,7 +154,7 @@ a_refusal_changes_nothing = passes_check(
     "a_refusal_changes_nothing",
     draw_refused,
     "What is refused leaves rows, states, tails and checkpoints as they were.",
-    {**QUESTIONS, "truncate": "This was refused. What had been changed by then?"},
+    QUESTIONS,
 )
 
 

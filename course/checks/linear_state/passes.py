@@ -377,7 +377,7 @@ OUTCOMES = {
     (
         "CannotGoBack",
         "returned",
-    ): "There is a state of this length. Which lengths are always there?",
+    ): "There is a state of this length. Which are always there, and what forgets a checkpoint?",
     ("returned", "CannotGoBack"): "No state of this length is kept. From what would it be made?",
     (
         "returned",

@@ -81,7 +81,12 @@ def attention_error(out: Evidence, case: Case) -> str | None:
                 question = "Which half of the square do you hide?"
             return f"{name}: the outputs of tokens {tokens} are no numbers. {question}"
         if tokens:
-            return f"{name}: no output is a number. Is anything multiplied by −∞, or a whole row hidden?"
+            question = "Is anything multiplied by −∞, or a whole row hidden?"
+            if not q.any():
+                question = (
+                    "All scores are 0 here. Does your mask tell such a score from a hidden place?"
+                )
+            return f"{name}: no output is a number. {question}"
     return form_error(name, out, q.shape, str(q.dtype))
 
 

@@ -187,7 +187,7 @@ def first_compute_bound_pass(case: Case, result: int, expected: int, place: Plac
             (expected == 1, "Even one token is bound by arithmetic here. How many is the least?"),
             (
                 abs(result - expected) == 1,
-                "For the bytes and FLOPs that you count, is that the least, or its neighbour?",
+                "Is that the least for the bytes and FLOPs you count? If so, which experts are read?",
             ),
             (k == N, "Every token uses all. How many FLOPs are done for one number that is read?"),
             (result < expected, "Which weights do all these tokens read together?"),

@@ -191,7 +191,8 @@ def blocks_follow_the_length(
 
 def draw_full(seed: int) -> Challenge:
     """Draw three cases: a cache that reaches its max_len, a pool that runs out of blocks, and one with
-    room for the copy of a shared block, but not for all that comes behind."""
+    room for the copy of a shared block, but not for all that comes behind, or for that without the
+    copy."""
     rng = np.random.default_rng(seed)
     size = int(rng.integers(3, 6))
     limit = 2 * size + int(rng.integers(1, size))
@@ -219,7 +220,8 @@ def draw_full(seed: int) -> Challenge:
         ("new", 0, None),
         *_feed((0, range(size + 1))),
         ("fork", 1, 0),
-        *_feed((1, range(2 * size)), (1, [1]), (0, [2])),  # 3 blocks are needed, 1 is free
+        *_feed((1, range(2 * size)), (1, range(size))),  # 3 blocks are needed, then 2; 1 is free
+        *_feed((1, [1]), (0, [2])),
     ]
     sized = ((9, longest), (6, out), (3, shared))
     return {"cases": [_case(rng, size, n_blocks, operations) for n_blocks, operations in sized]}

@@ -50,8 +50,12 @@ def run_link(function: Any, case: Case) -> Any:
     run=run_link,
     describe=lambda case: (
         "A prompt of {} tokens, {} of them known, on a machine of {:.3g} FLOP/s and {:.3g} "
-        "bytes/s: slowest_link"
-    ).format(*case["arguments"][1:3], *case["arguments"][3]),
+        "bytes/s{}: slowest_link"
+    ).format(
+        *case["arguments"][1:3],
+        *case["arguments"][3],
+        "".join(f", {n} bytes a number" for n in case["arguments"][4:]),
+    ),
     praise="Bytes that come over the link, by the time that they spare.",
     tolerance=1e-6,
 )
@@ -62,7 +66,10 @@ def dearer_than_computing(case: Case, result: float, expected: float, place: Pla
         f"gives {result:.6g}; expected is {expected:.6g} bytes/s. It is {ratio:.3g} times that.",
         (
             (abs(ratio - 8) < 1e-3, "Are these bytes, or bits?"),
-            (abs(ratio - 0.5) < 1e-3, "Keys and values, or one of them?"),
+            (
+                abs(ratio - 0.5) < 1e-3,
+                "Are these keys and values, and how many bytes has each number?",
+            ),
             (True, "Which bytes are fetched, and which two passes differ by how much time?"),
         ),
     )

@@ -13,6 +13,7 @@ from course.checks.check import Challenge, Evidence, Verdict, check, failed, pas
 from course.checks.quantized_cache.reading import (
     CONFIG,
     SAME,
+    WAITING,
     Array,
     Coded,
     describe,
@@ -86,9 +87,9 @@ def a_refusal_changes_nothing(challenge: Challenge, evidence: Evidence, truth: C
             case, rows[..., tokens, :], returned, codes
         )
         return problem and (
-            f"then, with {len(tokens)} tokens: {problem} (If groups_and_a_window passes: which of the "
-            f"pending tokens does advance take, and what is left of an append that was refused, or of "
-            f"which not all tokens were advanced?)"
+            f"then, with {len(tokens)} tokens: {problem.removesuffix(WAITING).rstrip()} If "
+            f"groups_and_a_window passes: which of the pending tokens does advance take, and what is "
+            f"left of an append that was refused, or of which not all tokens were advanced?"
         )
 
     name = f"{describe(case)}: a cache of {operations[0][2]} places"

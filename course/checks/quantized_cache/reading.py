@@ -29,6 +29,8 @@ KEPT = {"floats": int, "codes": int}
 """The form of what `count_kept` returns."""
 Coded = Callable[[int, int, int], int]
 """The truth of the checks of the cache: (group, window, tokens) to how many of them are codes."""
+WAITING = "Where is a token until its group is complete, and from where is it read?"
+"""The question about wrong rows of which nothing else is known."""
 SAME = 1e-5
 """How near two reads of the same codes are, as a part of the largest number: styles multiply and add in
 their own order."""
@@ -229,4 +231,4 @@ def _whose(rows: Array, one: Array, kind: int, token: int) -> str:
     ):
         if holds:
             return question
-    return "Where is a token until its group is complete, and from where is it read?"
+    return WAITING

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from course.checks.relations.pairs import Pair
 
-LAST_QUESTION = re.compile(r"(?<=[.:)]) [A-Z](?:[^.?]|\.(?=\S))*\?$")
-"""The question at the end of a message, with the blank before it."""
+LAST_QUESTIONS = re.compile(r"(?:(?<=[.:)?]) [A-Z](?:[^.?]|\.(?=\S))*\?)+$")
+"""The questions at the end of a message, with the blank before each."""
 SINGULAR = {
     "B": "batch row",
     "H": "head",
@@ -45,7 +45,7 @@ def with_relations(message: str, relations: Sequence[Relation], most: int) -> st
         return message
     question = relations[0].question
     added = " ".join([r.words for r in relations] + [question] * bool(question))[: most // 2]
-    message = LAST_QUESTION.sub("", message) if question else message
+    message = LAST_QUESTIONS.sub("", message) if question else message
     message = message[: most - len(added) - 2]
     end = (
         "" if message.endswith((".", "?", "!", ")", ":")) else "."

@@ -150,8 +150,8 @@ def one_place_each(case: Case, result: Array, expected: Array, place: Place) -> 
     token, at, room = int(tokens[first]), int(result[first]), n_sinks + window
     division = "Which number is the remainder of a division by?"
     ring = (
-        f"The ring has the {window:,} places from {n_sinks} on, and token {n_sinks} lies in the first. "
-        f"How many tokens came into the ring before this one?"
+        f"The ring has the {window:,} places from {n_sinks} on, and token {n_sinks} belongs in the "
+        f"first. How many tokens came into the ring before this one?"
     )
     return f"token {token:,} lies in place {at:,}.", (
         (not 0 <= at < room, f"There are {room:,} places, from 0 on. {division}"),

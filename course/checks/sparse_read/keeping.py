@@ -24,7 +24,7 @@ QUESTIONS = {
     "last": "One query, the newest, looks back at all rows. What is a row's score?",
     "all": "One query agrees. Which rows may query t of T see, and how are their weights added up?",
     "some": "All queries of the text agree. Here they are the last T of S: which rows does each see?",
-    "group": "One head a group agrees. What of the other heads of the group?",
+    "group": "One head a group agrees. How are the weights of a group's heads joined?",
     "rows": "One KV head and one row agree. Whose scores decide, and for whom?",
     "recent": "Without recent rows it agrees. How many places do they take, and whose?",
     "fits": "All rows fit. What is kept, and how many numbers come back?",
@@ -38,7 +38,8 @@ Wrong = str | None
 
 def draw_kept(seed: int) -> Challenge:
     """Draw one query, all, some of them, also before a row with a far higher score; groups with one
-    louder head; rows; recent rows from none to the whole budget; a budget above S; another type."""
+    louder head, also of a longer text; rows; recent rows from none to the whole budget; a budget above
+    S; another type."""
     rng = np.random.default_rng(seed)
     S = int(rng.integers(9, 13))
     drawn = [
@@ -46,7 +47,8 @@ def draw_kept(seed: int) -> Challenge:
         ("all", (1, 1, 1, 8, 8), 3, 0),
         ("some", (1, 1, 1, 3, 9), 4, 0),
         ("group", (1, 4, 1, 3, 9), 4, 0),
-        ("rows", (2, 4, 2, 4, S), 4, 0),
+        ("group", (1, 4, 1, 6, 2 * S), S, 0),
+        ("rows", (2, 4, 2, 4, 2 * S), S, 0),
         ("recent", (2, 4, 2, 4, S), 4, 2),
         ("recent", (1, 4, 2, 4, S), 3, 3),
         ("recent", (2, 6, 2, S, S), 5, 1),
@@ -55,7 +57,7 @@ def draw_kept(seed: int) -> Challenge:
     ]
     cases = [draw_case(rng, *case) for case in drawn]
     cases.append(with_a_loud_end(draw_case(rng, "later", (1, 1, 1, 3, 9), 4, 0)))
-    same = draw_case(rng, *drawn[5])
+    same = draw_case(rng, *drawn[6])
     return {"cases": [*cases, same, {**same, "dtype": "float64", "stage": "type"}]}
 
 
@@ -108,7 +110,7 @@ def probe_kept(student: SimpleNamespace, challenge: Challenge) -> Evidence:
         record_kept(student.shrink(*tensors_of(case), case["budget"], case["recent"]))
         for case in challenge["cases"]
     ]
-    some = challenge["cases"][5]
+    some = challenge["cases"][6]
     tensors = tensors_of(some)
     return {
         "kept": kept,

@@ -39,8 +39,8 @@ QUESTIONS = {
 }
 """Ends the message of a case, by what is new in it."""
 NOBODY = (
-    "Some queries saw nothing in one of the two, others saw keys in both: has each query a sum of its "
-    "own? What is exp(-inf), and what is -inf minus -inf?"
+    "Some queries saw nothing in one of the two, others saw keys in both. Has each query a maximum and a "
+    "sum of its own, and what does the other part say where one is empty?"
 )
 NAN = (
     "A query that sees nothing in a part has top -inf there. Where does NaN come up: in the part, when "

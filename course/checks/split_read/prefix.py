@@ -23,7 +23,7 @@ QUESTIONS = {
     "one": "There is one chat here. If any_cut_any_order passes: are both parts in the result, the "
     "prefix and its own keys?",
     "chats": "One chat agrees; here are several. Whose queries stand where when all of them read the "
-    "prefix, and do they stand there again when they meet their own keys?",
+    "prefix, and do out, top and total stand there again when they meet their own keys?",
     "sizes": "Smaller cases agree. Which line counts on a size, or on a type?",
 }
 """Ends the message of a case, by what is new in it."""
