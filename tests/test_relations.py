@@ -383,6 +383,7 @@ def test_what_is_said_of_the_museums_numbers_is_true(lesson, selection, record):
             "Row 1 is 0.5 off. Twice. Why?",
         ),
         ("1 token: wrong. Is 0.5 right?", ("Twice.", "Why?"), "1 token: wrong. Twice. Why?"),
+        ("It is 3. Where then? What then?", ("Twice.", "Why?"), "It is 3. Twice. Why?"),
         ("It is 3. What then?", ("Only row 1.", ""), "It is 3. What then? Only row 1."),
         ("It is 3, not 4.", ("Twice.", "Why?"), "It is 3, not 4. Twice. Why?"),
         ("It has no end", ("Twice.", ""), "It has no end. Twice."),

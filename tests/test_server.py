@@ -306,6 +306,7 @@ def test_a_mistake_in_a_function_reaches_its_clients_and_the_server_goes_on(
 # --- the command, and who looks on ---------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_command_serves_until_it_is_interrupted(story):
     port = free_port()
     command = [sys.executable, "-m", "course.engine", "--serve", "--port", str(port)]

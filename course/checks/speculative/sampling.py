@@ -295,7 +295,9 @@ def accepts_as_often_as_possible(challenge: Challenge, evidence: Evidence) -> Ve
     if abs(mean - expected) > OFF:
         kept, first = evidence["pairs"][:, 0] > 0, shares[:, 0]
         if abs((kept - first).sum()) <= FAR * (first * (1 - first)).sum() ** 0.5:
-            question = "First guesses are kept about as often. Which numbers judge the second one?"
+            question = (
+                "As many first guesses are kept as should be. Which numbers judge the second?"
+            )
         elif mean < expected:
             question = (
                 "Must a token be rejected that the model says at least as often as the draft?"
