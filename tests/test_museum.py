@@ -67,3 +67,12 @@ def test_every_hidden_check_has_a_bug_that_it_catches_and_a_visible_twin(lesson)
     names = set(hidden_checks(lesson))
     assert {bug.check for bug in bugs_of(lesson)} == {f"{lesson}.{name}" for name in names}
     assert names == set(visible_checks(lesson))
+
+
+def test_a_copy_that_a_product_makes_is_explained(record):
+    (bug,) = [b for b in bugs_of("latent_attention") if b.name == "rows_broadcast_over_heads"]
+    check = find(bug.check)
+    reply = record.ask("latent_attention", bug.answer, check, 0)
+    message = decide(check, check.challenge(0), reply).message
+    assert "contiguous" in message
+    assert "PyTorch copies what a product broadcasts." in message

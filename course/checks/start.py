@@ -124,7 +124,7 @@ def bytes_of_three_matrices(case: Case, result: float, expected: int, place: Pla
             (part and result == expected + part, f"{part:,} are too many. {which}"),
             (part and result == part, f"{part:,} is the {name} alone. What else must travel?"),
         ]
-        for width in (2, 4, 8):
+        for width in (4, 8):
             each = f"That is right if each number of the {name} takes {width} bytes."
             more = part and result == expected + (width - 1) * part
             wide.append((more, f"{each} How many does the call say?"))

@@ -10,13 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from course.checks.attention_cases import largest_text
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, first_difference, question_about
 from course.checks.drawing import draw_split, draw_state, draw_tokens
 from course.checks.recorder import given
 from course.checks.recording import TENSOR, as_array
 from course.given.latent import LatentAttention, LatentGPT, forward_latent
-from course.measure.allocations import in_python, watch_new_tensors
+from course.measure.allocations import watch_new_tensors
 from course.model.config import GPTConfig
 
 N_TOKENS = 7
@@ -309,11 +310,10 @@ def probe_long(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     other, _ = call(student, attn, challenge, -rows)
     both = isinstance(out, Tensor) and isinstance(other, Tensor) and out.shape == other.shape
     moved = float((out - other).abs().max()) if both else 0.0
-    most, keys = made.largest, B * S * attn.n_heads * attn.head_dim
-    words = "none" if most is None else f"{most.shape}, made by `{in_python(most.made_by)}`"
+    keys = B * S * attn.n_heads * attn.head_dim
     # In tenths: the count itself depends on the version of PyTorch.
     tenths = 10 * made.numbers // keys
-    work = {"tenths": tenths, "largest": words, "read": bool(made.read[0])}
+    work = {"tenths": tenths, "largest": largest_text(made), "read": bool(made.read[0])}
     return {**work, "moved": moved, "out": as_array(out)}
 
 
@@ -337,13 +337,13 @@ def nothing_is_expanded(
             f"your lines leave PyTorch?"
         )
     question = "Which of your lines makes it, and for whom?"
-    if "`clone`" in evidence["largest"]:
+    if "`clone" in evidence["largest"]:
         question = f"PyTorch copies what a product broadcasts. {question}"
     if evidence["tenths"] >= 10:
         return failed(
             f"{case}: into new tensors you write {evidence['tenths'] / 10:g} times as many numbers as "
-            f"the keys of all heads would have ({B * S * 4 * 32:,}). The largest is "
-            f"{evidence['largest']}. {question}"
+            f"the keys of all heads would have ({B * S * 4 * 32:,}). The largest, but "
+            f"for axes of 1, is {evidence['largest']}. {question}"
         )
     names = ("config", "rank", "d_rope", "weights")
     expected = truth({name: challenge[name] for name in names}, challenge["x"], challenge["rows"])
