@@ -5,6 +5,7 @@ import linecache
 import pytest
 import torch
 
+from course.checks.check import stopped_with
 from course.checks.stopped import MOST, where_it_stopped
 
 CELL = """\
@@ -64,3 +65,11 @@ def test_many_arguments_do_not_fill_the_message(cell):
 
 def test_an_exception_that_came_through_no_cell_has_no_place():
     assert stopped(int, "x") == ""
+
+
+def test_an_error_that_a_cell_raises_itself_is_asked_about(cell):
+    asked = stopped_with("ValueError", "too many.", stopped(cell["many"]))
+    assert asked.endswith(
+        "with ValueError: too many. Does the lesson ask you to refuse this case, and with ValueError?"
+    )
+    assert "?" not in stopped_with("TypeError", "no list", stopped(cell["outer"], 1, None, None))

@@ -77,8 +77,14 @@ def _stopped(error: Exception) -> str:
 
 
 def stopped_with(kind: str, words: str, where: str = "") -> str:
-    """Say with which error a student's code stopped, and where, if that is known."""
-    return f"Your code stopped{f' {where},' if where else ''} with {kind}: {words}"
+    """Say with which error a student's code stopped, and where, if that is known.
+
+    An error that the student's own line raises is one that this case does not call for: ask about it.
+    """
+    said = f"Your code stopped{f' {where},' if where else ''} with {kind}: {words}"
+    if "at `raise" not in where:
+        return said
+    return f"{said.rstrip('.: ')}. Does the lesson ask you to refuse this case, and with {kind}?"
 
 
 def complete(evidence: Any, form: Any) -> bool:
