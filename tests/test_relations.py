@@ -61,7 +61,11 @@ SAID = {
         with_part(HEADS, (slice(None), slice(None), slice(2, None)), np.exp),
         "Only token 2 is wrong",
     ),
-    "all see all": (np.tril(np.ones((4, 4), bool)), np.ones((4, 4), bool), "and 6 too many"),
+    "all see all": (
+        np.tril(np.ones((4, 4), bool)),
+        np.ones((4, 4), bool),
+        "there is there, and some more",
+    ),
     "opposite": (np.tril(np.ones((4, 4), bool)), ~np.tril(np.ones((4, 4), bool)), "exchanged"),
     "a single answer": (np.True_, np.False_, ""),
     "another": (HEADS, RNG.normal(size=HEADS.shape), ""),
@@ -108,6 +112,7 @@ CASES = ((2, 3), (4, 7), (5, 11), (6, 1), (3, 1), (7, 5))
         (lambda m, k: m * k + (m - 1) * k, "too large by (m - 1) · k."),
         (lambda m, k: m * k + (k - 1) * m, "too large by (k - 1) · m."),
         (lambda m, k: m * k if k < 2 else m + k, "Right for k = 1, wrong otherwise."),
+        (lambda m, k: m // 2 * 2 * k, "Right for even m, wrong for odd m."),
     ],
 )
 def test_results_of_calls_are_compared_with_their_arguments(wrong, words):
@@ -115,6 +120,16 @@ def test_results_of_calls_are_compared_with_their_arguments(wrong, words):
     got = [{"value": wrong(m, k)} for m, k in CASES]
     text = said({"results": right}, {"results": got}, calls(*CASES))
     assert words in text
+
+
+def test_where_a_relation_holds_for_one_of_two_fields_it_is_said_of_some_numbers():
+    right = {"top": HEADS, "out": TOKENS}
+    [twice] = relations_between(right, {"top": 2 * HEADS, "out": TOKENS[:, ::-1] + TOKENS})
+    assert twice == ("The wrong numbers are 2 × the right ones: twice.", "", twice.among)
+    assert twice.among == "some of the numbers that differ"
+    assert not relations_between(right, {"top": 2 * HEADS, "out": 2 * TOKENS})[0].among
+    one_row = with_part(HEADS, 1, np.exp)
+    assert relations_between(right, {"top": one_row, "out": TOKENS})[0].among == ""
 
 
 def test_an_order_of_sizes_is_not_told():
@@ -405,6 +420,11 @@ def test_a_message_asks_one_question_which_follows_what_is_known(message, relati
 )
 def test_a_relation_is_said_to_hold_for_all_cases(words, expected):
     assert [r.words for r in over_all_cases(list(map(Relation, words)))] == expected
+
+
+def test_it_is_said_of_which_numbers_a_relation_holds():
+    [relation] = over_all_cases([Relation("Right for B = 1.", among="the numbers that differ")])
+    assert relation.words == "Over all cases, of the numbers that differ: right for B = 1."
 
 
 @pytest.mark.parametrize(

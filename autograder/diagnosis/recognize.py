@@ -107,4 +107,4 @@ def name_mistake(
         words = "Known to stop like this" if stopped else "These numbers come from"
         return Diagnosis(found[0].name, family, f"{words}{':' * stopped} {found[0].mistake}.")
     words = "end like this" if stopped else "give these numbers"
-    return Diagnosis("", family, f"Several mistakes {words}, all about {FAMILIES[family]}.")
+    return Diagnosis("", family, f"Several known mistakes {words}, all about {FAMILIES[family]}.")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from course.checks.cache_operations import REFUSED, Operation, follow
+from course.checks.cache_operations import ALONE, REFUSED, Operation, follow
 from course.checks.caches import USED_AGAIN
 from course.checks.check import Challenge, Evidence
 from course.checks.comparing import outcome_in_words
@@ -136,6 +136,8 @@ def _ask_about_outcome(name: str, outcome: str, expected: str, after: str) -> st
         return "Which numbers of tokens can be kept?"
     if name == "advance":
         return "Which tokens are pending, and what forgets them?"
+    if " from layer " in outcome:
+        return ALONE
     if expected == "CacheFull":
         return "How many places are left, how many are needed, and when do you look?"
     if outcome == "CacheFull":

@@ -154,6 +154,8 @@ class RefusedInPart(Exception):
     """What should be refused was refused by some layers alone, or not; the message says which."""
 
 
+ALONE = "Which of your lines runs in layer 0 alone?"
+"""What to ask about it."""
 FREE_BLOCK_ADOPTED = (
     "a list with a free block was adopted, or changed the cache before it was refused"
 )

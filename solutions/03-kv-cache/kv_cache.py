@@ -295,7 +295,7 @@ class KVCache:
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Copy k and v (B, G, T, D) behind what is held; return all so far, (B, G, S, D) each, as
-        views: no older row is copied."""
+        views: no older row is copied. Appended again before `advance`, the new ones replace the old."""
         check_block(self.config, self.batch, self.dtype, layer, k, v)
         ### BEGIN SOLUTION
         end = self.length + k.shape[2]

@@ -143,7 +143,7 @@ def shrink_in_loops(q, k, v, budget, recent):
     rows = choose(got, budget, recent)
     pick = [[x[b, g, rows[b, g]] for g in range(G)] for x in (k, v) for b in range(B)]
     stacked = torch.stack([torch.stack(heads) for heads in pick])
-    return stacked[:B].clone(), stacked[B:].clone(), rows
+    return stacked[:B], stacked[B:], rows  # in one storage
 
 
 # --- sorted: argsort, a mask of what is kept, boolean indexing ------------------------------------

@@ -123,7 +123,7 @@ def probe_given_caches(student: SimpleNamespace, model: Any, challenge: Challeng
     text = write(student, model, prompt, n_new, cache)
     held = len(cache)
     last = text[:, -1:] if isinstance(text, np.ndarray) else prompt[:, :1]
-    write(student, model, last, n_new, cache)
+    again = write(student, model, last, n_new, cache)
     room = new_cache(student, challenge, P, batch=B)
     before, after = text_in_two_parts(challenge)
     begun = new_cache(student, challenge, before.shape[1] + after.shape[1] + n_new - 1, batch=4)
@@ -135,6 +135,7 @@ def probe_given_caches(student: SimpleNamespace, model: Any, challenge: Challeng
     return {
         "held": held,
         "continued": len(cache),
+        "again": again if isinstance(again, str) else "",
         "until_full": write(student, model, long[:, -5:], 4, full),
         "after_others": len(begun),
         "one_in_a_cache": write(student, model, prompt, 1, room),
@@ -173,6 +174,7 @@ def generation_form(challenge: Challenge) -> Evidence:
         "rows": [Each(int)] * challenge["config"]["n_layers"],
         "held": int,
         "continued": int,
+        "again": str,
         "none": {"texts": [written] * 4, "held": int, "rows": int, "shared": bool},
         "one_in_a_cache": written,
         "one_held": int,
@@ -315,11 +317,12 @@ def _wrong_in_a_cache(
         )
     held, continued = evidence["held"], evidence["continued"]
     once, twice = P + g - 1, P + 2 * g - 1
+    stopped = f" ({evidence['again']})" * bool(evidence["again"])
     if (held, continued) != (once, twice):
         return failed(
             f"A prompt of {P} tokens, n_new = {g} and an empty cache: it holds {held} tokens "
-            f"afterwards, and {continued} after {g} more from the last one; wanted are {once} and "
-            f"{twice}. {_ask_about_held(held, continued, once)}"
+            f"afterwards, and {continued} after {g} more from the last one{stopped}; wanted are {once} "
+            f"and {twice}. {_ask_about_held(held, continued, once)}"
         )
     before, after = text_in_two_parts(challenge)
     (_, n_before), (_, P), held = before.shape, after.shape, evidence["after_others"]
@@ -347,7 +350,9 @@ def _ask_about_held(held: int, continued: int, once: int) -> str:
         )
     if held == once + 1:
         return "For whose logits was the last new token fed?"
-    if held == once and continued <= once:
+    if held == once == continued:
+        return "Which tokens does the second call feed to a cache that holds others?"
+    if held == once and continued < once:
         return (
             "The second call was given a cache that held tokens, and fewer were there afterwards. Who "
             "may empty or replace a given cache?"

@@ -115,15 +115,15 @@ def growing_cache_returns_everything(challenge: Challenge, evidence: Evidence) -
 
 def draw_full(seed: int) -> Challenge:
     """Draw a cache that is filled to its last place; one in which a token is pending when another
-    block is refused; operations of which many do not fit; and the smallest cache, of one place
-    for one row."""
+    block is refused, and is never advanced; operations of which many do not fit; and the smallest
+    cache, of one place for one row."""
     rng = np.random.default_rng(seed)
     rows = draw_rows(rng, 10)
     nearly: list[Operation] = [("new", 0, PLACES), ("feed", 0, [*range(7)])]
     too_many, one_more = [7, 8, 9], ("feed", 0, [5])
     filled = [*nearly, ("feed", 0, too_many), ("feed", 0, [7, 8]), one_more]
     filled += [("truncate", 0, 8), ("feed", 0, [9]), one_more]
-    begun = [*nearly, ("append", 0, [5]), ("start", 0, too_many)]
+    begun = [*nearly, ("append", 0, [5]), ("start", 0, too_many), ("feed", 0, [7, 8])]
     drawn = draw_operations(rng, 32, ["feed"] * 4 + ["truncate"] * 2)
     smallest: list[Operation] = [("new", 0, 1), ("feed", 0, [0]), ("feed", 0, [1])]
     series = list_series(rows, filled, begun, drawn) + list_series(rows[:, :, :1], smallest)

@@ -167,9 +167,9 @@ def _wrong_run(
     wrong = first_difference(out, right[0], split, tolerance)
     if wrong and case["first"]:
         return (
-            f"A cache that is not your KVCache, tokens from position {case['first']} on. {wrong} From 0 "
-            f"on all agrees. Where does your layer take a place in the cache for a position, or the "
-            f"other way round?"
+            f"A cache that is not your KVCache, tokens from position {case['first']} on. {wrong} Where "
+            f"positions begin at 0, all agrees. Where does your layer take a place in the cache for a "
+            f"position, or the other way round?"
         )
     # The first token sees itself alone: neither mask nor position is at fault.
     if wrong and agree and wrong.call == wrong.place == 0:

@@ -92,7 +92,8 @@ def absorbed_scores_are_the_scores(
         one_head = (
             "All rows of up_k are of one head here. Which axis of up_k is summed? Is that scaled?"
         )
-        return sentence, ((first.shape[1] == 1, one_head), (True, which))
+        texts = "Which head's rows of up_k does each query meet, in every text?"
+        return sentence, ((first.shape[1] == 1, one_head), (len(first) > 1, texts), (True, which))
     shares = "Whose query is this, where may it look, and what do its shares add up to?"
     score = "Which numbers of a row are in a score, and by what is that multiplied?"
     large = "Scores are thousands here. Which of your numbers are too large?"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from course.checks.cache_operations import FREE_BLOCK_ADOPTED, Handling, attempt
+from course.checks.cache_operations import ALONE, FREE_BLOCK_ADOPTED, Handling, attempt
 from course.checks.cache_operations import Operation as Operation
 from course.checks.caches import copied_pair, feed_parts
 from course.checks.check import Challenge, Evidence
@@ -194,7 +194,9 @@ def stopped(challenge: Challenge, step: int, seen: Evidence, expected: str) -> s
     error = f" ({seen['words']})" if seen["words"] else ""
     if question := QUESTIONS.get(seen["outcome"]):
         return f"{in_words(challenge, step)}: {seen['outcome']}. {question}"
-    if expected == "CacheFull":
+    if " from layer " in seen["outcome"]:
+        question = ALONE
+    elif expected == "CacheFull":
         question = "How many blocks are needed, how many are free, and where does max_len end?"
     elif seen["outcome"] == "CacheFull":
         question = "Which blocks should be free here, and how many are missing?"

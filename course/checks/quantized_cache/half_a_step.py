@@ -29,6 +29,9 @@ from course.checks.recorder import given
 from course.checks.recording import Array, first_place
 from course.fast.quantized import Quantized
 
+NEAR = 0.02
+"""The part of a step by which one may be wider or narrower before it is of neither grid."""
+
 
 def probe_numbers(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Quantize the numbers of each case; and dequantize codes that were drawn."""
@@ -142,11 +145,25 @@ def _too_wide(case: Challenge, result: Evidence) -> str | None:
     scale = result["scale"].astype(float)
     near = ROUNDING * max(info_of(case["dtype"]).eps, info_of("float32").eps)
     if not (at := first_place(~(scale <= widest * (1 + near)))):
-        return None
+        return _of_neither_grid(case, scale)
     return (
         f"scale{list(at)} is {scale[at]:.3g}, but {2 ** case['bits']} codes reach over this vector in "
         f"steps of {widest[at]:.3g} at most. Of which numbers is your step made, and how many of your "
         f"codes are used?"
+    )
+
+
+def _of_neither_grid(case: Challenge, scale: Array) -> str | None:
+    """Find the first step that is wider than the range needs, and narrower than a grid around 0 needs."""
+    x, axis, top = case["x"].astype(float), case["dim"], 2 ** case["bits"] - 1
+    reach = np.maximum(np.ptp(x, axis=axis, keepdims=True) / top, info_of(case["dtype"]).tiny)
+    around_0 = 2 * np.abs(x).max(axis=axis, keepdims=True) / top
+    if not (at := first_place((scale > reach * (1 + NEAR)) & (scale < around_0 * (1 - NEAR)))):
+        return None
+    return (
+        f"scale{list(at)} is {scale[at]:.3g}; from the lowest to the highest number of this vector, "
+        f"{top} steps are {reach[at]:.3g} each, and around 0 {around_0[at]:.3g}. Where do your codes "
+        f"begin, and where do they end?"
     )
 
 

@@ -21,7 +21,7 @@ from course.checks.relations.arguments import (
 from course.checks.relations.arrangement import arrangement
 from course.checks.relations.calls import Calls
 from course.checks.relations.inputs import about_inputs
-from course.checks.relations.pairs import Pair, wrong_fields
+from course.checks.relations.pairs import Pair, fields_of, wrong_fields
 from course.checks.relations.places import places
 from course.checks.relations.refusals import is_outcome, refusals
 from course.checks.relations.values import values
@@ -38,11 +38,30 @@ def relations_between(expected: Any, got: Any, calls: Calls | None = None) -> li
     Args:
         calls: the calls of the challenge, where each case is one.
     """
-    for pairs, some_stopped in wrong_fields(expected, got, calls):
+    wrong = list(wrong_fields(expected, got, calls))
+    for pairs, some_stopped in wrong:
         said = relations_of(pairs, calls, some_stopped)
-        if said or is_outcome(pairs):  # where another thing was refused, the rest follows from it
+        if is_outcome(pairs):  # where another thing was refused, the rest follows from it
             return said[:MOST]
+        if said:
+            first, *others = said[:MOST]
+            if not all(first in relations_of(p, calls, s) for p, s in wrong if not _are_texts(p)):
+                # What the check asks about may be another field, and so may the mistake.
+                return [Relation(first.words, among="some of the numbers that differ"), *others]
+            if first.words.startswith(("Right", "Wrong")) and _some_are_right(expected, got, calls):
+                first = first._replace(among="the numbers that differ")
+            return [first, *others]
     return []
+
+
+def _some_are_right(expected: Any, got: Any, calls: Calls | None) -> bool:
+    """Tell whether the numbers of some field are all as expected."""
+    fields = fields_of(expected, got, calls).values()
+    return any(not _are_texts(pairs) and not any(p.differs for p in pairs) for pairs in fields)
+
+
+def _are_texts(pairs: list[Pair]) -> bool:
+    return isinstance(pairs[0].expected, str)
 
 
 def relations_of(pairs: list[Pair], calls: Calls | None, some_stopped: bool) -> list[Relation]:
@@ -51,7 +70,7 @@ def relations_of(pairs: list[Pair], calls: Calls | None, some_stopped: bool) -> 
     Where some calls stopped, it is not said which are right."""
     if is_outcome(pairs):
         return refusals(pairs)
-    if isinstance(pairs[0].expected, str):
+    if _are_texts(pairs):
         return []
     about = values(pairs) or arrangement(pairs)
     where = [] if some_stopped else _where(pairs, calls)

@@ -23,6 +23,8 @@ COEFFICIENTS = {1.0: "", 2.0: "2 · ", 0.5: "½ · ", 4.0: "4 · ", 3.0: "3 · "
 MOST_FACTORS = 5
 EQUALS = (("n_heads", "n_kv_heads"), ("H", "G"))
 """Sizes of which it counts whether they are the same."""
+SEVERAL = 3
+"""Different values of a size, right ones and wrong ones, that must all be even, or odd."""
 LUCK = 12
 """In how many ways as many right results could lie among the wrong ones, at the least: with fewer, some
 size tells them apart by luck."""
@@ -200,6 +202,10 @@ def _told_apart(name: str, good: list[int], bad: list[int]) -> str:
             return words.format(name, value)
     if len(bad) > 1 and set(good) == {0, 1} and min(bad) > 1:
         return f"Right for {name} = 0 and 1, wrong for more."
+    parities = [{n % 2 for n in some} for some in (good, bad)]
+    if min(len(set(good)), len(set(bad))) >= SEVERAL and parities in ([{0}, {1}], [{1}, {0}]):
+        kinds = ("even", "odd") if parities[0] == {0} else ("odd", "even")
+        return "Right for {0} {name}, wrong for {1} {name}.".format(*kinds, name=name)
     return ""
 
 

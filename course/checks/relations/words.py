@@ -28,10 +28,12 @@ class Relation(NamedTuple):
     Attributes:
         words: a sentence.
         question: what to ask somebody who reads that; "" where the check's own question is as good.
+        among: of which numbers of the reply that is true; "" of all.
     """
 
     words: str
     question: str = ""
+    among: str = ""
 
 
 def with_relations(message: str, relations: Sequence[Relation], most: int) -> str:
@@ -61,7 +63,8 @@ def over_all_cases(relations: Sequence[Relation]) -> list[Relation]:
     words = first.words
     if words.split()[0][1:].islower():  # not of "KV heads", nor of "CacheFull"
         words = words[:1].lower() + words[1:]
-    return [first._replace(words=f"Over all cases: {words}"), *others]
+    among = f", of {first.among}" if first.among else ""
+    return [first._replace(words=f"Over all cases{among}: {words}"), *others]
 
 
 def slice_name(pair: Pair, axis: int) -> str:

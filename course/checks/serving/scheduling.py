@@ -151,7 +151,7 @@ def _run(student: SimpleNamespace, server: dict[str, Any]) -> Evidence:
     comes = [row["comes"] for row in server["requests"]]
     requests = [Request(row["id"], row["prompt"], row["n_new"]) for row in server["requests"]]
     expected = sum(request.n_new for request in requests)
-    quiet, step, raised, moved, idle, returned, most = 0, 0, [], [], 0, [], 0
+    quiet, step, steps, raised, moved, idle, returned, most = 0, 0, [], [], [], 0, [], 0
     while sum(map(len, returned)) < expected and quiet < 40 and step < MOST_STEPS:
         for request, first in zip(requests, comes, strict=True):
             if first == step:
@@ -165,8 +165,10 @@ def _run(student: SimpleNamespace, server: dict[str, Any]) -> Evidence:
             raised.append(step)
             moved += [[*queues, *_queues(scheduler)]] * (queues != _queues(scheduler))
             returned.append([])
-        most = max(most, len(forward.spans) - passes)
-        quiet = 0 if returned[-1] or len(forward.spans) > passes else quiet + 1
+        made = len(forward.spans) - passes
+        steps += [step] * made
+        most = max(most, made)
+        quiet = 0 if returned[-1] or made else quiet + 1
         step += 1
     after, left = len(forward.spans), sum(_queues(scheduler))
     rest = _pairs(scheduler.step(forward))
@@ -174,6 +176,7 @@ def _run(student: SimpleNamespace, server: dict[str, Any]) -> Evidence:
     return {
         "returned": returned,
         "spans": forward.spans[:after],
+        "steps": steps,
         "most_passes_of_a_step": most,
         "raised": raised,
         "moved": moved,
@@ -200,6 +203,7 @@ def servers_form(challenge: Challenge) -> Evidence:
     form = {
         "returned": Each(pairs),
         "spans": Each(Each([NUMBER_OR_WORDS] * 3)),
+        "steps": Each(int),
         "most_passes_of_a_step": int,
         "raised": Each(int),
         "moved": Each([int] * 4),
@@ -224,7 +228,7 @@ def describe_server(server: dict[str, Any]) -> str:
     """Write down the limits of a server, and its requests."""
     rows = ", ".join(
         f"{row['id']} ({len(row['prompt'])} + {row['n_new']}"
-        + (f", before pass {row['comes'] + 1}" if row["comes"] else "")
+        + (f", before step {row['comes'] + 1}" if row["comes"] else "")
         + ")"
         for row in server["requests"]
     )
@@ -351,8 +355,8 @@ def _wrong_passes(server: dict[str, Any], result: Evidence, passes: list[list[in
             if fails is not None and step == fails + 1:
                 question = "After a pass that failed, what has to be as before?"
             return (
-                f"In pass {step + 1} were {sorted(present)}; there should be {sorted(expected)}. "
-                f"{question}"
+                f"In pass {step + 1}, made by step {result['steps'][step] + 1}, were {sorted(present)}; "
+                f"there should be {sorted(expected)}. {question}"
             )
     fed = [len(request["prompt"]) + request["n_new"] - 1 for request in server["requests"]]
     if len(spans) > len(passes) or result["rest"] or result["asked_for_nothing"]:

@@ -130,7 +130,8 @@ def probe_freed(student: SimpleNamespace, challenge: Challenge) -> Evidence:
             tensor.fill_(USED_AGAIN)
         kept.append(record_kept(result))
         pair = [x for x in result[:2] if isinstance(x, Tensor)] if not kept[-1]["kind"] else []
-        stored.append(sum(x.untyped_storage().nbytes() for x in pair))
+        storages = [x.untyped_storage() for x in pair]  # keys and values may share one
+        stored.append(sum({s.data_ptr(): s.nbytes() for s in storages}.values()))
     return {"kept": kept, "stored": stored}
 
 

@@ -112,7 +112,9 @@ def case_text(case: Challenge) -> str:
     heads = heads_text(case["q"].shape[1], case["k"].shape[1])
     in_type = "" if case["dtype"] == "float32" else f", in {case['dtype']}"
     S, pages = case["k"].shape[2], case["pages"]
-    listed = f"pages {pages.tolist()}" if pages.size <= 8 else f"lists of pages {pages.shape}"
+    listed = (
+        f"pages {pages.tolist()}" if pages.size <= 8 else f"lists of pages of shape {pages.shape}"
+    )
     return f"{heads}, {S:,} rows in pages of {case['size']}, {listed}{in_type}"
 
 

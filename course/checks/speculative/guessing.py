@@ -221,5 +221,6 @@ def expected_tokens_add_up(case: Case, result: float, expected: float, place: Pl
         (K == 0, "What does a pass write that has no guess in it?"),
         (share == 1, "What does each pass write when every guess is right?"),
         (share == 0, "What does each pass write when no guess is right?"),
+        (K == 1, "How often is the one guess kept, and what comes besides it?"),
         (True, "When is the second guess kept, and what comes besides the guesses?"),
     )

@@ -285,7 +285,8 @@ def _nothing_saved(case: Case, passes: list[int]) -> str | None:
         return None
     return (
         f"{describe(case)}: {len(passes)} passes were made, of {passes} tokens, for {n_new} new tokens. "
-        f"Do the guesses go through the model with the newest token, and which of them are kept?"
+        f"Which text does propose see? Do its guesses go through the model with the newest token, and "
+        f"which are kept?"
     )
 
 

@@ -99,3 +99,29 @@ class SharedStorage(KVCache):
         super().__init__(config, batch, max_len, dtype, device)
         shared = self._storage.setdefault((config, batch, max_len, dtype), (self.keys, self.values))
         self.keys, self.values = shared
+
+
+bug = MUSEUM.section("KVCache", check="full_cache_changes_nothing")
+
+
+@bug(
+    "state", "a block that was never advanced, and that stays before the next one", kind="refusals"
+)
+class EveryLayerHasAnEnd(KVCache):
+    """Each layer writes behind its own last block, wherever the text ends."""
+
+    def append(self, layer, k, v):
+        held, self.length = self.length, getattr(self, "ends", {}).get(layer, self.length)
+        try:
+            rows = super().append(layer, k, v)
+            self.ends = {**getattr(self, "ends", {}), layer: rows[0].shape[2]}
+        finally:
+            self.length = held
+        return rows
+
+    def truncate(self, n):
+        super().truncate(n)
+        self.ends = {}
+
+    def reset(self):
+        self.truncate(0)
