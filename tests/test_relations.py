@@ -382,7 +382,7 @@ def test_what_is_said_of_the_museums_numbers_is_true(lesson, selection, record):
             reply = record.ask(lesson, bug.answer, check, seed)
             if "evidence" not in reply:
                 continue
-            for words, _ in relations_to(right, reply["evidence"], check, challenge, calls):
+            for words, *_ in relations_to(right, reply["evidence"], check, challenge, calls):
                 both = compared(challenge, right, reply["evidence"])
                 if is_true(words, *both) is False:
                     false.append(f"{bug.name}: {words}")
