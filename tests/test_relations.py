@@ -141,7 +141,9 @@ def test_an_order_of_sizes_is_not_told():
 def test_a_call_that_stopped_is_said_to_have_stopped():
     right = {"runs": [{"text": np.arange(9), "held": 8}]}
     got = {"runs": [{"text": "CacheFull", "held": 0}]}
-    assert said(right, got) == "CacheFull is raised where a result is expected (in one call)."
+    assert (
+        said(right, got) == "CacheFull is raised where a result is expected (in one call at least)."
+    )
 
 
 def test_where_a_call_stopped_it_is_not_said_which_results_are_right():

@@ -41,7 +41,10 @@ def in_python(made_by: str) -> str:
     """Write an operation's name as it is called in Python, where that is another one.
 
     For example "_to_copy: to, float, double"; of others, the name alone."""
-    calls = {"_to_copy": "to, float, double", "clone": "clone, contiguous, reshape"}
+    calls = {
+        "_to_copy": "to, float, double",
+        "clone": "clone, contiguous, reshape, repeat_interleave",
+    }
     return f"{made_by}: {calls[made_by]}" if made_by in calls else made_by
 
 

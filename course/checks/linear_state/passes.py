@@ -347,7 +347,7 @@ def wrong_operation(
     """Say which operation came out wrong first; None where none did."""
     for step, (record, right) in enumerate(zip(records, follow(series), strict=True)):
         name, number, _ = series["operations"][step]
-        case, question = in_short(series, step), questions.get(name, "")
+        case, question = in_short(series, step, records), questions.get(name, "")
         if record["outcome"] != right["outcome"]:
             error = f" ({record['words']})" if record["words"] else ""
             asked = OUTCOMES.get((record["outcome"], right["outcome"]), question)
@@ -391,11 +391,15 @@ MEANINGS = {
 }
 
 
-def in_short(series: Challenge, step: int) -> str:
-    """Say which caches these are, and what was done up to a step."""
+def in_short(series: Challenge, step: int, records: list[Evidence]) -> str:
+    """Say which caches these are, what was done up to a step, and what of it was refused, as it should."""
     kinds = ", ".join("full" if is_full else "linear" for is_full in series["full"])
     done = series["operations"][: step + 1]
-    shown = [operation_text(operation, series) for operation in done][-9:]
+    shown = [
+        operation_text(operation, series)
+        + " refused" * (record["outcome"] == right["outcome"] != "returned")
+        for operation, record, right in zip(done, records, follow(series), strict=False)
+    ][-9:]
     names = [name for name in MEANINGS if any(name == other for other, *_ in done)]
     meaning = "; ".join(f"{name}: {MEANINGS[name]}" for name in names)
     about = (

@@ -88,7 +88,9 @@ def judge_acceptance(longest: int, request: Evidence, outcome: Evidence) -> Verd
     if request["length"] + request["n_new"] == longest:
         return failed(f"{case} fits exactly, but {gave}. Is the last place free?")
     question = "What is the smallest n_new?"
-    if request["n_new"] > 1:
+    if outcome["outcome"] != "ValueError":
+        question = "Which of your lines stops it?"
+    elif request["n_new"] > 1:
         question = "The prompt has 2 rows: how many tokens do you hold against max_seq_len?"
     return failed(f"{case} can be done, but {gave}. {question}")
 

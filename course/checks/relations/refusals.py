@@ -39,5 +39,5 @@ def refusals(pairs: list[Pair]) -> list[Relation]:
 def _count(n: int, pairs: list[Pair]) -> str:
     if n < len(pairs):
         return f"{n} of {len(pairs)} calls"
-    # Of those that went well there may be no record, so this is not "n of n".
-    return f"in {n} calls" if n > 1 else "in one call"
+    # Other fields may say the same of more calls, and of those that went well there may be no record.
+    return f"in {n} calls at least" if n > 1 else "in one call at least"
