@@ -392,7 +392,7 @@ MEANINGS = {
 
 
 def in_short(series: Challenge, step: int, records: list[Evidence]) -> str:
-    """Say which caches these are, what was done up to a step, and what of it was refused, as it should."""
+    """Say which caches these are, what was done up to a step, and what was rightly refused."""
     kinds = ", ".join("full" if is_full else "linear" for is_full in series["full"])
     done = series["operations"][: step + 1]
     shown = [
