@@ -230,8 +230,8 @@ for _ in range(40):
         os.fork()
         os._exit(0)
     os.wait()
-while len([name for name in os.listdir("/proc") if name.isdigit()]) >= 5:
-    time.sleep(0.02)
+    while len([name for name in os.listdir("/proc") if name.isdigit()]) >= 5:
+        time.sleep(0.02)
 print(True)
 """
     assert place.run(start, script, limits=command.Limits(processes=20)) == (0, "True")
