@@ -155,7 +155,7 @@ class RefusedInPart(Exception):
 
 
 ALONE = "Which of your lines runs in layer 0 alone?"
-"""What to ask about it."""
+"""What to ask where one layer refuses what another one takes."""
 FREE_BLOCK_ADOPTED = (
     "a list with a free block was adopted, or changed the cache before it was refused"
 )

@@ -20,8 +20,8 @@ from course.checks.quantized_cache.rounding import (
 )
 from course.checks.recording import first_place
 
-NEAR = 2
-"""Steps that a code may be off here: half a step is asked elsewhere, but a code must count something."""
+STEPS_OFF = 2
+"""Steps by which a code may be off: half a step is asked elsewhere, but a code must count something."""
 
 
 def draw_few_vectors(seed: int) -> Challenge:
@@ -91,11 +91,11 @@ def _wrong_codes(case: Challenge, result: Evidence) -> str | None:
     widest = np.broadcast_to(
         widest_step(case["x"], case["bits"], case["dim"], case["dtype"]), error.shape
     )
-    if at := first_place(~(np.abs(error) <= NEAR * widest + aside)):
+    if at := first_place(~(np.abs(error) <= STEPS_OFF * widest + aside)):
         return (
             f"x{list(at)} = {case['x'][at]:.4g} has code {codes[at]}, which stands for "
             f"{case['x'][at] - error[at]:.4g} by its scale and zero. That is off by more than "
-            f"{NEAR} of the widest steps that {case['bits']} bits need, {widest[at]:.3g}. What does a "
-            f"code count, and from where?"
+            f"{STEPS_OFF} of the widest steps that {case['bits']} bits need, {widest[at]:.3g}. "
+            f"What does a code count, and from where?"
         )
     return None

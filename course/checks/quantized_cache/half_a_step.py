@@ -29,7 +29,7 @@ from course.checks.recorder import given
 from course.checks.recording import Array, first_place
 from course.fast.quantized import Quantized
 
-NEAR = 0.02
+SLACK = 0.02
 """The part of a step by which one may be wider or narrower before it is of neither grid."""
 
 
@@ -158,7 +158,7 @@ def _of_neither_grid(case: Challenge, scale: Array) -> str | None:
     x, axis, top = case["x"].astype(float), case["dim"], 2 ** case["bits"] - 1
     reach = np.maximum(np.ptp(x, axis=axis, keepdims=True) / top, info_of(case["dtype"]).tiny)
     around_0 = 2 * np.abs(x).max(axis=axis, keepdims=True) / top
-    if not (at := first_place((scale > reach * (1 + NEAR)) & (scale < around_0 * (1 - NEAR)))):
+    if not (at := first_place((scale > reach * (1 + SLACK)) & (scale < around_0 * (1 - SLACK)))):
         return None
     return (
         f"scale{list(at)} is {scale[at]:.3g}; from the lowest to the highest number of this vector, "

@@ -21,10 +21,11 @@ def places(pairs: list[Pair]) -> list[Relation]:
     wrong, right = [p for p in pairs if p.differs], [p for p in pairs if not p.differs]
     if not all(p.expected.shape == p.got.shape for p in wrong):
         return []
-    return [Relation(words) for words in (_along_axes(wrong), _by_sizes(wrong, right)) if words]
+    sentences = (_along_axes(wrong, right), _by_sizes(wrong, right))
+    return [Relation(words) for words in sentences if words]
 
 
-def _along_axes(wrong: list[Pair]) -> str:
+def _along_axes(wrong: list[Pair], right: list[Pair]) -> str:
     """Name the axis along which only some slices are wrong, the same for every wrong array. Where nothing
     says what is counted along it, a student would not know which numbers are meant."""
     if len({p.expected.ndim for p in wrong}) != 1:
@@ -35,6 +36,8 @@ def _along_axes(wrong: list[Pair]) -> str:
         for word in (partial(_word_slices, one_text=one_text), _word_last_slice):
             said = {word(pair, axis) for pair in wrong}
             if len(said) == 1 and (sentence := said.pop()):
+                if any(max(p.expected.shape[axis : axis + 1], default=0) > 1 for p in right):
+                    return f"Where a result differs, {sentence[0].lower()}{sentence[1:]}"
                 return sentence
     return ""
 
