@@ -7,6 +7,7 @@ import numbers
 from typing import Any
 
 import numpy as np
+import torch
 
 NUMBER_OR_WORDS = (int, float, str)
 """The form of what `plain` returns."""
@@ -30,8 +31,12 @@ def plain(value: Any) -> int | float | str:
 
 
 def in_words(value: Any) -> str:
-    """Say what came in the place of what was asked for."""
-    return "nothing (None)" if value is None else f"a {type(value).__name__}"
+    """Say what came in the place of what was asked for; of a tensor its shape, too, for one of a single
+    number is another mistake than one of many."""
+    if value is None:
+        return "nothing (None)"
+    shape = f" of shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else ""
+    return f"a {type(value).__name__}{shape}"
 
 
 def counted(result: float, expected: int) -> str:

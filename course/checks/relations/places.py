@@ -36,10 +36,19 @@ def _along_axes(wrong: list[Pair], right: list[Pair]) -> str:
         for word in (partial(_word_slices, one_text=one_text), _word_last_slice):
             said = {word(pair, axis) for pair in wrong}
             if len(said) == 1 and (sentence := said.pop()):
-                if any(max(p.expected.shape[axis : axis + 1], default=0) > 1 for p in right):
-                    return f"Where a result differs, {sentence[0].lower()}{sentence[1:]}"
-                return sentence
+                return _where_it_holds(wrong, right, axis, sentence)
     return ""
+
+
+def _where_it_holds(wrong: list[Pair], right: list[Pair], axis: int, sentence: str) -> str:
+    """Say of which rows, or results, a sentence about slices is true, if others are right altogether."""
+    if axis > 0 and any(p.axes[:1] == "B" and not all(map(np.any, p.wrong)) for p in wrong):
+        which = "row"
+    elif any(max(p.expected.shape[axis : axis + 1], default=0) > 1 for p in right):
+        which = "result"
+    else:
+        return sentence
+    return f"Where a {which} differs, {sentence[0].lower()}{sentence[1:]}"
 
 
 def _word_last_slice(pair: Pair, axis: int) -> str:
