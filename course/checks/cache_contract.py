@@ -269,9 +269,13 @@ def wrong_long(n: int, places: int, evidence: Evidence, expected: np.ndarray) ->
     work."""
     case, got = f"A cache of {places:,} places, and 1 token appended to {n - 1:,}", evidence["long"]
     if isinstance(got, str):
+        is_limit = got.startswith("CacheFull")
+        cause = (
+            "which number in your code is its limit" if is_limit else "which of your lines stops it"
+        )
         return (
             f"A cache of {places:,} places is fed {n - 2:,} tokens, then 1, and 1 is appended: {got}. "
-            f"All of it fits. Which of these calls is that, and which number in your code is its limit?"
+            f"All of it fits. Which of these calls is that, and {cause}?"
         )
     if got.shape != expected.shape or (got != expected).any():
         return (

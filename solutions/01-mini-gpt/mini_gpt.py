@@ -179,7 +179,7 @@ show(draw_heads())
 # %% [markdown]
 # *Difficulty 2 of 5 · importance 4 of 5 · 8 minutes*
 #
-# Write `split_heads` and its inverse `merge_heads`.
+# Write `split_heads` and its inverse `merge_heads`. Here every size is at least 1.
 #
 # <details><summary>Hint 1: the idea</summary>
 # In memory, a token's numbers lie side by side, head after head. Cut there, then rearrange.
