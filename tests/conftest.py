@@ -71,6 +71,10 @@ class FailuresAtOnce:
 
 
 def pytest_collection_modifyitems(config, items):
+    for item in items:  # also of tests that only the night runs
+        known = {*item._fixtureinfo.name2fixturedefs, "request"}
+        if missing := set(item.fixturenames) - known:
+            raise pytest.UsageError(f"{item.nodeid}: no fixture {', '.join(sorted(missing))}")
     items[:], others = config.selection.choose(items)
     config.hook.pytest_deselected(items=others)
     sizes = Counter(map(part_of, items))

@@ -40,10 +40,9 @@ NAMES = ("ann", "bob", "cleo")
 
 
 @pytest.fixture(scope="module")
-def judged(released, tmp_path_factory) -> CourseFolder:
+def judged(tmp_path_factory) -> CourseFolder:
     """Three students with all points, judged, but not in the gradebook yet."""
-    place = tmp_path_factory.mktemp("judged") / "course"
-    course = CourseFolder(LESSON, shutil.copytree(released, place))
+    course = CourseFolder.lay_out(LESSON, tmp_path_factory.mktemp("judged") / "course")
     for name in NAMES:
         course.hand_in(name, solved(LESSON, f"name = {name!r}"))
     assert grade(course, "--shard", "1/1").returncode == 0

@@ -44,8 +44,10 @@ def relations_between(expected: Any, got: Any, calls: Calls | None = None) -> li
         if is_outcome(pairs):  # where another thing was refused, the rest follows from it
             return said[:MOST]
         if said:
+            of_each = [relations_of(p, calls, s) for p, s in wrong if not _are_texts(p)]
             first, *others = said[:MOST]
-            if not all(first in relations_of(p, calls, s) for p, s in wrong if not _are_texts(p)):
+            others = [one for one in others if all(one in each for each in of_each)]
+            if not all(first in each for each in of_each):
                 # What the check asks about may be another field, and so may the mistake.
                 return [Relation(first.words, among="some of the numbers that differ"), *others]
             if first.words.startswith(("Right", "Wrong")) and _some_are_right(expected, got, calls):
