@@ -111,12 +111,12 @@ def unseen() -> list[str]:
         "true of the numbers. A reader who knew the right answers, but not what was changed, *read* the",
         "messages and said which line is wrong: *found* counts where that was so, and *wrong* where",
         "something was said that is not true or misleads, in small things, too: a name that fits the",
-        "numbers and not the line, a question that takes the mistake to be elsewhere. Since then four",
-        "of these five are mended. The answer that passed stops at a text of no tokens, which no",
-        "lesson feeds to `merge_heads`. The authors were asked for the mistakes that students make",
-        "most often. Earlier that day others had been asked to leave out the most obvious ones: of",
-        "126 answers, one of which was right, 122 lost points; 73 were named, 11 told, 112 found, and",
-        "11 messages were wrong. Those are mended, and the two more that passed are caught.\n",
+        "numbers and not the line, a question that takes the mistake to be elsewhere. These three are",
+        "mended since. The answer that passed stopped at a text of no tokens; lesson 01 now says that it",
+        "has none. The authors were asked for the mistakes that students make most often. In two trials",
+        "earlier that day, 125 of 126 lost points, 122 were found, and 5 messages were wrong; and, by",
+        "authors who were to leave out the most obvious mistakes, 122 of 125 lost points, 112 were found,",
+        "and 11 messages were wrong. Those are mended, too.\n",
         f"| lesson | {' | '.join(UNSEEN)} |\n|---|{'---|' * len(UNSEEN)}",
     ]
     rows = {**{LESSONS[name]: row for name, row in trial["lessons"].items()}, "all": trial["all"]}
