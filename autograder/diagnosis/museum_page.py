@@ -115,8 +115,8 @@ def unseen() -> list[str]:
         "mended since. The answer that passed stopped at a text of no tokens; lesson 01 now says that it",
         "has none. The authors were asked for the mistakes that students make most often. In two trials",
         "earlier that day, 125 of 126 lost points, 122 were found, and 5 messages were wrong; and, by",
-        "authors who were to leave out the most obvious mistakes, 122 of 125 lost points, 112 were found,",
-        "and 11 messages were wrong. Those are mended, too.\n",
+        "authors who were to leave out the most obvious mistakes, 122 of 125 lost points, 112 were",
+        "found, and 11 messages were wrong. Those are mended, too.\n",
         f"| lesson | {' | '.join(UNSEEN)} |\n|---|{'---|' * len(UNSEEN)}",
     ]
     rows = {**{LESSONS[name]: row for name, row in trial["lessons"].items()}, "all": trial["all"]}
