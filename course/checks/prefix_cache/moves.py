@@ -233,7 +233,7 @@ def wrong_move(
         if got["result"] != expected["result"]:
             return f"{case} gave {got['result']}; right is {expected['result']}. {question}"
         if got["read"] != expected["read"]:
-            return f"{case}: now a text reads other words than it wrote. {questions['owners']}"
+            return f"{case}: {read_text(got, expected)} {questions['owners']}"
         if got["owners"] != expected["owners"] or got["free"] != expected["free"]:
             return f"{case}: {owners_text(got, expected)} {questions['owners']}"
         if got["offered"] != expected["offered"]:
@@ -242,6 +242,14 @@ def wrong_move(
                 f"What does it count?"
             )
     return None
+
+
+def read_text(got: dict[str, Any], expected: dict[str, Any]) -> str:
+    """Say which words a cache reads in the place of others."""
+    read, right = next(
+        both for both in zip(got["read"], expected["read"], strict=True) if both[0] != both[1]
+    )
+    return f"a cache now reads {read}; right is {right}."
 
 
 def owners_text(got: dict[str, Any], expected: dict[str, Any]) -> str:
