@@ -250,7 +250,13 @@ def within_budget_and_room(state: State, pieces: Pieces) -> str | None:
         return f"That is {total} tokens. For how many is the budget enough?"
     new = sum(planned(pieces, request) > 0 for request in state.waiting)
     if new and running + new > state.max_running:
-        return f"{running} run and {new} are admitted. How many may run in this pass?"
+        ending = sum(r.decodes and len(r.out) + 1 == r.n_new for r in state.running)
+        who = (
+            f"{running} run, of which {ending} get their last token,"
+            if ending
+            else f"{running} run"
+        )
+        return f"{who} and {new} are admitted. How many may run in this pass?"
     return None
 
 

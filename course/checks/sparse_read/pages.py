@@ -195,7 +195,10 @@ def the_rest_is_not_read(challenge: Challenge, evidence: Evidence, truth: Truth)
     """Compare outputs; then what was written for a long text with the size of its keys."""
     for case, got in zip(challenge["cases"], evidence["calls"], strict=True):
         where = f"{case_text(case)}, all other rows {case['hole']}"
-        question = "If chosen_pages_alone passes: which line still computes with the other rows?"
+        question = (
+            "If chosen_pages_alone passes: which line still computes with another row, even if only "
+            "with the weight 0?"
+        )
         if wrong := wrong_output(case, got["out"], truth(case), question):
             return failed(f"{where}: {wrong}")
         if not got["read"]:
