@@ -8,7 +8,14 @@ import numpy as np
 
 from course.checks.relations.arguments import is_luck
 from course.checks.relations.pairs import Pair
-from course.checks.relations.words import SINGULAR, Relation, capitalized, listed, slice_name
+from course.checks.relations.words import (
+    SINGULAR,
+    Relation,
+    capitalized,
+    listed,
+    slice_name,
+    uncapitalized,
+)
 
 FEW = 4
 """Places that are still listed."""
@@ -48,7 +55,7 @@ def _where_it_holds(wrong: list[Pair], right: list[Pair], axis: int, sentence: s
         which = "result"
     else:
         return sentence
-    return f"Where a {which} differs, {sentence[0].lower()}{sentence[1:]}"
+    return f"Where a {which} differs, {uncapitalized(sentence)}"
 
 
 def _word_last_slice(pair: Pair, axis: int) -> str:

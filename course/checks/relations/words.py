@@ -60,9 +60,7 @@ def over_all_cases(relations: Sequence[Relation]) -> list[Relation]:
     if not relations:
         return []
     first, *others = relations
-    words = first.words
-    if words.split()[0][1:].islower():  # not of "KV heads", nor of "CacheFull"
-        words = words[:1].lower() + words[1:]
+    words = uncapitalized(first.words)
     among = f", of {first.among}" if first.among else ""
     return [first._replace(words=f"Over all cases{among}: {words}"), *others]
 
@@ -89,6 +87,11 @@ def listed(numbers: Iterable[int], most: int = 8) -> str:
         return f"{', '.join(map(str, numbers[:most]))}, …"
     *first, last = map(str, numbers)
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def uncapitalized(text: str) -> str:
+    """Begin a text with a small letter, unless it begins with a name such as "KV" or "CacheFull"."""
+    return text[:1].lower() + text[1:] if text.split()[0][1:].islower() else text
 
 
 def capitalized(text: str) -> str:

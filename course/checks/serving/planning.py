@@ -251,11 +251,7 @@ def within_budget_and_room(state: State, pieces: Pieces) -> str | None:
     new = sum(planned(pieces, request) > 0 for request in state.waiting)
     if new and running + new > state.max_running:
         ending = sum(r.decodes and len(r.out) + 1 == r.n_new for r in state.running)
-        who = (
-            f"{running} run, of which {ending} get their last token,"
-            if ending
-            else f"{running} run"
-        )
+        who = f"{running} run" + f", of which {ending} get their last token," * bool(ending)
         return f"{who} and {new} are admitted. How many may run in this pass?"
     return None
 
