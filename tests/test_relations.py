@@ -358,6 +358,7 @@ def is_true(words: str, expected, got) -> bool | None:
     if of_first:
         words = f"{first}{rest[:1].upper()}{rest[1:]}"
         fields = {path: arrays[:1] for path, arrays in fields.items()}
+    words = re.sub(r"^Where a (?:row|result) differs, (.)", lambda first: first[1].upper(), words)
     for pattern, holds in HOLDS.items():
         if match := re.search(pattern, words):
             return any(_holds(holds, arrays, match.groups()) for arrays in fields.values())
