@@ -75,4 +75,4 @@ def test_a_copy_that_a_product_makes_is_explained(record):
     reply = record.ask("latent_attention", bug.answer, check, 0)
     message = decide(check, check.challenge(0), reply).message
     assert "contiguous" in message
-    assert "PyTorch copies what a product broadcasts." in message
+    assert "This is a copy; a product that broadcasts makes one, too." in message

@@ -56,6 +56,8 @@ SAID = {
     "last one missing": (TOKENS, TOKENS[:, :-1], "last one along the axis of tokens is missing"),
     "two too many": (TOKENS[:, :5], TOKENS, "last 2 along the axis of tokens are too many"),
     "values": (ROWS, with_part(ROWS, 1, lambda x: x + 1), "Keys are right, values are not"),
+    "keys twice": (ROWS, ROWS[[0, 0]], "The values are the keys."),
+    "swapped": (ROWS, ROWS[[1, 0]], "Keys and values are exchanged."),
     "from token 2 on": (
         HEADS,
         with_part(HEADS, (slice(None), slice(None), slice(2, None)), np.exp),
@@ -338,6 +340,9 @@ HOLDS = {
     r"^The first (\w+) along .* missing": of_arrays(
         lambda a, axis, n: a.take(range(n[0] if n else 1, a.shape[axis]), axis)
     ),
+    r"^The values are the keys\.": of_arrays(lambda a, axis: a.take([0, 0], axis)),
+    r"^The keys are the values\.": of_arrays(lambda a, axis: a.take([1, 1], axis)),
+    r"^Keys and values are exchanged\.": of_arrays(lambda a, axis: a.take([1, 0], axis)),
     r"in reverse order along": of_arrays(lambda a, axis: np.flip(a, axis)),
     r"rolled by (\d+) along": of_arrays(lambda a, axis, n: np.roll(a, n[0], axis)),
     r"numbers, in the order ([\d, and]+) along": of_arrays(lambda a, axis, n: a.take(n, axis)),

@@ -45,7 +45,9 @@ def stopped(function, *arguments) -> str:
 
 
 def test_the_innermost_line_of_a_cell_and_its_arguments_are_said(cell):
-    assert stopped(cell["outer"], 1, None, None) == "in inner, at `return [] + n`, where n = 2"
+    assert stopped(cell["outer"], 1, None, None) == (
+        "in inner, at `return [] + n`, where n = 2, called by outer, where m = 2"
+    )
 
 
 def test_shapes_and_sizes_are_said_and_what_a_student_made_is_not(cell):

@@ -138,6 +138,8 @@ def _ask_about_outcome(name: str, outcome: str, expected: str, after: str) -> st
         return "Which tokens are pending, and what forgets them?"
     if " from layer " in outcome:
         return ALONE
+    if expected == "CacheFull" and outcome == "ValueError":
+        return "By which exception does a caller learn that there is no room?"
     if expected == "CacheFull":
         return "How many places are left, how many are needed, and when do you look?"
     if outcome == "CacheFull":

@@ -76,14 +76,19 @@ def wrong_form(got: dict[str, Any], shape: tuple[int, ...], dtype: str) -> str |
 
 def ask_about_shape(found: tuple[int, ...], wanted: tuple[int, ...]) -> str:
     """Choose the question about a wrong shape (B, heads, tokens, D)."""
-    if found == tuple(size for size in wanted if size != 1):
-        return "An axis of size 1 is an axis, too. Which of your lines drops it?"
+    if [n for n in found if n != 1] == [n for n in wanted if n != 1]:
+        if len(found) < len(wanted):
+            return "An axis of size 1 is an axis, too. Which of your lines drops it?"
+        if len(found) > len(wanted):
+            return "Which of your lines leaves an axis of size 1 behind?"
     if len(found) != len(wanted):
         return "Which axes are joined at the end, and which are not?"
     if sorted(found) == sorted(wanted):
         return "The sizes are right, their order is not. Which axis counts heads, which tokens?"
     if found[1] != wanted[1] and found[:1] + found[2:] == wanted[:1] + wanted[2:]:
         return "All but the number of heads is right. How many should there be?"
+    if found[:2] == wanted[:2]:
+        return "Rows and heads are right. Which axis has another size, and what does it count?"
     return "Which axis counts the heads?"
 
 

@@ -59,7 +59,7 @@ def draw_shapes(rng: np.random.Generator, largest: int) -> Iterator[Shape]:
     matrix is empty."""
     shapes = [rng.choice(np.arange(2, largest), 3, replace=False).tolist() for _ in range(3)]
     few, many, most = rng.integers((20, 200, 10**6), (64, 600, 10**7)).tolist()
-    yield from ((3, 4, 7), *sorted(shapes, key=np.prod), (few, most, many), (many, most, few))
+    yield from ((3, 5, 7), *sorted(shapes, key=np.prod), (few, most, many), (many, most, few))
     yield [int(rng.integers(2, largest))] * 3
     for edge in (1, 0):
         for place in range(3):
@@ -133,7 +133,7 @@ def bytes_of_three_matrices(case: Case, result: float, expected: int, place: Pla
     return counted(result, expected), (
         *questions,
         (result == 8 * expected, "That is 8 times as much. Bits or bytes?"),
-        (multiple, f"{times} How many bytes is one element here?"),
+        (multiple, f"{times} A number takes 1 byte here. Which factor is too much?"),
         *wide,
         (True, "Two matrices are read and one is written. How many numbers has each?"),
     )

@@ -1,4 +1,4 @@
-"""Where in a notebook an exception came up, and what the function was given."""
+"""Where in a notebook an exception came up, and what the function and its caller were given."""
 
 from __future__ import annotations
 
@@ -20,14 +20,24 @@ FEW = 9
 def where_it_stopped(error: BaseException) -> str:
     """Describe the innermost line of a cell that an exception passed through; empty if there is none.
 
-    For example "in matmul_flops, at `raise ValueError`, where m = 0, k = 3".
+    For example "in kv_rows, at `raise ValueError`, where n = 0, called by generate, where n_new = 1".
     """
+    lines = []
     for frame, number in reversed(list(traceback.walk_tb(error.__traceback__))):
         file = frame.f_code.co_filename
         line = linecache.getline(file, number, frame.f_globals).strip()
         if line and any(name in file for name in CELLS):
-            return f"in {frame.f_code.co_name}, at `{line}`{_arguments(frame)}"
-    return ""
+            lines.append((frame, line))
+    if not lines:
+        return ""
+    innermost, line = lines[0]
+    name = innermost.f_code.co_name
+    words = f"in {name}, at `{line}`{_arguments(innermost)}"
+    # A cell that only calls is "<module>", and a comprehension says nothing of its own.
+    callers = [frame for frame, _ in lines[1:] if frame.f_code.co_name.isidentifier()]
+    if callers and (caller := callers[0].f_code.co_name) != name:
+        words += f", called by {caller}{_arguments(callers[0])}"
+    return words
 
 
 def _arguments(frame: FrameType) -> str:

@@ -60,9 +60,12 @@ def wrong_weight(
         )
     for which in when:
         if weight[which] != right:
+            question = "What is allocated when, and what does nbytes() leave out, or count twice?"
+            if not isinstance(weight[which], str) and weight[which] > right:
+                question = "What does nbytes() count twice, or beside keys, values and their codes?"
             return (
                 f"nbytes() of the {which} cache gives {weight[which]}, and its storage takes {right:,}. "
-                f"What is allocated when, and what does nbytes() leave out, or count twice?"
+                f"{question}"
             )
     if weight["empty"] not in (weight["kept"], weight["full"]):
         # Storage may be allocated as it is filled, and nbytes() may count all that it comes to.

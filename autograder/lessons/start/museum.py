@@ -83,7 +83,7 @@ def forgets_the_tokens(m, k, n):
     return 2 * k * n
 
 
-@bug("formula", "a count that adds rows and columns where they meet pair by pair")
+@bug("formula", "a count that comes to the numbers in the left and the right matrix, each once")
 def rows_and_columns_added(m, k, n):
     """Walks along rows and columns, not through every pair."""
     return k * (m + n)
@@ -153,7 +153,7 @@ def answers_in_bits(m, k, n, bytes_per_element):
     return (m * k + k * n + m * n) * bytes_per_element * 8
 
 
-@bug("formula", "a count in which the output is read before it is written")
+@bug("formula", "a count in which the output moves twice")
 def output_twice(m, k, n, bytes_per_element):
     """Reads the output to add to it, and writes it back: once more than needed."""
     return (m * k + k * n + 2 * m * n) * bytes_per_element

@@ -121,7 +121,7 @@ def first_difference(
             f"{instead} Which KV head does it read, and in which order do your reshapes put heads "
             "and tokens?"
         )
-    elif row > 0:
+    elif row > 0 and case["stage"] != "far":
         question = "The rows before it are right. Whose keys and values do the others read?"
     elif head > 0 and case["stage"] != "groups":
         question = "The heads before it are right. Whose keys and values do the others read?"

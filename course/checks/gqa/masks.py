@@ -83,7 +83,8 @@ def with_values_that_say_their_key(case: Challenge) -> Challenge:
 def masks_reach_every_head(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
-    unmasked = evidence["out"][0]["numbers"]
+    first = challenge["cases"][0]
+    unmasked = evidence["out"][0]["numbers"] if first["mask"] is None else np.empty(0)
     earlier: list[np.ndarray] = []
     for case, got in zip(challenge["cases"], evidence["out"], strict=True):
         where = f"{mask_text(case)} {sizes_text(case)}"
@@ -100,6 +101,8 @@ def masks_reach_every_head(
                     "With this mask and without one, your function returns the same. Where does the "
                     "mask meet the scores, and is what comes of it kept?"
                 )
+            elif not np.isfinite(numbers[at]).all():
+                asked = "Its shares are no numbers. Where is −∞ multiplied by 0, or 0 divided by 0?"
             elif "low" in case:
                 asked = (
                     f"All scores are below {case['low']:,.0f} here, and the key that it may see should "
@@ -142,11 +145,6 @@ def ask_about_shares(
     """
     looked = (shares > 0) | ~np.isfinite(shares)
     own, visible = shares[at], seen[at]
-    if not np.isfinite(own).all():
-        return (
-            "Its shares are no numbers, as when every key is hidden; this mask shows it "
-            f"{visible.sum()}. Which value means: may look?"
-        )
     if (looked == ~seen).all():
         return "It looks at hidden keys, and at none that it may see. Which value means: may look?"
     if abs(own.sum() - 1) > SUM_TOLERANCE:

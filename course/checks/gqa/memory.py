@@ -137,6 +137,7 @@ def guesses(case: Challenge, one: int) -> list[Guess]:
     for times, question in (
         (c.n_heads / c.n_kv_heads, "Which heads does a cache store, H or G?"),
         (1 / 2, "What does a cache store beside a key?"),
+        (2, "Is anything counted twice, and which argument of kv_cache_bytes is the batch?"),
         (1 / c.n_layers, "How many layers store keys and values?"),
         (8, "Bits or bytes?"),
         (c.max_seq_len / case["n_tokens"], "How many tokens does each sequence grow to?"),

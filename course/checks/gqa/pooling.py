@@ -202,10 +202,10 @@ def wrong_names(case: Challenge, found: set[str], expected: set[str]) -> str | N
     """Tell the first name that is missing or new; None where none is."""
     for name in sorted(expected ^ found):
         there = "is a weight of the model and is not there" if name in expected else "is a new name"
-        return (
-            f"{case_text(case)}: in what you return, {name} {there}. What becomes of the weights "
-            f"that you do not pool?"
-        )
+        question = "What becomes of the weights that you do not pool?"
+        if name in pooled_names(case):
+            question = "Under which name do you return what you pooled?"
+        return f"{case_text(case)}: in what you return, {name} {there}. {question}"
     return None
 
 
@@ -253,6 +253,8 @@ def first_difference(
 
 
 def ask_about_shape(case: Challenge, name: str, got: np.ndarray) -> str:
+    if np.array_equal(got, case["state"][name]):
+        return "It is the old weight. For which names, and for which models, do you return a mean?"
     if got.shape == case["state"][name].shape:
         return "It is as large as it was. How many heads should be left, in keys and in values?"
     if got.ndim != 2:

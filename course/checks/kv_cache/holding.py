@@ -57,7 +57,9 @@ def _place(index: tuple[int, ...]) -> str:
 
 def _ask(got: np.ndarray, want: np.ndarray) -> str:
     if (got[0] == want[1]).all():
-        return "These are the values where keys should be, or the other way round."
+        return "These are the values where keys should be. Which line stores or returns the keys?"
+    if (got[1] == want[0]).all():
+        return "These are the keys where values should be. Which line stores or returns the values?"
     return ""
 
 

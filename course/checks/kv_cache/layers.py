@@ -177,6 +177,11 @@ def _wrong_run(
             f"4 query heads on {G} KV heads, batch {len(case['x'])}. {wrong} With {agree[-1]} KV "
             f"heads all agrees. Which KV head does each query head read?"
         )
+    if wrong and 1 < G < 4 and wrong.call == wrong.place == 0:
+        return (
+            f"4 query heads on {G} KV heads. {wrong} Which KV head does each query head read, and does "
+            f"the first token see itself alone?"
+        )
     if wrong:
         return f"{wrong} {_ask_about_layer(split, wrong)}"
     if out[0].dtype != case["dtype"]:
@@ -213,11 +218,19 @@ def _first_wrong_key(keys: np.ndarray, expected: np.ndarray, tolerance: float) -
 
 def _ask_about_layer(split: list[int], wrong: Difference) -> str:
     """Ask about the mask and the positions only where these can be the reason."""
+    if wrong.call == 0 and wrong.place == 0 and split[0] > 1:
+        return (
+            "Nothing was cached yet: does the first token see itself alone, and if so, what do "
+            "projections, values, merge and wo make of it?"
+        )
     if wrong.call == 0 and wrong.place == 0:
         return (
             "Nothing was cached yet, and the first token sees itself alone: which of projections, "
             "values, merge and wo does it pass through, and is anything added?"
         )
     if wrong.call == 0 and wrong.place > 0:
-        return "Which keys may each query of the first chunk see, and what is rotated?"
-    return question_about(split, wrong)
+        return (
+            "Which keys may each query of the first chunk see, what is rotated, and by what are scores "
+            "divided?"
+        )
+    return f"{question_about(split, wrong)} And by what are scores divided?"

@@ -16,7 +16,7 @@ from course.checks.weighing import WEIGHT, weigh, wrong_bytes, wrong_weight
 from course.model.config import GPTConfig
 
 QUESTIONS = {
-    "formula": "Which of the sizes is missing, or one too many?",
+    "formula": "Which factor is missing, one too many, or the wrong one?",
     "by_default": "Which batch and which bytes_per_element does the signature name?",
 }
 

@@ -90,12 +90,16 @@ def absorbed_scores_are_the_scores(
     if not others:
         which = "Which rows of up_k are those of head 1, and which number of a key is each?"
         one_head = (
-            "All rows of up_k are of one head here. Which axis of up_k is summed? Is that scaled?"
+            "All rows of up_k are of one head here. Which of its axes counts the D numbers of a key, "
+            "which one is left, and is the result scaled?"
         )
         texts = "Which head's rows of up_k does each query meet, in every text?"
         return sentence, ((first.shape[1] == 1, one_head), (len(first) > 1, texts), (True, which))
     shares = "Whose query is this, where may it look, and what do its shares add up to?"
-    score = "Which numbers of a row are in a score, and by what is that multiplied?"
+    score = (
+        "Which numbers of a row are in a score, what is it multiplied by, and over which axis do shares "
+        "add up to 1?"
+    )
     large = "Scores are thousands here. Which of your numbers are too large?"
     low = (
         "All scores are below -10¹² here. Which score does a hidden row get, and is another lower?"

@@ -101,14 +101,17 @@ def every_split_equals_the_paper(
 def _ask(split: list[int], wrong: Any) -> str:
     earlier = "Does absorbed_scores_are_the_scores pass? If so,"
     if wrong.call == 0 and wrong.place == 0:
+        itself = "It sees itself alone, so its scores do not matter."
+        if split[0] > 1:
+            itself = "It may see itself alone."
         return (
-            f"It sees itself alone, so its scores do not matter. {earlier} which values does each head "
-            f"make of the latent?"
+            f"{itself} {earlier} which rows does it see, which numbers of a row are the latent, which "
+            f"values does each head make of it, and what follows?"
         )
     if wrong.call == 0 and wrong.place > 0:
         return (
-            f"{earlier} what is in a score, in which order do the parts of a query meet those of a row, "
-            f"by what is it divided, and which rows may each query see?"
+            f"{earlier} how is wq(x) cut into heads, which parts of a query and of a row are rotated, in "
+            f"which order do they meet, by what is a score divided, and which rows does each query see?"
         )
     return question_about(split, wrong)
 
@@ -338,7 +341,7 @@ def nothing_is_expanded(
         )
     question = "Which of your lines makes it, and for whom?"
     if "`clone" in evidence["largest"]:
-        question = f"PyTorch copies what a product broadcasts. {question}"
+        question = f"This is a copy; a product that broadcasts makes one, too. {question}"
     if evidence["tenths"] >= 10:
         return failed(
             f"{case}: into new tensors you write {evidence['tenths'] / 10:g} times as many numbers as "

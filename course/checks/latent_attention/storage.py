@@ -113,7 +113,7 @@ def bytes_match_the_rows(
         if not weight["kept"]:
             return failed(
                 f"{describe(*case)} so many bytes are kept, and no number of the first block that was "
-                f"appended comes back with the last. What do they hold?"
+                f"appended comes back with the last. What does append write, and return?"
             )
     return passed("nbytes() and the rows really stored are what is needed, byte for byte.")
 

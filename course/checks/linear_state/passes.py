@@ -351,6 +351,8 @@ def wrong_operation(
         if record["outcome"] != right["outcome"]:
             error = f" ({record['words']})" if record["words"] else ""
             asked = OUTCOMES.get((record["outcome"], right["outcome"]), question)
+            if right["outcome"] == "returned" and record["outcome"] not in KNOWN:
+                asked = "Which of your lines stops, and what was it given?"
             came, due = (outcome_in_words(one["outcome"]) for one in (record, right))
             return f"{case} came to {came}{error}; right is {due}. {asked}"
         if record["rows"] != right["rows"]:
@@ -384,7 +386,14 @@ OUTCOMES = {
         "CacheFull",
     ): "How many places are left, how many are needed, and when do you look?",
     ("CacheFull", "returned"): "Which places does your cache take for taken?",
+    ("ValueError", "CacheFull"): "By which exception does a caller learn that there is no room?",
+    (
+        "RuntimeError",
+        "CacheFull",
+    ): "How many places are left, how many are needed, and when do you look?",
 }
+KNOWN = ("CacheFull", "CannotGoBack", "ValueError")
+"""Exceptions of this lesson; any other stops a line that was not meant to."""
 MEANINGS = {
     "feed": "append or keep in every layer, then advance",
     "start": "append or keep in every layer, never advanced",

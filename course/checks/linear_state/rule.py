@@ -199,6 +199,15 @@ QUESTIONS = {
     "short": "These keys and queries are short. Which length have they when they are used?",
     "silent": "A key or a query of zeros stays zeros. By what do you divide?",
 }
+OF_CHUNKS = {
+    "empty": "The state is empty, and nothing fades. What does the second token find of what the first "
+    "wrote?",
+    "both": "How much is left at token t of what token s wrote, and whose beta is it?",
+}
+"""In the place of some of these, where there are several tokens."""
+READ = "The state is right. Which state does the query read, of which tokens, and how long is the query?"
+SAID_BY_STAGE = ("faded", "type", "gone", "short", "silent")
+"""Stages whose question holds for outputs, too."""
 OVERWRITTEN = "The caller has used its tensors again. Is what you return memory of its own?"
 
 
@@ -230,13 +239,20 @@ def wrong_pair(case: Challenge, got: Evidence, truth: Truth, tolerance: float) -
         place = first_wrong(numbers, expected[name], tolerance)
         if place is not None:
             used = (numbers == USED_AGAIN).any()
-            question = OVERWRITTEN if used else QUESTIONS[case["stage"]]
-            right = "" if name == "state" else " The state is right."
             return (
                 f"{name}[{', '.join(map(str, place))}] is {numbers[place]:.4g}; token by token it is "
-                f"{expected[name][place]:.4g}.{right} {question}"
+                f"{expected[name][place]:.4g}. {OVERWRITTEN if used else ask(case, name)}"
             )
     return None
+
+
+def ask(case: Challenge, name: str) -> str:
+    """Choose the question about wrong numbers of a result, "out" or "state"."""
+    stage = case["stage"]
+    if name == "out" and stage not in SAID_BY_STAGE:
+        return READ
+    question = OF_CHUNKS.get(stage) if case["k"].ndim == 4 else None
+    return f"{'The state is right. ' * (name == 'out')}{question or QUESTIONS[stage]}"
 
 
 def rule_check(name: str, function: str, draw: Callable[[int], Challenge], praise: str) -> Check:

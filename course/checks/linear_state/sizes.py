@@ -73,7 +73,10 @@ def bytes_of_states(case: Case, result: float, expected: int, place: Place) -> W
     sizes, *others = case["arguments"]
     return f"gave {result:,}; counted one by one it is {expected:,}.", (
         (sizes["n_linear"] == 0, "No layer is linear here. What is left to count?"),
-        (sizes["width"] == 1, "There is no tail here. Which numbers has the state of one head?"),
+        (
+            sizes["width"] == 1,
+            "There is no tail here. How many states has a layer, of how many numbers, of how many bytes?",
+        ),
         (sizes["n_linear"] == 1, "The state is right. How many rows has a tail, how wide is each?"),
         (
             not others,
@@ -116,9 +119,5 @@ def break_even_tokens(case: Case, result: float, expected: int, place: Place) ->
             "So many rows take less than the state. Which way is it rounded?",
         ),
         (result == expected + 1, "One row fewer would take as much. Which way is it rounded?"),
-        (
-            case["arguments"][0]["width"] == 1,
-            "There is no tail here. What does one layer keep of one token, keys and values?",
-        ),
         (True, "How many layers of each kind are compared, and of how many bytes is each number?"),
     )

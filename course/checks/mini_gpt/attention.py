@@ -75,6 +75,10 @@ def attention_error(out: Evidence, case: Case) -> str | None:
             question = "What goes into the softmax of that row?"
             if tokens == [0]:
                 question = "Token 0 has only itself to look at. Does a token see itself?"
+            elif tokens == list(range(T - 1)):
+                question = (
+                    "Which tokens are left for them to see, and over which axis is the softmax?"
+                )
             elif tokens == list(range(len(tokens))):
                 question = "Which tokens are left for them to see, and which should be?"
             elif tokens == [T - 1]:
@@ -169,7 +173,10 @@ def question_about_the_future(reach: list[list[int]], t: int) -> str:
     """Ask about the mask, or, where every token moves every other, about what hides."""
     T = len(reach)
     if all(tokens == list(range(T)) for tokens in reach):
-        return "Every token moves every other: what is the score of a hidden pair when the softmax comes?"
+        return (
+            "Every token moves every other: what is a hidden pair's score, and over which axis is the "
+            "softmax?"
+        )
     return f"Which tokens may token {t} see?"
 
 

@@ -158,7 +158,7 @@ def layer_joins_its_parts(
         return failed(
             "A token alone can only attend to itself, so its output is its value, sent through "
             f"wo. Yours differs (max |Δ| {difference:.2g}, tolerance {tolerance:g}; position 7). "
-            "What happens to the value on its way out?"
+            "Which matrix makes the value, and what happens to it on its way in and out?"
         )
     if wrong := judge_features(base, others, tolerance):
         return wrong

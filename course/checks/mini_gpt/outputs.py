@@ -49,7 +49,8 @@ def form_error(name: str, out: Evidence, shape: tuple[int, ...], dtype: str) -> 
     if out["array"].shape != shape:
         return wrong_shape(name, out["array"].shape, shape)
     if out["dtype"] != dtype:
-        return f"{name} returned {out['dtype']} and should return {dtype}. {about_dtype(dtype)}"
+        question = about_dtype(dtype, out["dtype"])
+        return f"{name} returned {out['dtype']} and should return {dtype}. {question}"
     if not np.isfinite(out["array"]).all():
         place = tuple(np.argwhere(~np.isfinite(out["array"]))[0].tolist())
         return (
@@ -72,13 +73,17 @@ def wrong_shape(name: str, got: tuple[int, ...], shape: tuple[int, ...]) -> str:
     """Say that a shape is wrong, and ask about its axes."""
     question = "Which axis is where?"
     if len(got) < len(shape):
-        question = "Which axis got lost, and is it dropped only where its length is 1?"
+        question = "Which axis got lost?"
+        if 1 in shape:
+            question = "Which axis got lost, and is it dropped only where its length is 1?"
     elif len(got) > len(shape):
         question = "Which axis is one too many?"
     return f"{name} returned shape {tuple(got)} and should return {shape}. {question}"
 
 
-def about_dtype(dtype: str) -> str:
+def about_dtype(dtype: str, got: str) -> str:
+    if dtype == "int64" and "float" in got:
+        return "Tokens are int64. Is that a token, or the logit that it has?"
     if dtype == "int64":
         return "Tokens are int64 everywhere in the course."
     return "A result has the dtype of the inputs. Which of your tensors has one of its own?"
@@ -91,7 +96,7 @@ def about_error(words: str) -> str:
     if "dtype" in words or "scalar type" in words:
         return "Which of your tensors has a dtype of its own?"
     if "probability tensor" in words or "multinomial" in words:
-        return "Which weights go into the draw: is any token left, and is any weight no number?"
+        return "Which weights does a row draw with: is one below 0 or no number, or are all 0?"
     if "out of bounds" in words:
         return "Which of your lines makes that index, and is it one that you were given?"
     return ""

@@ -93,7 +93,10 @@ def not_refused(asked: str, out: Evidence) -> str | None:
             "its own. At which line does the bad value enter?"
         )
     if out["error"] != "ValueError":
-        return f"{asked} was refused with {out['error']}. Which exception does the docstring name?"
+        return (
+            f"{asked} stopped with {out['error']}. Which of your lines raises it, and which exception "
+            f"does the docstring name?"
+        )
     if out["drew"]:
         return f"{asked} was refused, but only after a random number was drawn. What comes first?"
     return None

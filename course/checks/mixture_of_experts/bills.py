@@ -114,6 +114,7 @@ def bill_of_a_step(case: Case, result: float, expected: float, place: Place) -> 
     """Ask by the matrix whose bytes are missing, or too many."""
     size, n_read, *_ = case["arguments"]
     V, L, C, *_, N, _, shared = size
+    layers = "One layer of one head, one byte a number, is right. What do L, H, G and the width multiply?"
     each = width_of(case)
     off = (result - expected) / each
     return f"gives {result:,.6g}; counted matrix by matrix it is {expected:,.6g}.", (
@@ -134,6 +135,7 @@ def bill_of_a_step(case: Case, result: float, expected: float, place: Place) -> 
             n_read < 1,
             "Whole experts are right. What is half an expert a layer, as a mean of two passes?",
         ),
+        (L > 1, layers),
         (True, "How many numbers are in one expert, and how many experts are read in each layer?"),
     )
 
@@ -187,10 +189,10 @@ def first_compute_bound_pass(case: Case, result: int, expected: int, place: Plac
             (expected == 1, "Even one token is bound by arithmetic here. How many is the least?"),
             (
                 abs(result - expected) == 1,
-                "Is that the least for the bytes and FLOPs you count? If so, which experts are read?",
+                "Is that the least by your own count? If so, is it the FLOPs or the bytes that differ?",
             ),
             (k == N, "Every token uses all. How many FLOPs are done for one number that is read?"),
-            (result < expected, "Which weights do all these tokens read together?"),
-            (True, "How many weights does one token use, and how often is each multiplied?"),
+            (result < expected, "Do you count too many FLOPs, or too few bytes?"),
+            (True, "Do you count too few FLOPs, or too many bytes?"),
         ),
     )

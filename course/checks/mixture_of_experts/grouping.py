@@ -252,7 +252,8 @@ def case_text(case: Challenge) -> str:
 
 QUESTIONS = {
     "one": "There is one row, and one expert is chosen. What does it give, and what is its weight?",
-    "two": "One expert alone is right. How do the outputs of two become one row?",
+    "two": "One expert of the weight 1 is right. What does a weight multiply, and how do two outputs "
+    "become one row?",
     "rows": "One row alone is right. Does each output come back to the row that it belongs to?",
     "all": "Fewer experts agree. What is different when a row uses all of them?",
     "one feature": "Rows of more features agree. Which axis disappears when it is 1 long?",
@@ -260,7 +261,7 @@ QUESTIONS = {
     "returned": "The expert returned its input, which has been overwritten since. Whose memory is yours?",
     "type": "float32 agrees. Which of your lines makes numbers of another type?",
     "base": "Does grouped_as_token_by_token pass?",
-    "alone": "Among others this row is right, and alone it is not. What do you take from the others?",
+    "alone": "Among others this row is right, and alone it is not. What does your code do with one row?",
     "moved": "The same rows came in another order. What depends on the order?",
     "listed": "Each row lists its experts in another order, with their weights. What goes by the order?",
     "weights": "These weights do not add up to 1. What do you do with them beside multiplying?",
@@ -359,7 +360,7 @@ def each_expert_once(challenge: Challenge, evidence: Evidence) -> Verdict:
             if len(asked) and not call["times"]:
                 return failed(
                     f"{case_text(case)}: rows {asked.tolist()} chose expert {number}, and it was not "
-                    f"called. Which experts does your loop visit?"
+                    f"called. Which experts does your loop visit, and when does it skip one?"
                 )
             if call["times"] and (wrong := wrong_rows(call["rows"], case["x"], asked)):
                 return failed(

@@ -67,11 +67,14 @@ def naive_rows_add_up(case: Case, result: float, expected: int, place: Place) ->
     p, g = case["arguments"]
     return counted(result, expected), (
         (g == 0, "How many forward passes are there when no token is wanted?"),
-        (result == expected + g, "How many new tokens does the very first forward pass read?"),
+        (
+            g == 1 and result == expected + 1,
+            "How many new tokens does the very first forward pass read?",
+        ),
         (result in halves_of_a_square(expected, g), "What is 0 + 1 + … + (g-1) exactly?"),
         (
-            p > 1 and g > 1 and result in (g * (g + 1) / 2, g * (g - 1) / 2),
-            "Does the prompt pass through the model only once?",
+            g > 1 and result == p * g,
+            "Does a step read only the prompt, or the new tokens before it, too?",
         ),
         (
             g == 1,
@@ -106,13 +109,13 @@ def visits_add_up(case: Case, result: float, expected: int, place: Place) -> Wor
     return counted(result, expected), (
         (T == 0, "Who looks at anything when no token is wanted?"),
         (
-            result == expected + T,
+            T == 1 and result == expected + 1,
             "How many positions are there to look at when the first new token is chosen?",
         ),
         (result in halves_of_a_square(expected, T), "What is 0 + 1 + … + (g-1) exactly?"),
         (
-            P > 1 and T > 1 and result in (T * (T + 1) / 2, T * (T - 1) / 2),
-            "Do later steps no longer look at the prompt?",
+            T > 1 and result == P * T,
+            "Does a step look only at the prompt, or at the new tokens before it, too?",
         ),
         (result == expected - T, "A token looks at everything before it, and at what else?"),
         (

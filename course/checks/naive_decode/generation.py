@@ -75,9 +75,11 @@ def _judge_shape(
     (B, P), tokens = prompt.shape, result["numbers"]
     case = f"A prompt of shape ({B}, {P}) with n_new={n_new}"
     if result["type"] != "int64":
+        question = "What type has the prompt, and what did you put it together with?"
+        if result["kind"]:
+            question = "What do you return?"
         return failed(
-            f"{case} gave {result['kind'] or result['type']}; expected is an int64 tensor. "
-            f"What type has the prompt, and what did you put it together with?"
+            f"{case} gave {result['kind'] or result['type']}; expected is an int64 tensor. {question}"
         )
     if tokens.shape != (B, P + n_new):
         return failed(
@@ -107,7 +109,7 @@ def _ask_about_shape(shape: tuple[int, ...], expected: tuple[int, int], n_new: i
     if shape[1] == n_new:
         return "What is in the result besides the new tokens?"
     if shape[1] < expected[1]:
-        return "When does your loop end? A text goes on after `<end>`, in every row."
+        return "How often does your loop turn, and what ends it? (A text goes on after `<end>`.)"
     return "How often does your loop turn, and how many tokens does each turn add?"
 
 
@@ -268,9 +270,10 @@ def each_step_reads_everything(
         expected = truth(B, P, n_new)
         for layer, calls in enumerate(by_layer):
             if sum(calls) != sum(expected):
+                passes = f"{len(calls)} forward pass{'es' * (len(calls) != 1)}"
                 return failed(
                     f"{B} rows, a prompt of {P} tokens, n_new={n_new}: layer {layer} computed keys "
-                    f"for {sum(calls)} rows in {len(calls)} forward passes; one pass over everything "
+                    f"for {sum(calls)} rows in {passes}; one pass over everything "
                     f"so far for each new token makes {sum(expected)} in {len(expected)}. "
                     f"{_ask_about_work(calls, expected)}"
                 )

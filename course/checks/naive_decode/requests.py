@@ -98,11 +98,14 @@ def judge_acceptance(longest: int, request: Evidence, outcome: Evidence) -> Verd
 def judge_refusal(longest: int, request: Evidence, outcome: Evidence) -> Verdict | None:
     case = _request_text(longest, request)
     if outcome["outcome"] == "returned":
-        return failed(f"{case} returned; wanted is a ValueError. Which n_new can this prompt take?")
+        question = "Which n_new can this prompt take?"
+        if request["length"] == 0:
+            question = "What is wrong with this prompt, whatever n_new is?"
+        return failed(f"{case} returned; wanted is a ValueError. {question}")
     if outcome["outcome"] != "ValueError":
         return failed(
             f"{case} gave {outcome['outcome']}; wanted is a ValueError. "
-            "Does your code look at the request before it starts?"
+            "Which of your lines raises it, and which exception does the docstring name?"
         )
     if outcome["rows"]:
         return failed(

@@ -149,9 +149,12 @@ def blocks_are_given_once(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Follow who owns what; stop at the first operation that came out otherwise."""
     n, (operations,) = challenge["n_blocks"], challenge["runs"]
     if evidence["others"] != "returned":
+        question = "How many blocks are there, and may the last one be taken?"
+        if evidence["others"] != "CacheFull":
+            question = _ask_about_stop("allocate", evidence["others"])
         return failed(
             f"A new allocator of {n + 2} blocks, allocate({n + 2}): {evidence['others']}, but all are "
-            f"free. How many blocks are there, and may the last one be taken?"
+            f"free. {question}"
         )
     if wrong := wrong_operation(n, operations, evidence["runs"][0]):
         return failed(wrong)
@@ -229,6 +232,15 @@ def _ask(name: str, what: Any, handed: list[int], came: str) -> str:
     return "How many owners has each block in the list?"
 
 
+def _ask_about_stop(name: str, outcome: str) -> str:
+    """Ask about an operation that should have been done."""
+    if name == "allocate" and outcome == "CacheFull":
+        return "Which blocks does your allocator take for used?"
+    if name != "allocate" and outcome == "ValueError":
+        return "How many owners has each block of the list by your counts, and may a list be empty?"
+    return "Which of your lines stops it, and what does that call return?"
+
+
 def wrong_operation(n: int, operations: list[Operation], records: list[Evidence]) -> str | None:
     """Say what is wrong with the first operation that came out otherwise than it must, if one did."""
     handed: list[int] = []
@@ -242,7 +254,7 @@ def wrong_operation(n: int, operations: list[Operation], records: list[Evidence]
         if seen["outcome"] != "returned":
             return (
                 f"{case} {seen['outcome']}, but {n - len(owned)} blocks are free, and counts allow it. "
-                f"Which blocks does your allocator take for used?"
+                f"{_ask_about_stop(name, seen['outcome'])}"
             )
         if name == "allocate":
             if len(got) != what:
@@ -264,7 +276,7 @@ def wrong_operation(n: int, operations: list[Operation], records: list[Evidence]
                 )
         free = n - np.count_nonzero(list(owners.values()))
         if seen["free"] != free:
-            first = "How many at first?" if step == 0 else "When is a block free?"
+            first = "When is a block free?" if handed else "How many at first?"
             return f"{case} len() is {seen['free']}, and {free} blocks have no owner. {first}"
     if len(records) != len(operations):
         return "Fewer blocks came back than were asked for. How many does allocate return?"

@@ -316,7 +316,7 @@ def one_block_is_copied(
     if used != right["used"]:
         return (
             f"{used} blocks are in use, expected are {right['used']}. Which are shared, which has to be "
-            f"copied, and who gives up its share?"
+            f"copied, who gives up its share, and who owns what an append took that was never advanced?"
         )
     for name, got, table in zip("ABCDE", now["tables"], named(right["tables"]), strict=False):
         if got != table:

@@ -77,9 +77,12 @@ def keys_say_the_whole_past(challenge: Challenge, evidence: Evidence) -> Verdict
     key_of: dict[tuple[int, ...], str] = {}
     for text, keys in zip(challenge["texts"], evidence["texts"], strict=True):
         if len(keys) != len(text) // size:
+            question = "What happens to a block that is not full?"
+            if len(keys) < len(text) // size:
+                question = "Which full block gets no key, and where does your loop end?"
             return failed(
                 f"{len(text)} tokens in blocks of {size} have {len(text) // size} full ones, and "
-                f"{len(keys)} keys came back. What happens to a block that is not full?"
+                f"{len(keys)} keys came back. {question}"
             )
         for number, key in enumerate(keys):
             if key.startswith("a "):

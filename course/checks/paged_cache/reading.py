@@ -138,10 +138,13 @@ def _wrong_wide(rows: np.ndarray, table: list[int], wide: list[np.ndarray]) -> s
     expected[..., :4, :] += np.repeat(np.array(table) + 1.0, 2)[:, None]
     for layer, got in enumerate(wide):
         if got.dtype != np.float64 or got.shape != rows[:, layer].shape:
+            question = "What is the storage made of, and how many tokens are held?"
+            if got.shape == rows[:, layer].shape:
+                question = "Which of your lines makes numbers of another type?"
             return (
                 f"A pool of float64, 6 tokens: layer {layer} gave {got.dtype} of shape "
                 f"{got.shape[1:]}, wanted is float64 of (1, G, S, D) = {rows.shape[2:]}."
-                f" What is the storage made of, and how many tokens are held?"
+                f" {question}"
             )
         if (got != expected[:, layer]).any():
             if np.abs(got - rows[:, layer]).max() < 1e-5:

@@ -128,7 +128,7 @@ def every_chunk_size_gives_the_same_logits(
 
 STOPPED = {
     "CacheFull": "The cache is empty, of {places} places. How many does each token of a prompt take?",
-    "ValueError": "Does every chunk have all rows, and some of the tokens?",
+    "ValueError": "Has every chunk all rows and some tokens, and how often is the cache advanced for it?",
 }
 
 

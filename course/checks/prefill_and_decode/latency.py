@@ -86,6 +86,7 @@ def first_token_is_no_gap(case: Case, result: list[Any], expected: Latency, plac
     name, value, right = Latency._fields[i], result[i], expected[i]
     if right is None:
         return f"gave {name} {value}, wanted is None.", (
+            (name == "tokens_per_second", "How many tokens came after the first, in which time?"),
             (True, "Between which two tokens is that gap?"),
         )
     if value is None or isinstance(value, str):

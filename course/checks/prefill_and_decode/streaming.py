@@ -153,7 +153,10 @@ def _about_choice(text: np.ndarray, P: int, wrong: WrongChoice) -> str:
     if wrong.step == 0 and (text[:, P] == text[:, P - 1]).all():
         return "It is the last token of the prompt, in every row. Which token is new?"
     if wrong.step == 0:
-        return "From which position's logits, and by which rule, is the first new token chosen?"
+        return (
+            "Which tokens were fed before it, each how often, and from which position's logits is it "
+            "chosen?"
+        )
     return "Which token was fed before it, in each row, and is it the likeliest of what followed?"
 
 
@@ -357,6 +360,8 @@ def _wrong_edge(edge: Edge, result: Evidence) -> Verdict | None:
         return None
     if chunk_size and (result["outcome"], sum(result["passes"])) == (ended, n_fed):
         question = "What becomes of chunk_size?"
+    if (ended, result["outcome"], result["passes"]) == ("CacheFull", "ValueError", []):
+        question = "By which exception does a caller learn that there is no room?"
     return failed(
         f"A prompt of {P} token{'s' * (P > 1)}, chunk_size {chunk_size or 'not given'}, n_new = {n_new}, "
         f"an empty cache of {places} places: asked for its first token, the stream gave "

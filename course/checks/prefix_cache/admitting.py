@@ -11,7 +11,7 @@ QUESTIONS = {
     "admit": "Which blocks are adopted, how many are needed beside them, how many are free, and what may "
     "go for them?",
     "match": "What is still known after that, and what had to go?",
-    "evict": "Which moments of use did an admission change, and which should it?",
+    "evict": "Does oldest_leaves_first pass? If so, which moments of use did an admission change?",
     "write": "How many blocks does the whole text need, and how many were left free for it?",
     "owners": "Who owns which block after an admission, or after one that was refused?",
 }

@@ -68,7 +68,7 @@ def dearer_than_computing(case: Case, result: float, expected: float, place: Pla
             (abs(ratio - 8) < 1e-3, "Are these bytes, or bits?"),
             (
                 abs(ratio - 0.5) < 1e-3,
-                "Are these keys and values, and how many bytes has each number?",
+                "Do half of the bytes come over the link, or is twice the time spared?",
             ),
             (True, "Which bytes are fetched, and which two passes differ by how much time?"),
         ),

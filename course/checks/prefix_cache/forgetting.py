@@ -135,7 +135,7 @@ def draw_locked(seed: int) -> Challenge:
 def ask_about_count(move: Move, got: dict[str, Any], expected: dict[str, Any]) -> str:
     """Ask about a number of blocks that is too small or too large."""
     if expected["outcome"] == "CacheFull":
-        return "So many cannot go: who still reads some of them? What did the refusal change?"
+        return "How many can go here, and what does evict do where n is more than that?"
     result, right = got["result"], expected["result"]
     if move[0] != "evictable" or not isinstance(result, int | float):
         return ""

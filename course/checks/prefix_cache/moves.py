@@ -229,6 +229,8 @@ def wrong_move(
             came, due = (outcome_in_words(one["outcome"]) for one in (got, expected))
             if expected["outcome"] == "returned":
                 due = expected["result"]  # None, where a request has to wait
+                if got["outcome"] != "CacheFull":
+                    question = "Which of your lines stops, and what was it given?"
             return f"{case} came to {came}; right is {due}. {question}"
         if got["result"] != expected["result"]:
             return f"{case} gave {got['result']}; right is {expected['result']}. {question}"

@@ -10,7 +10,7 @@ from course.checks.prefix_cache.moves import Move, check_moves, draw_words
 QUESTIONS = {
     "match": "Which blocks were offered under these words, and are they still the ones?",
     "insert": "How many blocks are full in tokens, written in the cache, and not known yet?",
-    "serve": "Which blocks does only the tree own, and in which order do they go?",
+    "serve": "Which blocks can go one after the other, in which order, and is what went free?",
     "owners": "Who owns a block that is offered, and how often? Whose block stays where two texts wrote "
     "the same words?",
 }

@@ -124,6 +124,8 @@ def ask(queue: Challenge, order: list[Any]) -> str:
         return f"{'Some have the same prompt. ' * equal}Does every request come once?"
     if order[: len(late)] != late:
         return "Who has waited longer than max_wait, and in which order do these go?"
+    if not late and order == sorted(order):
+        return "Nobody has waited longer than max_wait. Who counts as late, and how is the rest sorted?"
     on_time = [n for n in order if n not in late]
     if len(set(queue["known"])) < len(queue["known"]) and on_time == sorted(
         on_time, key=lambda n: -queue["known"][n]

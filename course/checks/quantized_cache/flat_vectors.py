@@ -80,9 +80,12 @@ def _wrong_flat(case: Challenge, result: Evidence) -> str | None:
     x, back, tiny = case["x"].astype(float), result["back"], info_of(case["dtype"]).tiny
     codes, scale, zero = (result[name].astype(float) for name in ("codes", "scale", "zero"))
     if not (scale >= tiny).all():
+        question = "What is the range of numbers that are all the same, or nearly?"
+        if scale.min() > 0:
+            question = "Which is the smallest step that may be stored?"
         return (
             f"there are steps of {scale.min():.3g}; {case['dtype']} has full precision only from "
-            f"{tiny:.3g} on. What is the range of numbers that are all the same, or nearly?"
+            f"{tiny:.3g} on. {question}"
         )
     if wrong := wrong_back(case, result, x.shape):
         return wrong

@@ -118,11 +118,15 @@ def _ask_about_errors(case: Challenge, codes: Array, at: tuple[int, ...], off: A
             "of 2.9 and of -2.9?"
         )
     across = tuple(slice(None) if a == axis else n for a, n in enumerate(at))  # its vector
+    together = np.ptp(off[across]) <= 1.01
     if x[at] == x[across].max():
         if codes[at] == 0:
             return "The largest number has code 0. Which code was it before it became a byte?"
-        return f"This is its vector's largest number. How many steps lie between {n_codes} codes?"
-    if np.ptp(off[across]) <= 1.01 and abs(middle := np.median(off[across])) > 0.3:
+        if not together:
+            return (
+                f"This is its vector's largest number. How many steps lie between {n_codes} codes?"
+            )
+    if together and abs(middle := np.median(off[across])) > 0.3:
         return (
             f"All numbers of this vector are off by the same, about {middle:.3g} steps. What does code "
             f"0 stand for?"

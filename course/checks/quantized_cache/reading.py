@@ -227,6 +227,12 @@ def _whose(rows: Array, one: Array, kind: int, token: int) -> str:
             f"order do they come back?",
         ),
         (not one.any(), "They are all 0. Who wrote them there, and when?"),
+        (
+            any(
+                (got == of_layer).all() for got in one for of_layer in rows[1 - kind, ..., token, :]
+            ),
+            f"Some are {('values', 'keys')[kind]} of another layer. Which axis of yours counts layers?",
+        ),
         (small, "They were rounded. Which tokens may be, and when?"),
     ):
         if holds:

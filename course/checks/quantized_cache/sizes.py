@@ -115,18 +115,19 @@ QUESTIONS = {
     "window": "How many tokens can stand in full precision at most, just before a group is complete?",
 }
 ABOUT_A_HALF = {
-    "codes": "Are keys and values counted, and how many codes go into a byte?",
-    "scales": "Does every step bring its zero along, and are keys and values counted?",
-    "window": "Are keys and values counted, and how many bytes has a number?",
+    "codes": "Are keys and values of all rows and layers counted, and how many codes go into a byte?",
+    "scales": "Does every step bring its zero along, and are keys and values of all rows and layers "
+    "counted?",
+    "window": "Are keys and values of all rows and layers counted, and how many bytes has a number?",
 }
 
 
 def ask_about_bytes(part: str, got: float, right: int, case: list[Any]) -> str:
     """Ask for the cause of a wrong count, by how many times too much or too little it is."""
-    config, tokens, batch, bits, _, window, _ = case
+    config, tokens, batch, bits, group, window, _ = case
     layers, codes = config["n_layers"], part == "codes"
     heads = got * config["n_kv_heads"] == right * config["n_heads"]
-    whose = "Whose heads keep keys and values?"
+    whose = "Whose heads keep keys and values, and is anything counted twice?"
     per_byte = f"{bits} bits: how many codes go into a byte, and what is {bits} // 8?"
     few = f"{tokens} tokens, window {window}: how many groups are less than none?"
     for holds, question in (
@@ -136,6 +137,10 @@ def ask_about_bytes(part: str, got: float, right: int, case: list[Any]) -> str:
         (1 < layers == right / (got or 1), "Is that of every layer, or of one?"),
         (codes and got * bits in (right * 8, 0), f"{per_byte} {whose if heads else ''}"),
         (heads, whose),
+        (
+            part == "window" and tokens < window + group - 1 and got > right,
+            "How many tokens has this text in all?",
+        ),
         (codes and got == 8 * right, "Bits or bytes?"),
     ):
         if holds:

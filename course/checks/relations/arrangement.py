@@ -131,10 +131,20 @@ def _owners(expected: np.ndarray, got: np.ndarray, axis: int) -> list[int] | Non
     return owners
 
 
+SIDES = {
+    (0, 0): ("The values are the keys.", "Which of your lines stores the values?"),
+    (1, 1): ("The keys are the values.", "Which of your lines stores the keys?"),
+    (1, 0): ("Keys and values are exchanged.", "In which order do you store and return them?"),
+}
+"""What is said of keys and values, slices 0 and 1 of an axis, by the numbers that each has."""
+
+
 def _word_owners(owners: list[int], pair: Pair, axis: int) -> Relation | None:
     n, name = len(owners), slice_name(pair, axis)
     if owners == list(range(n)):
         return None
+    if pair.axes[axis : axis + 1] == "k":
+        return Relation(*SIDES[tuple(owners)]) if tuple(owners) in SIDES else None
     if sorted(owners) == list(range(n)):
         if owners == list(range(n))[::-1]:
             words = f"The right numbers, in reverse order along {axis_name(pair, axis)}."
@@ -152,7 +162,10 @@ def _word_owners(owners: list[int], pair: Pair, axis: int) -> Relation | None:
         plural = len(where) > 1
         subject = capitalized(f"{name}{'s' * plural} {listed(where)}")
         words = f"{subject} {'have' if plural else 'has'} the numbers of {name} {owner}."
-        return Relation(words, f"Which index is {owner} in your code, whatever it should be?")
+        asked = (
+            "" if pair.is_list else f"Which index is {owner} in your code, whatever it should be?"
+        )
+        return Relation(words, asked)
     along = axis_name(pair, axis)
     words = f"Along {along}, numbers stand where others belong: 0 to {n - 1} hold {listed(owners)}."
     return Relation(words, "With which index do you read each of them?")

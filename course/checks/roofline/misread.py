@@ -44,8 +44,10 @@ def question_about(
 ) -> str:
     """Choose the question of the misreading that gives every answer; "" where none does.
 
-    It is told by those cases in which it is known what it gives.
+    It is told by those cases in which it is known what it gives. One case alone fits too many.
     """
+    if len(results) < 2:
+        return ""
     for name, question in questions.items():
         known = [one for one in results if name in one.misread]
         if known and all(alike(one.got, one.misread[name]) for one in known):

@@ -74,7 +74,7 @@ MATRICES = {
     **ROWS,
     **ARCHITECTURE,
     "": "The sum has seven matrices in each layer, one after the last, and what attention_flops counts. "
-    "Which of them is too large or too small in yours?",
+    "Which matrix, how many rows, or how many operations for each multiply-add differ in yours?",
 }
 WEIGHTS = {
     "for every token": "How often does a matrix leave memory in one forward pass?",
@@ -156,7 +156,7 @@ BOUND = {
     "no writes": "Which bytes does a Cost have: are the ones written to the cache among yours?",
     "a hundred": "Is the ridge at the same place on every machine?",
     "whole numbers": "Are intensity and balance whole numbers?",
-    "": "On which side of the ridge does this work lie?",
+    "": "Which FLOP/byte of the work do you compare, and with which of the machine?",
 }
 A_MEAN = "That is a mean. Which number is asked for?"
 MIDWAY = "Two stand in the middle. What lies midway?"

@@ -263,8 +263,8 @@ def every_request_as_if_alone(challenge: Challenge, evidence: Evidence) -> Verdi
     """Follow each request: what it was fed, what it was told, and where that ended."""
     for server, result in zip(challenge["servers"], evidence["servers"], strict=True):
         language = Language(server["size"], server["factor"])
-        for request in server["requests"]:
-            if wrong := _wrong_answer(language, request, result):
+        for request, out in zip(server["requests"], result["out"], strict=True):
+            if wrong := _wrong_answer(language, request, out, result):
                 return failed(f"{describe_server(server)}. {wrong}")
         if wrong := wrong_out(server, result):
             return failed(f"{describe_server(server)}. {wrong}")
@@ -291,12 +291,19 @@ def _not_mixed(server: dict[str, Any], result: Evidence) -> str | None:
     return None
 
 
-def _wrong_answer(language: Language, request: dict[str, Any], result: Evidence) -> str | None:
+def _wrong_answer(
+    language: Language, request: dict[str, Any], out: list[Any], result: Evidence
+) -> str | None:
     """Say where a request was not fed token by token, each once, or not answered as alone."""
     number, n_fed, at = request["id"], len(request["prompt"]) + request["n_new"] - 1, 0
     pieces = [(step, *piece[1:]) for step, pieces in enumerate(result["spans"], 1)
               for piece in pieces if piece[0] == number]  # fmt: skip
+    steps = [step for step, _, _ in pieces]
     for step, first, n in pieces:
+        if first != at and steps.count(step) > 1:
+            return (
+                f"Request {number} is in pass {step} twice. In which of your lists does it stand?"
+            )
         if first != at:
             return (
                 f"Request {number} was fed {at} tokens; then, in pass {step}, it says that {first} "
@@ -310,7 +317,9 @@ def _wrong_answer(language: Language, request: dict[str, Any], result: Evidence)
             )
     returned = returned_for(result, request)
     if at < n_fed:
-        question = "Do the checks of plan_step pass? If so, what is it waiting for?"
+        question = (
+            "Do the checks of plan_step pass? If so, in which of your lists does it stand now?"
+        )
         if len(returned) >= request["n_new"]:
             question = (
                 f"By then step() had returned {len(returned)} of {request['n_new']} tokens "
@@ -322,7 +331,9 @@ def _wrong_answer(language: Language, request: dict[str, Any], result: Evidence)
         return None
     question = "Which row of the logits belongs to whom, and after which token?"
     if not all(type(token) is int for token in returned):
-        question = "A token is a whole number. Which of your lines makes one of it?"
+        question = "Each token comes back as a plain int. Where does yours become one?"
+    elif out == alone:
+        question = "Its `out` is right. Which pairs does step() return?"
     return (
         f"Alone, request {number} is answered by {alone}; here step() returned {returned} for it. "
         f"{question}"
@@ -363,8 +374,10 @@ def _wrong_passes(server: dict[str, Any], result: Evidence, passes: list[list[in
         question = "What is fed when there is nothing to do?"
         if result["fed"] != fed:
             question = "When is a request done, and is the last token of its answer ever fed?"
+        if len(spans) > len(passes):
+            question = f"How many tokens does each pass feed? {question}"
         return (
-            f"All answers are complete after pass {len(passes)}, but forward was called again. "
+            f"All answers can be complete after pass {len(passes)}, but forward was called again. "
             f"{question}"
         )
     if result["fed"] != fed:

@@ -112,7 +112,7 @@ def wrong_read(case: Challenge, seen: list[np.ndarray], held: list[int], T: int)
                     f"of batch row {agree[0]} agree. Where does each row of a batch lie?"
                 )
             return f"layer {layer} returned other {name} for token {token} than were stored. " + (
-                _whose(got[kind, :, :, r], rows[:, kind], held, layer)
+                _whose(got[kind, :, :, r], rows, kind, held, token, layer)
             )
     return None
 
@@ -141,13 +141,13 @@ def _wrong_numbers(case: Challenge, numbers: np.ndarray, n: int, T: int) -> str 
     if numbers.ndim != 1 or numbers.dtype != np.int64:
         return f"places({T}) is {numbers.dtype} of shape {numbers.shape}, wanted is int64 (R,)."
     new, old = numbers[len(numbers) - T :].tolist(), numbers[: len(numbers) - T].tolist()
-    words = f"places({T}) says {_in_words(numbers)}"
+    words = f"asked before that append, places({T}) says {_in_words(numbers)}"
     if new != list(range(n, n + T)):
         return (
             f"{words}. The last must be the new ones, {n} … {n + T - 1}. Where do positions go on?"
         )
     if any(not 0 <= token < n for token in old):
-        return f"{words}, but len(cache) is {n}. Which places were never written to, or taken back?"
+        return f"{words}, but len(cache) is {n} then. Which places were never written to, or taken back?"
     if len(set(old)) < len(old):
         return f"{words}: a token stands there twice."
     needed = [t for t in range(n) if t < n_sinks or t > n - window]
@@ -166,13 +166,20 @@ def _in_words(numbers: np.ndarray) -> str:
     return f"[{shown}{', …' if len(numbers) > 16 else ''}]"
 
 
-def _whose(got: np.ndarray, rows: np.ndarray, held: list[int], layer: int) -> str:
+def _whose(
+    got: np.ndarray, both: np.ndarray, kind: int, held: list[int], place: int, layer: int
+) -> str:
     """Ask a question by whose rows these are.
 
     Args:
         got: (B, G, D).
-        rows: keys or values, (L, B, G, n, D).
+        both: keys and values, (L, 2, B, G, n, D).
+        place: the token whose row was wanted.
     """
+    rows = both[:, kind]  # (L, B, G, n, D)
+    if np.array_equal(got, both[layer, 1 - kind, :, :, held[place]]):
+        wanted, other = ("keys", "values")[kind], ("values", "keys")[kind]
+        return f"They are its {other}. Which of the two do you store as {wanted}?"
     for token, row in enumerate(held):
         if np.array_equal(got, rows[layer, :, :, row]):
             return f"They are those of token {token}. Which numbers belong to which rows?"
@@ -182,6 +189,8 @@ def _whose(got: np.ndarray, rows: np.ndarray, held: list[int], layer: int) -> st
             return "They are those of another layer."
     if not got.any():
         return "They are zeros. Were they written?"
+    if any(np.array_equal(got, row) for row in np.moveaxis(rows[layer], -2, 0)):
+        return "They were appended, and do not count. Which pending rows does advance(n) take?"
     return "Into which place is a row written, and when?"
 
 

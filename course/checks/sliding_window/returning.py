@@ -97,7 +97,7 @@ def refusal_and_return(challenge: Challenge, evidence: Evidence, truth: Truth) -
 
 def _ask(name: str, size: Any, before: int, expected: str) -> str:
     if name == "feed":
-        return "Is it the storage that is full, or the text that is too long?"
+        return "How many tokens may the text have, and does this block still fit?"
     size = size or 0  # of a reset
     if not 0 <= size <= before:
         return f"{before} tokens are there. How many can it go back to?"

@@ -69,12 +69,14 @@ def storage_form(challenge: Challenge) -> Evidence:
     return {"cases": [WEIGHT] * len(held), "held": held}
 
 
-def describe(config: dict[str, Any], tokens: int, window: int, *others: int) -> str:
-    """Say the sizes of a case."""
+def describe(
+    config: dict[str, Any], tokens: int, window: int, *others: int, length: str = "n_tokens"
+) -> str:
+    """Say the sizes of a case, of which `length` is the name of the number of tokens."""
     n_sinks, n_full, batch, n_bytes = [*others, *DEFAULTS[len(others) :]]
     c, full = GPTConfig(**config), f", {n_full} layers full" if n_full else ""
     return (
-        f"L={c.n_layers}{full}, H={c.n_heads}, G={c.n_kv_heads}, D={c.head_dim}, {tokens:,} tokens, "
+        f"L={c.n_layers}{full}, H={c.n_heads}, G={c.n_kv_heads}, D={c.head_dim}, {length} {tokens:,}, "
         f"batch {batch}, window {window:,}, {n_sinks} sinks, {dtype_name(n_bytes)}:"
     )
 
@@ -85,15 +87,16 @@ def bytes_stay(challenge: Challenge, evidence: Evidence, truth: Callable[..., in
     it. Which they are is asked elsewhere, so half of them will do."""
     results = zip(challenge["cases"], evidence["cases"], evidence["held"], strict=True)
     for case, weight, held in results:
+        sizes = describe(*case, length="max_len")
         if wrong := wrong_weight(weight, truth(*case)):
-            return failed(f"{describe(*case)} {wrong}")
+            return failed(f"{sizes} {wrong}")
         _, tokens, window, n_sinks, *_ = case
         needed = {*range(1, n_sinks + 1), *range(tokens - window + 1, tokens + 1)}
         needed &= {*range(1, tokens + 1)}
         back = min(len(needed & {*numbers.ravel().tolist()}) for numbers in held)
         if 2 * back < len(needed):
             return failed(
-                f"{describe(*case)} the storage has the right size, but of the {len(needed)} rows that "
+                f"{sizes} the storage has the right size, but of the {len(needed)} rows that "
                 f"the last token needs, its own included, {back} came back. What is written into it?"
             )
     return passed("However long the text, the storage keeps its size.")
@@ -129,12 +132,25 @@ def draw_formula(rng: np.random.Generator) -> Iterator[Case]:
     praise="Full layers grow with the text, the others stop at sinks and window.",
 )
 def bytes_by_layer(case: Case, result: float, expected: int, place: Place) -> Words:
-    config, tokens, window, n_sinks, n_full = [*case["arguments"], 0, 0][:5]
+    arguments = case["arguments"]
+    config, tokens, window, n_sinks, n_full, batch, n_bytes = [
+        *arguments,
+        *DEFAULTS[len(arguments) - 3 :],
+    ]
     c, full = GPTConfig(**config), f"How many rows has a full layer after {tokens:,} tokens"
     short = tokens < n_sinks + window and not n_full
     return f"gives {result:,}, expected are {expected:,}.", (
         (result * c.n_kv_heads == expected * c.n_heads, "Whose heads keep keys and values?"),
-        (short, f"How many rows can there be after {tokens} tokens?"),
+        (
+            2 * result == expected and (batch, n_bytes) == (1, 2),
+            "Are keys and values both counted?",
+        ),
+        (
+            n_bytes != 2 and result * n_bytes == 2 * expected,
+            "How many bytes has a number here, and how many rows has the batch?",
+        ),
+        (batch > 1 and result * batch == expected, "Is that of every batch row, or of one?"),
+        (short and result > expected, f"How many rows can there be after {tokens} tokens?"),
         (n_full, f"{full}, and how many are full?"),
         (True, "How many rows has one layer, and which of the sizes is missing, or one too many?"),
     )

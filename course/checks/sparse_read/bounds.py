@@ -76,13 +76,14 @@ def bounds_of_each_page(challenge: Challenge, evidence: Evidence, truth: Truth) 
         where = f"{S} rows in pages of {size}"
         if got["kind"]:
             return failed(f"{where}: page_bounds gave {got['kind']}; expected are two tensors.")
-        for name, expected in zip(NAMES, truth(case), strict=True):
+        right = dict(zip(NAMES, truth(case), strict=True))
+        for name, expected in right.items():
             if wrong := wrong_form(got[name], expected.shape, case["dtype"]):
                 return failed(f"{where}: of page_bounds, {name} {wrong}")
             if place := first_wrong(got[name]["numbers"], expected, SAME):
                 return failed(
                     f"{where}: {name}[{', '.join(map(str, place))}] is {got[name]['numbers'][place]:.4g} "
-                    f"and not {expected[place]:.4g}. {ask_about_page(case, name, place, got)}"
+                    f"and not {expected[place]:.4g}. {ask_about_page(case, name, place, got, right)}"
                 )
     if wrong := wrong_device(evidence["elsewhere"]):
         return failed(f"page_bounds: {wrong}")
@@ -91,7 +92,9 @@ def bounds_of_each_page(challenge: Challenge, evidence: Evidence, truth: Truth) 
     )
 
 
-def ask_about_page(case: Challenge, name: str, place: tuple[int, ...], got: Evidence) -> str:
+def ask_about_page(
+    case: Challenge, name: str, place: tuple[int, ...], got: Evidence, right: dict[str, np.ndarray]
+) -> str:
     """Choose the question about a wrong bound: by its value, and by whether the page is full."""
     value, (_, _, page, _) = got[name]["numbers"][place], place
     S, size = case["keys"].shape[2], case["size"]
@@ -100,6 +103,8 @@ def ask_about_page(case: Challenge, name: str, place: tuple[int, ...], got: Evid
     if page == S // size and S % size:
         return f"Rows of its own in this page: {S % size}. What else did you take into account?"
     other = NAMES[name == "least"]
+    if value == right[other][place] and size > 1:
+        return "This is the page's other bound. Which of the two comes first?"
     if value == got[other]["numbers"][place] and size > 1:
         return "Both bounds are the same. Over how many rows is each taken?"
     return "Over which axis is it taken, and which rows belong to this page?"

@@ -22,7 +22,8 @@ USED_AGAIN = 99.0
 """What the caller writes over its keys and values; no drawn number is as large."""
 QUESTIONS = {
     "last": "One query, the newest, looks back at all rows. What is a row's score?",
-    "all": "One query agrees. Which rows may query t of T see, and how are their weights added up?",
+    "all": "One query agrees. Which rows may query t of T see, by what are scores divided, and how are "
+    "weights added up?",
     "some": "All queries of the text agree. Here they are the last T of S: which rows does each see?",
     "group": "One head a group agrees. How are the weights of a group's heads joined?",
     "rows": "One KV head and one row agree. Whose scores decide, and for whom?",
@@ -163,6 +164,8 @@ def wrong_kept(case: Challenge, got: Evidence, attended: np.ndarray, question: s
         listed = got["rows"]["numbers"][row, head].tolist()
         place = f"(batch row {row}, KV head {head})"
         if wrong := wrong_rows(listed, attended[row, head], case["recent"]):
+            if len(set(listed)) == m and sorted(listed) != listed:
+                question = "In which order does topk give them?"
             return f"kept rows {listed} {place}: {wrong} {question}"
         for name, source in (("keys", case["k"]), ("values", case["v"])):
             numbers = got[name]["numbers"][row, head]
@@ -189,7 +192,7 @@ def wrong_rows(listed: list[int], attended: np.ndarray, recent: int) -> Wrong:
         worst, best = min(older, key=lambda s: attended[s]), max(left, key=lambda s: attended[s])
         if attended[best] > attended[worst] + TOLERANCE * max(1, attended[best]):
             return (
-                f"row {worst} got {attended[worst]:.3g} of all weights, and {best}, dropped, "
+                f"row {worst} got weights that add up to {attended[worst]:.3g}, and row {best}, dropped, "
                 f"{attended[best]:.3g}."
             )
     return None

@@ -17,7 +17,7 @@ from course.checks.sparse_read.cases import TOLERANCE, Truth, draw_grouped, head
 
 QUESTIONS = {
     "one": "It reads one full page of one head. Which rows are those of page p?",
-    "pages": "One page agrees. Whose rows are read, and in which order do queries need them?",
+    "pages": "One page agrees. Which rows are read, and over which of them do weights add up to 1?",
     "heads": "One KV head agrees. Each KV head has a list of its own: which list meets which head?",
     "rows": "One row of the batch agrees. Which list belongs to which row?",
     "short": "Full pages agree. The last page holds fewer rows: what stands in the others' place?",

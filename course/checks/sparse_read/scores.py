@@ -114,7 +114,7 @@ def no_score_is_above(challenge: Challenge, evidence: Evidence) -> Verdict:
             if not bound >= rows[b, h, s] - TOLERANCE * max(1, abs(rows[b, h, s])):
                 return failed(
                     f"{where}: page {s // case['size']} has the score {bound:.4g}, but head {h} gives "
-                    f"its row {s} {rows[b, h, s]:.4g} (batch row {b}). {ask_about_bound(case, h)}"
+                    f"its row {s} {rows[b, h, s]:.4g} (batch row {b}). {ask_about_bound(case)}"
                 )
         if place := first_place_above(bounds, loosest(case)):
             return failed(
@@ -133,13 +133,13 @@ def first_place_above(bounds: np.ndarray, limit: np.ndarray) -> tuple[int, ...] 
     return tuple(above[0].tolist()) if len(above) else None
 
 
-def ask_about_bound(case: Challenge, head: int) -> str:
+def ask_about_bound(case: Challenge) -> str:
     """Choose the question by what is new in the case."""
     (_, H, *_), G = case["q"].shape, case["k"].shape[1]
     if "negative" in case:
         return "All scores are below 0 here. Which end suits a q above 0 best, if both are below?"
-    if H > G and head % (H // G):
-        return "Other heads of its group are right. Whose bound is the page's?"
+    if H > G:
+        return "Where each KV head has one query head, it is right. Whose bound is the page's?"
     return (
         "For which numbers of q is the larger product at the least end, for which at the largest?"
     )

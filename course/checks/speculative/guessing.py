@@ -92,7 +92,11 @@ def only_right_guesses_are_kept(
         return f"{gave} wanted are two ints.", ((True, "What do you return?"),)
     if place == (0,):
         return f"{gave} {kept} of these guesses are kept.", (
-            (result[0] > kept, "What text does a guess behind a wrong one continue?"),
+            (
+                result[0] > kept and len(case["arguments"][0]) > kept + 1,
+                "What text does a guess behind a wrong one continue?",
+            ),
+            (result[0] > kept, "Is the wrong guess itself counted?"),
             (
                 0 < kept == len(case["arguments"][0]),
                 "Every guess is right here. What does your search for the first wrong one give then?",
@@ -194,7 +198,7 @@ def _about_lookup(text: list[int], draft: list[int], want: list[int], k: int) ->
         return "What else followed there?"
     if want == draft[: len(want)]:
         return "Where does the text end?"
-    return "Which ending is looked for first, and which of its earlier places counts?"
+    return "Which ending is found, at which place, and with which token do the guesses begin?"
 
 
 # --- expected_tokens -----------------------------------------------------------------------------

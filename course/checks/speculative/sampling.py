@@ -240,7 +240,7 @@ def first_token_has_the_models_odds(challenge: Challenge, evidence: Evidence) ->
 
 def _about_first(first: np.ndarray, kept: np.ndarray, p: np.ndarray, q: np.ndarray) -> str:
     if (kept > 0).all():
-        return "Every draft was kept. When is a token proposed too often?"
+        return "Every draft counts as kept. When is a token proposed too often, and what is counted then?"
     if chi_square(first, q.astype(np.float64) / q.sum()) <= BOUND:
         return "These are the odds of the draft. Where do those of the model come in?"
     share = float((kept > 0).mean())

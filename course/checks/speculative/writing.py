@@ -255,10 +255,9 @@ def _wrong_text(
     if isinstance(text, str):
         return f"{text}{_error(run)}; wanted is a text of {size} tokens. {_about_stop(text)}"
     if text.shape != (size,) or text.dtype != np.int64:
-        question = "How many tokens does the last pass write?"
         return (
             f"got {text.dtype} of shape {text.shape}, wanted is int64 of shape {(size,)}. "
-            f"{question if text.size > size else 'When is it done?'}"
+            f"{_about_size(text.size, size, case['n_new'])}"
         )
     if text[:P].tolist() != case["prompt"].tolist() or text.min() < 0 or text.max() >= V:
         return f"the text does not begin with the prompt, or has ids outside 0 … {V - 1}."
@@ -275,6 +274,14 @@ def _wrong_text(
         f"new token {wrong.step + 1} is {text[P + wrong.step]}; alone the model writes "
         f"{wrong.likeliest}, whose logit leads by {wrong.lead:.2g}. {question}"
     )
+
+
+def _about_size(got: int, size: int, n_new: int) -> str:
+    if got > size:
+        return "How many tokens does the last pass write?"
+    if got == size:
+        return "Which axes has a text, and which type?"
+    return "Is the prompt a part of the text?" if got == n_new else "When is it done?"
 
 
 def _nothing_saved(case: Case, passes: list[int]) -> str | None:
@@ -299,7 +306,7 @@ def _about_stop(name: str, at_once: bool = False) -> str:
     if name == "CacheFull" and at_once:
         return "How many tokens are fed and kept in all, if the last one never is?"
     if name == "CacheFull":
-        return "How many places does the last pass need, and how many guesses can it still use?"
+        return "How many places do wrong guesses still take, and how many can the last pass use?"
     return "Which line stops it?"
 
 
@@ -431,7 +438,9 @@ def _wrong_cache(
     n_held = before + size - 1
     if run["held"] != n_held:
         question = "How many guesses of the last pass stay, and what else did it feed?"
-        if run["held"] == before:
+        if before and run["held"] == n_held - before:
+            question = "How many tokens did the cache hold before your text?"
+        elif run["held"] == before:
             question = (
                 "Is the cache that was given the one that is used (an empty one is a cache, too)?"
             )

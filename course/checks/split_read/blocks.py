@@ -24,7 +24,7 @@ QUESTIONS = {
     "do you read, and do the checks before this one pass?",
     "elsewhere": "Where its one block is block 0 all agrees. Which number says where a block lies?",
     "several": "One block agrees. Here there are several, all full. If any_cut_any_order passes: "
-    "which of them are this conversation's, and how many?",
+    "which of them are this conversation's, how many, and is each merged into the result?",
     "last": "Full blocks agree. Here the last one is not full, and what lies behind belongs to nobody. "
     "How many of its tokens count, and which block is the last?",
     "spare": "The table names more blocks than the tokens need. How many do you read, and which is the "

@@ -29,7 +29,7 @@ from course.measure.allocations import watch_new_tensors
 QUESTIONS = {
     "whole": "All keys are one part here, and there is no mask. Do attend_part and finish pass alone?",
     "parts": "With all keys in one part it agrees. If any_cut_any_order passes: is every key in "
-    "exactly one part, the last ones too?",
+    "exactly one part, the last ones too, and is every part merged into the result?",
     "far": FAR_BELOW_0,
     "causal": "Without a mask it agrees. Which columns of the mask belong to the keys of one part, and "
     "is every part read?",
@@ -46,7 +46,11 @@ NAN = (
     "A query that sees nothing in a part has top -inf there. Where does NaN come up: in the part, when "
     "it is merged, or since no part with its keys was read?"
 )
-BOTH = "For this query neither part saw a key. What is -inf minus -inf?"
+NEITHER = "For this query neither part saw a key."
+BOTH = {
+    **dict.fromkeys(FIELDS, f"{NEITHER} What is -inf minus -inf?"),
+    "top": f"{NEITHER} Which top has the whole then, as the docstring has it?",
+}
 
 
 def draw_masked(seed: int) -> Challenge:
@@ -183,7 +187,7 @@ def first_wrong_pair(
 ) -> str | None:
     """Tell the first pair that is merged wrongly; None where all agree."""
     for pair, got in zip(challenge["pairs"], evidence["pairs"], strict=True):
-        questions = dict.fromkeys(FIELDS, BOTH if pair["both"] else NOBODY)
+        questions = BOTH if pair["both"] else dict.fromkeys(FIELDS, NOBODY)
         if wrong := wrong_part(got, truth(pair), "float32", tolerance, questions):
             return f"Two parts in which some queries saw nothing: merge {wrong}"
     return None

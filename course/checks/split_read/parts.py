@@ -67,7 +67,7 @@ QUESTIONS = {
     "nobody": {
         "top": "This query sees none of the keys. What is the largest of no scores, as the docstring "
         "has it?",
-        "total": "This query sees none of the keys. What is -inf minus -inf?",
+        "total": "This query sees none of the keys. Which weights add up to this total?",
         "out": "This query sees none of the keys. Which weights did they get?",
     },
 }

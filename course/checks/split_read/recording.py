@@ -96,6 +96,10 @@ def wrong_part(
         if at:
             asked = (question for place, question in zip(at, later, strict=False) if place)
             question = next(asked, questions[name])
+            for other in FIELDS:
+                same = other != name and expected[other].shape == expected[name].shape
+                if same and not differs(got[name]["numbers"], expected[other], tolerance).any():
+                    question = f"That is its {other}. In which order does a Part take its fields?"
             return f"gave a part whose {name} is {wrong}. {question}"
         if wrong:
             return f"gave a part whose {name} {wrong.replace('gave', 'has', 1)}"

@@ -13,9 +13,9 @@ def counts_the_new_token_too(p, g):
     return g * p + g * (g + 1) // 2
 
 
-@bug("formula", "a count in which the prompt passes through the model once only")
+@bug("formula", "a count in which the length of the prompt plays no part")
 def forgets_the_prompt(p, g):
-    """1 + 2 + … + g: the prompt passes once only."""
+    """1 + 2 + … + g, whatever the prompt."""
     return g * (g + 1) // 2
 
 
@@ -81,7 +81,7 @@ def one_step_too_many(p, g):
     return sum(range(p, p + g + 1))
 
 
-@bug("off by one", "an average that is rounded before it is multiplied")
+@bug("off by one", "a half that is rounded before it is multiplied")
 def rounds_the_average(p, g):
     """Integer division by 2 before multiplying."""
     return (p + p + g - 1) // 2 * g
@@ -170,7 +170,7 @@ def looks_at_itself_before_it_is_there(prompt_len, n_new):
     return sum(range(prompt_len + 1, prompt_len + n_new + 1))
 
 
-@bug("formula", "a count in which the prompt is looked at no more once it was read")
+@bug("formula", "a count in which the length of the prompt plays no part")
 def prompt_ends_after_prefill(prompt_len, n_new):
     """Takes the prompt for paid once it has been read."""
     return n_new * (n_new + 1) // 2
@@ -182,7 +182,7 @@ def prompt_is_all_there_is(prompt_len, n_new):
     return prompt_len * n_new
 
 
-@bug("formula", "an average that is rounded before it is multiplied")
+@bug("formula", "a half that is rounded before it is multiplied")
 def average_rounded_down(prompt_len, n_new):
     """Integer division by 2 before multiplying."""
     return (prompt_len + prompt_len + n_new - 1) // 2 * n_new

@@ -8,7 +8,7 @@ from course.minigpt.paged_cache import BlockAllocator
 bug = MUSEUM.section("BlockAllocator", check="blocks_are_given_once")
 
 
-@bug("state", "counts that all allocators share", kind="instances")
+@bug("state", "a list of free blocks that all allocators share", kind="instances")
 class SharedByAllAllocators(BlockAllocator):
     """The list of free numbers stands in the class, so a second pool empties the first."""
 
