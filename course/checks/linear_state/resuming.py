@@ -62,6 +62,10 @@ def resume_leaves_a_token(case: Case, result: float, expected: int, place: Place
         (n > len(held), "So many tokens are not held. What is compared?"),
         (held[:n] != prompt[:n], "Do both texts begin with the same tokens, so many of them?"),
         (
+            n == len(prompt) - 1 and n not in (len(held), *checkpoints),
+            "After which lengths is there a state, and when do you leave the last token out?",
+        ),
+        (
             n not in (0, len(held), *checkpoints),
             "Both begin with them, but after which lengths is there a state?",
         ),

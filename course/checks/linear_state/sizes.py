@@ -54,9 +54,9 @@ def draw_states(rng: np.random.Generator) -> Iterator[Case]:
     yield call("state_bytes", {**sizes, "n_linear": 1, "width": 1}, 1, 4, 2)
     yield call("state_bytes", {**sizes, "n_linear": 1}, 1, 4, 2)
     yield call("state_bytes", sizes)
-    yield call("state_bytes", draw_sizes(rng), int(rng.integers(2, 9)))
-    yield call("state_bytes", draw_sizes(rng), 3, 2, 4)
-    yield call("state_bytes", draw_sizes(rng), int(rng.integers(2, 90)), 1, 8)
+    for more, *elements in ((1,), (2, 2, 4), (int(rng.integers(3, 90)), 1, 8)):
+        sizes = draw_sizes(rng)  # no batch is as large as a tail is long
+        yield call("state_bytes", sizes, sizes["width"] + more, *elements)
     yield call("state_bytes", {**draw_sizes(rng), "n_linear": 0}, 2)
     yield call("state_bytes", {**draw_sizes(rng), "n_full": 0}, 2)
 

@@ -233,6 +233,8 @@ def wrong_move(
                     question = "Which of your lines stops, and what was it given?"
             return f"{case} came to {came}; right is {due}. {question}"
         if got["result"] != expected["result"]:
+            if _all_could_go(got, expected):
+                question = WHEN_USED
             return f"{case} gave {got['result']}; right is {expected['result']}. {question}"
         if got["read"] != expected["read"]:
             return f"{case}: {read_text(got, expected)} {questions['owners']}"
@@ -244,6 +246,20 @@ def wrong_move(
                 f"What does it count?"
             )
     return None
+
+
+WHEN_USED = (
+    "Nobody else reads these. Which are leaves then, and which calls make them used, the insert of what "
+    "is known included?"
+)
+
+
+def _all_could_go(got: dict[str, Any], expected: dict[str, Any]) -> bool:
+    """Tell whether all blocks that went, and should have stayed, are the tree's alone."""
+    if not (isinstance(got["result"], list) and isinstance(expected["result"], list)):
+        return False
+    wrong = [name for name in got["result"] if name not in expected["result"]]
+    return bool(wrong) and all(expected["owners"].get(name) == 1 for name in wrong)
 
 
 def read_text(got: dict[str, Any], expected: dict[str, Any]) -> str:

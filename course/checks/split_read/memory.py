@@ -69,8 +69,8 @@ def nothing_large_is_made(
             return failed(
                 f"{where}, D = {D}: the result is right, but into new tensors you write "
                 f"{got['count']:,} numbers, and the keys are {n_keys:,}. The largest one, but for axes "
-                f"of 1, is {got['largest']}. Which of your lines writes keys or values once more, all at "
-                f"once or part by part?"
+                f"of 1, is {got['largest']}. How many parts do you make, and which of your lines "
+                f"writes keys or values once more?"
             )
         if got["most"] >= S:
             return failed(
