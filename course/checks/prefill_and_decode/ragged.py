@@ -294,7 +294,8 @@ def positions_count_own_tokens(
         question = "How many tokens of its own text come before it, cached ones included?"
         if position == place and pads:
             question = (
-                f"{place} is its place in the row. How many of the places before it hold a token?"
+                f"{place} is its place in the row. Of the places before it, also in earlier chunks, how "
+                "many hold a token?"
             )
         elif position == place - pads + 1:
             question = "From which number on are positions counted?"

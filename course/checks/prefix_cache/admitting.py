@@ -8,8 +8,8 @@ from course.checks.check import Challenge
 from course.checks.prefix_cache.moves import Move, check_moves, draw_words
 
 QUESTIONS = {
-    "admit": "Which blocks are adopted, how many are needed beside them, how many are free, and what may "
-    "go for them?",
+    "admit": "Which blocks are adopted, how many are needed beside them and promised to others, how many "
+    "are free, and what may go?",
     "match": "What is still known after that, and what had to go?",
     "evict": "Does oldest_leaves_first pass? If so, which moments of use did an admission change?",
     "write": "How many blocks does the whole text need, and how many were left free for it?",

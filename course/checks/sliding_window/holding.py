@@ -288,6 +288,15 @@ def draw_unfinished(seed: int) -> Challenge:
     return {"series": [{**case, "operations": operations}]}
 
 
+def _ask_about_pending(name: str, size: Any, before: int, expected: str) -> str:
+    if name == "truncate" and expected == "returned":
+        return (
+            f"The rows that token {size} needs should be there. Which pending rows does advance(n) "
+            f"store, and where?"
+        )
+    return ""
+
+
 @check(
     "WindowedKVCache",
     draw=draw_unfinished,
@@ -301,7 +310,9 @@ def append_alone_changes_nothing(challenge: Challenge, evidence: Evidence) -> Ve
     others = [step for n, step in enumerate(case["operations"]) if n != refused]
     outcomes = [expected for expected, _, _ in follow(others)]
     outcomes.insert(refused, "ValueError")
-    if wrong := wrong_case(case, case["operations"], records, outcomes=outcomes):
+    if wrong := wrong_case(
+        case, case["operations"], records, outcomes=outcomes, question=_ask_about_pending
+    ):
         return failed(f"{wrong} (What is appended counts from advance on, the rest for nothing.)")
     if any(record["moved"] for record in records):
         return failed(

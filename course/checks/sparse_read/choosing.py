@@ -104,8 +104,13 @@ def wrong_choice(scores: np.ndarray, chosen: np.ndarray, newest: int) -> str | N
     if older and left and max(scores[left]) > min(scores[older]):
         better = max(left, key=lambda page: scores[page])
         worst = min(older, key=lambda page: scores[page])
+        question = "Whose scores decide?"
+        if newest == 0:
+            question = (
+                "Whose scores decide, and what is your slice of the newest where there are none?"
+            )
         return (
             f"chose {listed}: number {worst} has the score {scores[worst]:.4g}, and {better}, left out, "
-            f"{scores[better]:.4g}. Whose scores decide?"
+            f"{scores[better]:.4g}. {question}"
         )
     return None

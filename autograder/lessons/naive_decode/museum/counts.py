@@ -182,6 +182,12 @@ def prompt_is_all_there_is(prompt_len, n_new):
     return prompt_len * n_new
 
 
+@bug("formula", "an average with the number of new tokens in the place of the last step")
+def last_step_looks_at_n_new(prompt_len, n_new):
+    """The mean of P and T positions: right after a prompt of one token."""
+    return n_new * (prompt_len + n_new) // 2
+
+
 @bug("formula", "a half that is rounded before it is multiplied")
 def average_rounded_down(prompt_len, n_new):
     """Integer division by 2 before multiplying."""
