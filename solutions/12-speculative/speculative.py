@@ -476,7 +476,7 @@ checks.expected_tokens_add_up(expected_tokens)
 # step: in place of the 1, take that ratio from the first figure.
 
 # %%
-play_with_drafts(expected_tokens)
+play_with_drafts(expected_tokens, found, 4)
 
 # %% [markdown]
 # > **Spot the slip.** A tutorial computes the speed-up as a(1 − a^K) / ((1 − a)(1 + Kc)). For a = .8, K

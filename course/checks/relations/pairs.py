@@ -29,10 +29,10 @@ IN_WORDS = " in words"
 AXES = {
     "b": {2: "TS", 3: "BTS", 4: "BHTS"},
     "i": {2: "BT"},
-    "f": {3: "BT", 4: "BHT", 5: "kBGT"},
+    "f": {3: "BT", 4: "BHT", 5: "kBGr"},
 }
 """What is counted along the first axes of an array, by its kind and number of axes, in all lessons; "k"
-are keys and values."""
+are keys and values, "r" what a cache returns: a ring's rows are not in the order of the text."""
 OWN_AXES = {
     **dict.fromkeys(("codes", "scale", "zero", "back", "pairs", "chosen", "weights"), ""),
     **dict.fromkeys(("least", "largest", "scores"), "BG"),

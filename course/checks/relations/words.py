@@ -17,6 +17,7 @@ SINGULAR = {
     "G": "KV head",
     "T": "token",
     "S": "key",
+    "r": "cache row",
     "k": "side",
 }
 """What is counted along an axis. Side 0 of "k" are keys, side 1 are values."""
