@@ -11,7 +11,7 @@ import torch
 
 from course.checks.caches import new_cache
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
-from course.checks.comparing import Difference, first_difference, question_about
+from course.checks.comparing import NO_PLACE, Difference, first_difference, question_about
 from course.checks.drawing import build_model, draw_model, draw_split
 from course.checks.recorder import given
 
@@ -233,4 +233,5 @@ def _ask_about_layer(split: list[int], wrong: Difference) -> str:
             "Which keys may each query of the first chunk see, what is rotated, and by what are scores "
             "divided?"
         )
-    return f"{question_about(split, wrong)} And by what are scores divided?"
+    divided = " And by what are scores divided?" * (wrong.place != NO_PLACE)
+    return f"{question_about(split, wrong)}{divided}"

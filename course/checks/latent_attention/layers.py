@@ -103,7 +103,7 @@ def _ask(split: list[int], wrong: Any) -> str:
     if wrong.call == 0 and wrong.place == 0:
         itself = "It sees itself alone, so its scores do not matter."
         if split[0] > 1:
-            itself = "It may see itself alone."
+            itself = "It may see only itself."
         return (
             f"{itself} {earlier} which rows does it see, which numbers of a row are the latent, which "
             f"values does each head make of it, and what follows?"
