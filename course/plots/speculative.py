@@ -214,6 +214,7 @@ def draw_expected(
     told = "; ".join(
         f"{name} (a {tally.acceptance:.2f}) {tally.faster:.2f}" for name, tally in found.items()
     )
+    told = told or "none yet"
     return Picture(
         figure,
         f"A curve of the expected speed-up over K from 0 to {len(line) - 1}, for "

@@ -310,6 +310,7 @@ drafts = {
     "table": lambda: table.propose,
     "table + own text": lambda: NextWordsAndOwn(table).propose,
 }
+found = {}
 with one_thread(), tqdm(total=3 * 2, file=sys.stdout) as bar:
     found = race(story, drafts, prompts[:2], 120, 4, speculate, generate_cached, 3, bar.update)
 show(draw_drafts(found))
