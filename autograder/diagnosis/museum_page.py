@@ -113,8 +113,7 @@ def unseen() -> list[str]:
         "message beside the wrong answer. *wrong* counts where either of them met something that is not",
         "true or misleads, in small things, too: a name that fits the numbers and not the line, a",
         "question that takes the mistake to be elsewhere. The authors were asked for the mistakes that",
-        "students make most often. (The trial before it, on the same day: 125 of 125 caught, 122 found,",
-        "4 wrong.)\n",
+        "students make most often.\n",
         f"| lesson | {' | '.join(UNSEEN)} |\n|---|{'---|' * len(UNSEEN)}",
     ]
     rows = {**{LESSONS[name]: row for name, row in trial["lessons"].items()}, "all": trial["all"]}
