@@ -6,6 +6,7 @@
   A probe that kills or hangs the process costs that question alone.
 * A question that is lost through another cell's mistake is asked again with that cell put right
   (`follow_through.py`).
+* A broken house rule costs the points of one question: every check that calls the function notices it.
 """
 
 from __future__ import annotations
@@ -39,12 +40,16 @@ from autograder.result import Answer, Outcome
 from autograder.sandbox.child import Child, ChildFault, MachineBusy
 from autograder.session import MESSAGE, Budget, GaveUp, Session, Start, fields_of
 from course.checks.check import Challenge, Check, Verdict, failed, stopped_with
+from course.checks.rules import Broken
 
 MISSING_NAME = ("NameError", "AttributeError")
 """Exceptions that say that a name is missing, which another cell may define."""
 EXPLANATION_SECONDS = 10.0
 """The time for each further challenge, by which a mistake is recognised and its smallest case found."""
 APART = "At no point in your notebook are all the definitions that count in place together."
+RULE_ONCE = (
+    "Credited: the numbers are right, and the broken house rule has already cost a question above."
+)
 MAX_TEST_CELLS = 3
 """How often a lost question is asked at its test cells; it is asked at the end as well."""
 
@@ -254,6 +259,28 @@ class Examiner:
     def _needs(self, question: Question) -> tuple[str, ...]:
         return find(self._name(question)).needs
 
+    def charge_rules_once(
+        self, session: Session, start: Start, attempts: dict[str, Attempt]
+    ) -> dict[str, Attempt]:
+        """Ask lost questions again whose broken house rules an earlier lost question has broken, too, and
+        credit what passes but for these."""
+        charged: Broken = []
+        credited = dict(attempts)
+        again = Session(start, session.cells, session.deadlines, session.budget)
+        with closing(again), suppress(GaveUp):
+            for question in self.assignment.questions:
+                attempt = attempts[question.check]
+                broken = _broken_in(attempt)
+                if broken and all(one in charged for one in broken):
+                    new = self._ask(
+                        again, attempt.n_cells, question, recognize=False, excused=charged
+                    )
+                    if new.answer.score > attempt.answer.score:
+                        answer = replace(new.answer, message=RULE_ONCE, credited=True)
+                        credited[question.check] = Attempt(answer)
+                charged += [one for one in broken if one not in charged]
+        return credited
+
     def follow_through(
         self, session: Session, start: Start, attempts: dict[str, Attempt]
     ) -> dict[str, Attempt]:
@@ -319,6 +346,7 @@ class Examiner:
         question: Question,
         prepare: Callable[[], None] = lambda: None,
         recognize: bool = True,
+        excused: Broken = (),
     ) -> Attempt:
         """Ask one question with ROUNDS new challenges, until one is lost.
 
@@ -326,6 +354,7 @@ class Examiner:
             n_cells: how many cells have run before.
             prepare: called while the process works on the last challenge.
             recognize: whether to gather what the diagnosis needs where the question is lost.
+            excused: the broken house rules that cost nothing here.
 
         Raises:
             GaveUp: the process could not be given the first challenge.
@@ -347,7 +376,7 @@ class Examiner:
                 )
             except ChildFault as fault:
                 return self._fault(question, f"While this was tried, {fault}.")
-            verdict = _reach_verdict(check, challenge, reply, session)
+            verdict = _reach_verdict(check, challenge, reply, session, excused)
             if verdict.score < score:
                 answer = replace(_answer(question, verdict), challenge=number)
                 lost = Attempt(answer, challenge, reply)
@@ -380,14 +409,25 @@ def _answer(question: Question, verdict: Verdict) -> Answer:
     return Answer(question.check, Outcome.SCORE, score, question.points, message)
 
 
-def _reach_verdict(check: Check, challenge: Challenge, reply: dict, session: Session) -> Verdict:
+def _broken_in(attempt: Attempt) -> Broken:
+    """Return the house rules that were broken where a question was lost; a reply may hold anything."""
+    broken = (attempt.reply or {}).get("broken")
+    return broken if type(broken) is list else []
+
+
+def _reach_verdict(
+    check: Check, challenge: Challenge, reply: dict, session: Session, excused: Broken = ()
+) -> Verdict:
     """Compare a reply, which may hold anything, with the truth."""
     error = reply.get("error")
     if error is not None:
         return failed(_explain(error, check, session))
     try:
         with np.errstate(all="ignore"):
-            return check.decide(challenge, reply["evidence"], reply.get("broken"))
+            broken = reply.get("broken")
+            if excused and type(broken) is list:
+                broken = [one for one in broken if one not in excused]
+            return check.decide(challenge, reply["evidence"], broken)
     except Exception as error:
         # Verdicts expect what right and usual wrong answers give; a student may give anything.
         kind = type(error).__name__

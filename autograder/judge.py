@@ -68,6 +68,8 @@ def grade_one(
         if follow_through:
             with _timed(seconds, "follow-through"):
                 attempts = examiner.follow_through(session, start, attempts)
+        with _timed(seconds, "house rules"):
+            attempts = examiner.charge_rules_once(session, start, attempts)
         with _timed(seconds, "names of mistakes"):
             answers = [attempts[question.check].answer for question in assignment.questions]
             if names:

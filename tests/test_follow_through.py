@@ -5,6 +5,7 @@ from submissions import Desk, answers, between_tests, short, submission
 
 from autograder import session
 from autograder.authoring.source import POINTS
+from autograder.examiner import RULE_ONCE
 from autograder.follow_through import cells_to_replace, own_cells
 from autograder.result import Outcome
 from autograder.sandbox.child import InfraError
@@ -93,6 +94,29 @@ def test_a_mistake_that_ends_the_process_costs_its_own_points(desk):
     ends = "import os\ndef causal_mask(n_new, n_visible, device='cpu'):\n    os._exit(1)"
     result = desk.judge(short(desk.lesson, causal_mask=ends))
     assert list(lost(result)) == ["mask_is_rectangular"]
+
+
+QUERIES_OVERWRITTEN = ("    return (shares @ v)", "    q.zero_()\n    return (shares @ v)")
+
+
+@pytest.mark.slow
+def test_a_broken_house_rule_costs_the_points_of_one_question(desks):
+    desk = desks("06-gqa")
+    right = answers(desk.lesson)["grouped_attention"]
+    result = desk.judge(short(desk.lesson, grouped_attention=right.replace(*QUERIES_OVERWRITTEN)))
+    assert list(lost(result)) == ["grouped_equals_repeated"]
+    assert "grouped_attention changed what it was given: q." in str(lost(result))
+    credited = {answer.check for answer in result.answers if answer.message == RULE_ONCE}
+    assert credited == {"masks_reach_every_head", "nothing_is_expanded"}
+
+
+@pytest.mark.slow
+def test_a_broken_house_rule_excuses_no_other_mistake(desks):
+    desk = desks("06-gqa")
+    both = answers(desk.lesson)["grouped_attention"].replace(*QUERIES_OVERWRITTEN)
+    both = both.replace("masked_fill(~mask", "masked_fill(~mask[..., :1, :]")
+    result = desk.judge(short(desk.lesson, grouped_attention=both))
+    assert list(lost(result)) == ["grouped_equals_repeated", "masks_reach_every_head"]
 
 
 TELLING = """

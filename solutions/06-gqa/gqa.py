@@ -120,7 +120,7 @@ def repeat_kv(x: Tensor, n_rep: int) -> Tensor:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade_id": "heads_stand_in_a_row", "points": 0.5}
+# %% nbgrader={"grade_id": "heads_stand_in_a_row", "points": 1}
 checks.heads_stand_in_a_row(repeat_kv)
 
 # %% [markdown]
@@ -198,7 +198,7 @@ def grouped_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = Non
 # %% nbgrader={"grade_id": "grouped_equals_repeated", "points": 2}
 checks.grouped_equals_repeated(grouped_attention)
 
-# %% nbgrader={"grade_id": "masks_reach_every_head", "points": 1.5}
+# %% nbgrader={"grade_id": "masks_reach_every_head", "points": 1}
 checks.masks_reach_every_head(grouped_attention)
 
 # %% nbgrader={"grade_id": "nothing_is_expanded", "points": 2}

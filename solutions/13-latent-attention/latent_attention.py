@@ -144,7 +144,7 @@ def latent_cache_bytes(
     ### END SOLUTION
 
 
-# %% nbgrader={"grade_id": "bytes_of_rows", "points": 0.5}
+# %% nbgrader={"grade_id": "bytes_of_rows", "points": 1}
 checks.bytes_of_rows(latent_cache_bytes)
 
 # %% [markdown]
@@ -440,7 +440,7 @@ def latent_attention_layer(
     ### END SOLUTION
 
 
-# %% nbgrader={"grade_id": "every_split_equals_the_paper", "points": 2}
+# %% nbgrader={"grade_id": "every_split_equals_the_paper", "points": 1.5}
 checks.every_split_equals_the_paper(latent_attention_layer, LatentKVCache)
 
 # %% nbgrader={"grade_id": "rows_are_the_only_memory", "points": 1}

@@ -107,8 +107,8 @@ def draw_sums(seed: int) -> Challenge:
 
 
 def draw_company(seed: int) -> Challenge:
-    """Draw rows; then the same in another order, alone, with experts listed in another order, and with
-    weights that do not add up to 1."""
+    """Draw rows of one expert each, and rows of three; then the latter in another order, alone, with
+    experts listed in another order, and with weights that do not add up to 1."""
     rng = np.random.default_rng([seed, 1])
     base = draw_case(rng, "base", 6, 5, 3)
     order = rng.permutation(6)
@@ -119,10 +119,11 @@ def draw_company(seed: int) -> Challenge:
     scales = np.array([0, 2, 0.5, 1, 3, 0], np.float32)[:, None]
     negative = base["weights"] * np.array([-1, 2, 0], np.float32)
     cases = [
+        draw_case(rng, "rows", 6, 5, 1),
         base,
-        {**base, **alone, "stage": "alone"},
-        {**base, **moved, "stage": "moved"},
-        {**base, **listed, "stage": "listed"},
+        {**base, **alone, "stage": "alone", "base_rows": [2]},
+        {**base, **moved, "stage": "moved", "base_rows": order},
+        {**base, **listed, "stage": "listed", "base_rows": np.arange(6)},
         {**base, "weights": base["weights"] * scales, "stage": "weights"},
         {**base, "weights": negative, "stage": "weights"},
     ]
@@ -301,9 +302,21 @@ def grouped_as_token_by_token(challenge: Challenge, evidence: Evidence, truth: T
 
 @check("moe_grouped", draw=draw_company, probe=probe_sums, evidence=one_each(out=RECORD))
 def other_rows_change_nothing(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
-    """Compare the same rows in other company, and with other weights."""
+    """Compare the same rows in other company, and with other weights. Where a mixture is wrong, which
+    another check asks, compare with the student's own."""
+    own = None
     for case, got in zip(challenge["cases"], evidence["out"], strict=True):
-        if wrong := wrong_output(case, got, truth(case)):
+        expected = truth(case)
+        if case["stage"] == "base" and wrong_output(case, got, expected):
+            if wrong := wrong_form(got, expected.shape, case["dtype"]):
+                return failed(f"{case_text(case)}: moe_grouped {wrong}")
+            if np.isfinite(got["numbers"]).all():
+                own = expected = got["numbers"]
+        elif own is not None and case["stage"] == "weights":
+            continue
+        elif own is not None and "base_rows" in case:
+            expected = own[case["base_rows"]]
+        if wrong := wrong_output(case, got, expected):
             return failed(wrong)
     return passed("A row's output depends on its own experts and weights alone.")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from itertools import takewhile
 from types import SimpleNamespace
 from typing import Any
 
@@ -59,11 +60,13 @@ def wrong_case(
     case: Challenge,
     operations: list[Operation],
     records: list[Evidence],
+    any_order: bool = False,
     **more: Any,
 ) -> str | None:
     """Say which operation on the cache of a case came out wrong first.
 
     Args:
+        any_order: the rows may come in another order than their numbers.
         more: see `wrong_operation`.
     """
 
@@ -72,7 +75,8 @@ def wrong_case(
         if wrong := missing(returned, CONFIG.n_layers + (name == "feed")):
             return wrong
         if name == "feed":
-            return wrong_read(case, returned, tokens, len(new))
+            seen = in_order(case, returned, tokens) if any_order else returned
+            return wrong_read(case, seen, tokens, len(new))
         expected = case["rows"][..., new, :]
         last = [rows[..., -len(new) :, :] for rows in returned]
         if not all(map(np.array_equal, last, expected)):
@@ -115,6 +119,32 @@ def wrong_read(case: Challenge, seen: list[np.ndarray], held: list[int], T: int)
                 _whose(got[kind, :, :, r], rows, kind, held, token, layer)
             )
     return None
+
+
+def came_in_another_order(
+    case: Challenge, operations: list[Operation], records: list[Evidence]
+) -> bool:
+    """Tell whether the right rows came in another order than their numbers while tokens were only fed.
+    That costs the question about the ring, and no other."""
+    n = sum(1 for _ in takewhile(lambda one: one[0] in ("new", "feed"), operations))
+    fed = (case, operations[:n], records[:n])
+    return bool(wrong_case(*fed)) and not wrong_case(*fed, any_order=True)
+
+
+def in_order(case: Challenge, seen: list[np.ndarray], held: list[int]) -> list[np.ndarray]:
+    """Return what was seen of one read with the rows of each layer in the order of their numbers; a row
+    that is not there leaves its place as it is. The arguments are those of `wrong_read`."""
+    numbers, *returned = seen
+    if numbers.dtype != np.int64 or not np.isin(numbers, range(len(held))).all():
+        return seen
+    wanted = case["rows"][..., [held[i] for i in numbers], :]  # (L, 2, B, G, R, D)
+    ordered = []
+    for got, want in zip(returned, wanted, strict=True):
+        if got.shape == want.shape:
+            same = (got[..., None, :, :] == want[..., :, None, :]).all(axis=(0, 1, 2, 5))
+            got = got[..., [np.argmax(row) if row.any() else r for r, row in enumerate(same)], :]
+        ordered.append(got)
+    return [numbers, *ordered]
 
 
 def wrong_text(stored: int, row: int, n: int, window: int, n_sinks: int) -> str | None:
@@ -268,7 +298,7 @@ def draw_unfinished(seed: int) -> Challenge:
     longer than the window, of which two tokens do not count."""
     rng = np.random.default_rng(seed)
     window, n_sinks = int(rng.integers(3, 6)), int(rng.integers(0, 3))
-    n = n_sinks + window + int(rng.integers(1, 3))
+    n = n_sinks + window + int(rng.integers(2, 4))  # the ring has begun its second round
     three, others, refused = [n, n + 1, n + 2], [n + 5, n + 4, n + 3], ("advance", 0, 1)
     operations = [("new", 0, n + 9), *(("feed", 0, [i]) for i in range(n))]
     operations += [("append", 0, others), ("start", 0, [n + 2, n, n + 1])]
@@ -310,8 +340,9 @@ def append_alone_changes_nothing(challenge: Challenge, evidence: Evidence) -> Ve
     others = [step for n, step in enumerate(case["operations"]) if n != refused]
     outcomes = [expected for expected, _, _ in follow(others)]
     outcomes.insert(refused, "ValueError")
+    tried = (case, case["operations"], records)
     if wrong := wrong_case(
-        case, case["operations"], records, outcomes=outcomes, question=_ask_about_pending
+        *tried, came_in_another_order(*tried), outcomes=outcomes, question=_ask_about_pending
     ):
         return failed(f"{wrong} (What is appended counts from advance on, the rest for nothing.)")
     if any(record["moved"] for record in records):

@@ -10,7 +10,12 @@ import numpy as np
 
 from course.checks.cache_operations import RECORD, Operation, run
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.sliding_window.holding import draw_rows, handle, wrong_case
+from course.checks.sliding_window.holding import (
+    came_in_another_order,
+    draw_rows,
+    handle,
+    wrong_case,
+)
 
 Step = tuple[str, int]
 """("feed", how many), ("truncate", n) or ("reset", 0)."""
@@ -84,11 +89,17 @@ def returns_form(challenge: Challenge) -> Evidence:
 @check("WindowedKVCache", draw=draw_returns, probe=probe_returns, evidence=returns_form)
 def refusal_and_return(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
     """Follow the operations with a list of the rows that make up the text."""
-    for case, records in zip(challenge["cases"], evidence["cases"], strict=True):
+    tried = [
+        (case, _on_one_cache(case), records)
+        for case, records in zip(challenge["cases"], evidence["cases"], strict=True)
+    ]
+    any_order = any(came_in_another_order(*one) for one in tried)
+    for case, operations, records in tried:
         names = ("window", "n_sinks", "max_len", "operations")
         outcomes = ["returned", *truth({name: case[name] for name in names})]
-        operations = _on_one_cache(case)
-        if wrong := wrong_case(case, operations, records, outcomes=outcomes, question=_ask):
+        if wrong := wrong_case(
+            case, operations, records, any_order, outcomes=outcomes, question=_ask
+        ):
             return failed(wrong)
     return passed(
         "It is full at max_len, goes back as far as its rows reach, and refuses the rest."
