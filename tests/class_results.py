@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import zip_longest
 
 from autograder.assignment import read_assignment
 from autograder.classroom.reporting.class_mistakes import Work
@@ -22,10 +23,10 @@ WRONG = "def matmul_flops(m, k, n):\n    return m * k * n"
 
 
 def result(scores=(1, 1, 1, 1), submission="", **changes) -> Result:
-    """What the judge found; `changes` are of the first answer."""
+    """What the judge found; questions after these scores are full. `changes` are of the first answer."""
     first, *others = [
         Answer(q.check, Outcome.SCORE, score, q.points, f"said of {q.check}")
-        for q, score in zip(ASSIGNMENT.questions, scores, strict=True)
+        for q, score in zip_longest(ASSIGNMENT.questions, scores, fillvalue=1)
     ]
     seconds = {"cells and questions": 2.0, "follow-through": sum(scores) / 4}
     changed = (replace(first, **changes), *others)

@@ -52,7 +52,7 @@ def test_what_is_wrong_is_printed_beside_what_is_said(tmp_path, capsys):
     (tmp_path / "start.py").write_text(ONE + RIGHT)
     assert main([str(tmp_path)]) == 0
     adds, rest = capsys.readouterr().out.split("start right: nothing")
-    assert "start adds: sums in place of products [5 points]" in adds
+    assert "start adds: sums in place of products [7 points]" in adds
     assert "flops_of_any_product" in adds
     assert "matmul_flops(" in adds
     assert "NOT CAUGHT" in rest

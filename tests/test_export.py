@@ -123,7 +123,7 @@ def test_everyone_is_one_line_with_a_state_and_no_grade_is_blank(course):
         ("ada", "graded", "10", "10"),
         ("bad", "ungradable", "", ""),
         ("eve", "not graded", "", ""),
-        ("lee", "graded", "5", "5"),
+        ("lee", "graded", "7", "7"),
         ("mis", "missing", "", ""),
         ("una", "untouched", "0", "0"),
     ]
@@ -141,16 +141,16 @@ def test_everyone_is_one_line_with_a_state_and_no_grade_is_blank(course):
 def test_changes_by_hand_are_exported(course):
     with_grade = course.place / "grading" / "gradebook.db"
     saved = with_grade.read_bytes()
-    change_by_hand(course, "lee", "bytes_of_three_matrices", 2.5)
+    change_by_hand(course, "lee", "bytes_of_three_matrices", 1.5)
     try:
         export(course, "--output", "by_hand.csv", "00-start")
         rows = csv.DictReader(io.StringIO((course.place / "by_hand.csv").read_text()))
-        assert {row["id"]: row["score"] for row in rows}["lee"] == "7.5"
+        assert {row["id"]: row["score"] for row in rows}["lee"] == "8.5"
         folder = course.place / "by_hand"
         export(course, "00", "--gradescope", str(folder))
         said = json.loads((folder / "results" / "lee" / "results.json").read_text())
-        assert said["score"] == 7.5
-        assert said["output"] == "7.5 of 10 points. Points were changed by hand."
+        assert said["score"] == 8.5
+        assert said["output"] == "8.5 of 10 points. Points were changed by hand."
     finally:
         with_grade.write_bytes(saved)
 
@@ -179,7 +179,7 @@ def test_points_go_into_a_sheet_beside_the_one_that_was_exported(course, sheet):
     done = export(course, "00", "--into", "gradebook.csv")
     assert done.returncode == 1  # eve and bad wait for the instructor
     data = sheet.with_name("gradebook-00-start.csv").read_bytes()
-    expected = {("1815", "501"): 10.0, ("1816", "501"): 5.0, ("1817", "501"): 0.0}
+    expected = {("1815", "501"): 10.0, ("1816", "501"): 7.0, ("1817", "501"): 0.0}
     assert CANVAS.upload(data) == expected
     assert sheet.read_bytes() == before
     for student, state in (("bad", "ungradable"), ("eve", "not graded"), ("mis", "missing")):
@@ -197,7 +197,7 @@ def test_a_sheet_with_a_stranger_is_filled_only_partly_and_when_that_is_asked_fo
     done = export(course, "00", "--into", "gradebook.csv", "--partly")
     assert done.returncode == 1
     assert "in the class, but not in the sheet (1):\n  ada: 10 points" in done.stdout
-    assert b'Robert",1816,,lee,Tue and Wed,5,,80.0' in filled.read_bytes()
+    assert b'Robert",1816,,lee,Tue and Wed,7,,80.0' in filled.read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_points_are_scaled_where_that_is_asked_for(course, sheet):
     arguments = ("--column", "Survey", "--scale", "--output", "gradebook-scaled.csv")
     export(course, "00", "--into", "gradebook.csv", *arguments)
     changes = CANVAS.upload(sheet.with_name("gradebook-scaled.csv").read_bytes())
-    assert changes == {("1815", "502"): 5.0, ("1816", "502"): 2.5, ("1817", "502"): 0.0}
+    assert changes == {("1815", "502"): 5.0, ("1816", "502"): 3.5, ("1817", "502"): 0.0}
 
 
 def test_code_is_laid_out_with_the_release_as_its_base(course):
@@ -281,9 +281,11 @@ def test_gradescope_gets_a_result_a_submission_and_finds_it(course, tmp_path):
     assert "eve: not graded" in done.stdout
     assert {path.name for path in (folder / "results").iterdir()} == {"ada", "lee", "una"}
     results = json.loads((folder / "results" / "lee" / "results.json").read_text())
-    assert results["score"] == 5
-    assert sum(test["score"] for test in results["tests"]) == 5
-    assert [test["status"] for test in results["tests"]] == ["passed"] * 2 + ["failed"] * 2
+    assert results["score"] == 7
+    assert sum(test["score"] for test in results["tests"]) == 7
+    assert [test["status"] for test in results["tests"]] == ["passed"] * 2 + ["failed"] * 2 + [
+        "passed"
+    ] * 3
     assert (
         run_gradescope(folder, tmp_path / "lee", course.submitted("lee"), "LEE@example.edu")
         == results
@@ -331,7 +333,7 @@ def test_feedback_is_packed_under_the_names_of_the_platform(course):
     with zipfile.ZipFile(course.place / "feedback-00-start.zip") as archive:
         assert archive.namelist() == [f"{prefix}start.html" for prefix in prefixes.values()]
         page = archive.read(archive.namelist()[0])
-        assert page.count(b"<td>PASS</td>") == 4
+        assert page.count(b"<td>PASS</td>") == 7
 
 
 def test_feedback_is_written_as_messages(course):
@@ -341,7 +343,7 @@ def test_feedback_is_written_as_messages(course):
         "lee@example.edu"
     ]
     words, page = to_lee.get_payload()
-    assert words.get_payload().startswith("00-start: 5 of 10 points.\n")
+    assert words.get_payload().startswith("00-start: 7 of 10 points.\n")
     assert page.get_filename() == "start.html"
     refused = run(course, "return", "00", "--mail", "nobody")
     assert "'nobody' is not an address that messages can come from" in refused.stderr
@@ -361,9 +363,8 @@ def test_what_came_by_nbgraders_exchange_goes_back_by_it(course, tmp_path):
 def test_why_tells_the_case_the_cell_and_the_challenge_of_each_question(course):
     done = run(course, "why", "lee", "00-start")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("lee, 00-start: 5 of 10 points.\n\n")
-    lost = done.stdout.split("\n\n")[-2]
-    assert re.search(r"^0 of [\d.]+  \w+", lost)
+    assert done.stdout.startswith("lee, 00-start: 7 of 10 points.\n\n")
+    lost = next(part for part in done.stdout.split("\n\n") if re.match(r"0 of [\d.]+  \w+", part))
     assert re.search(r"Asked after cell \d+: matmul_bytes of cell \d+", lost)
     check, seed = re.search(r'find\("(.*)"\).challenge\((\d+)\)', lost).groups()
     assert find(check).challenge(int(seed))

@@ -1,6 +1,7 @@
 """The page that a student gets begins with the questions: in words, with points and a message."""
 
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 
 import nbformat
@@ -59,7 +60,7 @@ def soup(*answers: Answer, by_hand: float | None = None, penalty: float = 0) -> 
 def answers(*scores: float, message: str = "Said. And more.") -> list[Answer]:
     return [
         Answer(question.check, Outcome.SCORE, score, question.points, message)
-        for question, score in zip(QUESTIONS, scores, strict=True)
+        for question, score in zip_longest(QUESTIONS, scores, fillvalue=1)
     ]
 
 
@@ -69,9 +70,12 @@ def test_each_question_has_its_name_points_result_and_first_sentence():
     assert head(first, *others) == [
         ["Question", "Points", "Result", "Message"],
         ["Flops of one dot product", "1 / 1", "PASS", "All 3.5 of x.... agree."],
-        ["Flops of any product", "0 / 4", "FAIL", "Said."],
-        ["Bytes of three matrices", "2 / 4", "PART", "The same."],
+        ["Flops of any product", "0 / 2", "FAIL", "Said."],
+        ["Bytes of three matrices", "1 / 2", "PART", "The same."],
         ["Bytes follow the element size", "1 / 1", "PASS", "The same."],
+        ["Rows come to one size", "2 / 2", "PASS", "The same."],
+        ["Dtype and device are kept", "1 / 1", "PASS", "The same."],
+        ["Any shape and layout will do", "1 / 1", "PASS", "The same."],
     ]
 
 

@@ -10,6 +10,7 @@ import torch
 
 from autograder.lessons.assembly import assemble
 from autograder.lessons.exhibits import bugs_of
+from course.minigpt import start
 from course.minigpt.mini_gpt import (
     attention_layer,
     causal_attention,
@@ -105,9 +106,10 @@ def shown() -> dict:
     """The functions that the lesson shows before it asks for any."""
     cells = COURSE.read("01-mini-gpt").cells
     nodes = [node for c in cells if c.kind == "code" for node in ast.parse(c.source).body]
-    names = {"rms_norm", "swiglu", "angles", "turned"}
+    names = {"norm", "swiglu", "angles", "turned"}
     chosen = [n for n in nodes if isinstance(n, ast.FunctionDef) and n.name in names]
     space = {"torch": torch, "Tensor": torch.Tensor, "silu": torch.nn.functional.silu}
+    space["rms_norm"] = start.rms_norm
     exec(compile(ast.Module(chosen, []), "lesson 01", "exec"), space)
     return {name: space[name] for name in names}
 
@@ -115,7 +117,7 @@ def shown() -> dict:
 def test_the_norm_and_the_mlp_that_are_shown_are_the_model_s(mini, shown):
     x = torch.randn((2, 5, 64), generator=torch.Generator().manual_seed(0))
     for block in mini.blocks:
-        normed = shown["rms_norm"](x, block.attn_norm.weight)
+        normed = shown["norm"](x, block.attn_norm.weight)
         assert torch.allclose(normed, block.attn_norm(x), atol=1e-5)
         assert torch.allclose(shown["swiglu"](x, block.mlp), block.mlp(x), atol=1e-4)
 

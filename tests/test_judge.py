@@ -339,7 +339,7 @@ def test_a_link_a_pipe_a_folder_and_nothing_are_no_notebook(start):
 def test_odd_cells_are_passed_over(start, cells):
     result = start.judge(json.dumps({"cells": cells}).encode())
     assert (result.outcome, result.points) == (Outcome.SCORE, 0)
-    assert all("There is no matmul" in answer.message for answer in result.answers)
+    assert all("There is no " in answer.message for answer in result.answers)
 
 
 def test_test_cells_are_not_run(start):

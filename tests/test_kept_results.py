@@ -194,7 +194,7 @@ JUDGED_ANEW = {
         "def flops(",
         {"start"},
     ),
-    "a visible check of that lesson": ("course/checks/start.py", "def draw_", {"start"}),
+    "a visible check of that lesson": ("course/checks/start/products.py", "def draw_", {"start"}),
     "a probe of another lesson": ("autograder/lessons/kv_cache/probes.py", "def ", {"kv_cache"}),
     "the cells that follow-through puts in": ("autograder/follow_through.py", "SLOW = 5", "all"),
     "the judge": ("autograder/judge.py", "def grade_one(", "all"),

@@ -20,7 +20,7 @@ checks.flops_of_one_dot_product(lambda m, k, n: 2 * m * k * n)
 def test_what_passed_and_what_is_next_is_written_a_line_a_lesson():
     text = write_progress(LESSONS, PASSED).splitlines()
     assert text[0].startswith("00 Start here")
-    assert "#...         1 of 4, last on 23 November at 05:00" in text[0]
+    assert "#......      1 of 7, last on 23 November at 05:00" in text[0]
     assert text[-1] == "Next: flops_of_any_product, in lesson 00-start."
 
 
@@ -37,7 +37,7 @@ def test_the_picture_has_a_box_a_check_words_and_days():
     (axes,) = picture.figure.axes
     assert len(axes.patches) == sum(len(one.graded) for one in LESSONS)
     assert [text.get_text() for text in axes.texts] == ["23 Nov"]
-    assert "00: 1 of 4" in picture.alt
+    assert "00: 1 of 7" in picture.alt
     assert "Next: this." in picture.caption
 
 
@@ -49,7 +49,7 @@ def test_broken_notes_are_no_progress(tmp_path, notes):
     path.parent.mkdir()
     path.write_text(notes)
     assert sum(map(len, read_passed(path).values())) == 0
-    assert "0 of 4" in write_progress(*read_progress(tmp_path))
+    assert "0 of 7" in write_progress(*read_progress(tmp_path))
 
 
 def test_outside_a_student_s_kernel_nothing_is_noted(tmp_path, monkeypatch):
@@ -73,7 +73,7 @@ def test_a_pass_in_a_notebook_is_noted_once_and_shown(tmp_path):
         assert notes.read_text() == first
         assert "image/png" in run("%matplotlib inline\nimport course\ncourse.progress()")
     assert list(read_passed(notes)["start"]) == ["flops_of_one_dot_product"]
-    assert "1 of 4" in course_command("progress", cwd=tmp_path).stdout
+    assert "1 of 7" in course_command("progress", cwd=tmp_path).stdout
 
 
 def test_the_page_is_printed_outside_a_notebook(capsys, tmp_path, monkeypatch):

@@ -157,8 +157,8 @@ def points_of(lesson: str, bug: str) -> Points:
 
 
 def test_a_mistake_costs_what_it_is_known_to_lose():
-    assert points_of(LESSON, "multiply_add_as_one") == Points(5, 5)  # both questions about FLOPs
-    assert points_of(LESSON, "forgets_the_tokens") == Points(6, 6)  # one of them
+    assert points_of(LESSON, "multiply_add_as_one") == Points(7, 7)  # both questions about FLOPs
+    assert points_of(LESSON, "forgets_the_tokens") == Points(8, 8)  # one of them
 
 
 def test_what_a_wrong_mask_loses_elsewhere_is_credited():
@@ -166,7 +166,7 @@ def test_what_a_wrong_mask_loses_elsewhere_is_credited():
 
 
 def test_a_mistake_that_is_remembered_may_cost_every_question_about_its_cell():
-    assert points_of(LESSON, "remembered_by_rows") == Points(5, 9)
+    assert points_of(LESSON, "remembered_by_rows") == Points(7, 9)
 
 
 def test_without_an_answer_the_questions_about_it_are_lost_and_no_others():

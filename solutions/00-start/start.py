@@ -11,10 +11,11 @@
 #
 # * run a lesson, check an answer, read a failing check and hand your work in,
 # * say what your machine is made of, and which models fit into it,
-# * count the operations and the bytes of a matrix product, and say which one makes you wait.
+# * count the operations and the bytes of a matrix product, and say which one makes you wait,
+# * write a function that other code can rely on.
 #
-# **You build:** FLOPs and bytes of a matrix product.
-# **Time:** 30 minutes. **Points:** 10. **Needs:** a little Python; nothing about language models.
+# **You build:** FLOPs and bytes of a matrix product, and a norm by the house rules.
+# **Time:** 40 minutes. **Points:** 10. **Needs:** a little Python; nothing about language models.
 #
 # > **Predict before you read on.** You multiply a row of 4,096 numbers by a matrix of 4,096 × 4,096
 # > numbers of 16 bits. The matrix must be read from memory, and every number in it is used. Which is
@@ -29,20 +30,21 @@
 # The cell above prepares the notebook; running it twice does no harm. Run a cell with
 # **Shift + Enter**, and run them from top to bottom.
 #
-# 1. **Predict.** A box like the one above asks for a number. A wrong guess teaches more than none.
+# 1. **Predict**, where a box like the one above asks. A wrong guess teaches more than none.
 # 2. **Write.** Where a cell says `raise NotImplementedError()`, put your own code in its place.
 # 3. **Check.** The cell below your code calls a check. It prints PASS, or it says what is wrong.
 # 4. **Hand in.** At the end, save the notebook and submit it.
 #
 # <details><summary>If something is stuck</summary>
 # <b>JupyterLab:</b> Kernel → Restart Kernel and Run All Cells. <b>Colab:</b> Runtime → Restart
-# session and run all. Both clear all variables and rerun the notebook, which cures most trouble.
+# session and run all. Both clear all variables, which cures most trouble.
 # </details>
+
+# %% tags=["export"]
+import torch
 
 # %%
 import statistics
-
-import torch
 
 from course.measure import machine
 from course.checks import start as checks
@@ -60,15 +62,15 @@ from course.widgets.start import play_with_a_product
 show(draw_card(machine.card()))
 
 # %% [markdown]
-# Each orange mark is a model: its weights, two bytes apiece (a weight is also called a *parameter*). Each
-# label on the scale is 1,000 times the previous one. **A mark beyond the end of your bar is a model
-# that this machine cannot even hold.** In lesson 03, something else will also need that memory.
+# Each orange mark is a model: its weights (*parameters*), two bytes apiece. Each label on the scale is
+# 1,000 times the previous one. **A mark beyond the end of your bar is a model that this machine cannot
+# even hold.** In lesson 03, something else will also need that memory.
 
 # %% [markdown]
 # ## A model is mostly matrix products
 #
-# A text is split into **tokens** (roughly, words), each token becomes a row of numbers, and the model
-# multiplies these rows by large matrices of **weights**, one after another. Here is one such product:
+# A text is split into **tokens** (roughly, words), each token becomes a row of numbers, and these rows
+# are multiplied by large matrices of **weights**, one after another. Here is one such product:
 
 # %%
 show(draw_product(1, 6, 6))
@@ -114,14 +116,13 @@ def matmul_flops(m: int, k: int, n: int) -> int:
 
 
 # %% [markdown]
-# The next two cells are **graded**: they are locked, and each tests one property. The check you see
-# uses small numbers. When you hand in, the grader checks the same property with numbers that nobody has
-# seen.
+# The next two cells are **graded**: they are locked, and each tests one property. Here it is tested on
+# small numbers, and by the grader on numbers that are drawn only after you have handed in.
 
 # %% nbgrader={"grade_id": "flops_of_one_dot_product", "points": 1}
 checks.flops_of_one_dot_product(matmul_flops)
 
-# %% nbgrader={"grade_id": "flops_of_any_product", "points": 4}
+# %% nbgrader={"grade_id": "flops_of_any_product", "points": 2}
 checks.flops_of_any_product(matmul_flops)
 
 # %% [markdown]
@@ -130,7 +131,7 @@ checks.flops_of_any_product(matmul_flops)
 #
 # ### How a failing check reads
 #
-# Let us fail on purpose. This function adds the sizes, which is wrong:
+# This function adds the sizes, which is wrong:
 
 
 # %%
@@ -144,19 +145,18 @@ except CheckFailed as failure:  # so that the notebook goes on
     print("FAIL ", failure)
 
 # %% [markdown]
-# Read it from left to right. It names **a small case** that failed, **your number**, **the expected
-# number** and what all your wrong numbers have in common, if anything. **One question** points at the
-# cause. Work the small case out on paper first; only then change the code. Run the last
-# three lines of the message in a new cell: they show what your function was given.
+# It names **a small case** that failed, **your number**, **the expected number** and what all your wrong
+# numbers have in common, if anything. **One question** points at the cause. Work the small case out on
+# paper before you change the code. The last three lines, run in a new cell, show what your function was
+# given.
 
 # %% [markdown]
 # ## 2 · Count the bytes
 #
 # *Difficulty 1 of 5 · importance 5 of 5 · 5 minutes*
 #
-# A processor must load numbers before it can multiply them: it reads both matrices from memory and
-# writes the output back. We count each number **once**, the least that any machine can move. A number
-# takes 4 bytes as `float32`, 2 as `float16`, 1 as `int8`.
+# A processor reads both matrices from memory and writes the output back. We count each number **once**,
+# the least that any machine can move. A number takes 4 bytes as `float32`, 2 as `float16`, 1 as `int8`.
 #
 # > **Predict.** For one token and a 4,096 × 4,096 matrix: which of the three matrices accounts for
 # > nearly all the bytes?
@@ -185,7 +185,7 @@ def matmul_bytes(m: int, k: int, n: int, bytes_per_element: int) -> int:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade_id": "bytes_of_three_matrices", "points": 4}
+# %% nbgrader={"grade_id": "bytes_of_three_matrices", "points": 2}
 checks.bytes_of_three_matrices(matmul_bytes)
 
 # %% nbgrader={"grade_id": "bytes_follow_the_element_size", "points": 1}
@@ -197,8 +197,8 @@ checks.bytes_follow_the_element_size(matmul_bytes)
 #
 # ### Play with it
 #
-# Move the sliders. *Your* two functions compute the title, at 2 bytes a number. When does a product do
-# a lot of work per byte, and when little?
+# *Your* two functions compute the title, at 2 bytes a number. When does a product do a lot of work per
+# byte, and when little?
 
 # %%
 play_with_a_product(matmul_flops, matmul_bytes)
@@ -226,8 +226,7 @@ print(f"FLOP per byte     {flops / moved:>12.3f}")
 # 4096) - 1)}} %. So one token does **{{1 = matmul_flops(1, 4096, 4096) / matmul_bytes(1, 4096, 4096,
 # 2)}} FLOP for each byte**, and this ratio is called **arithmetic intensity**.
 #
-# Is that a lot? First count what happens when more tokens go through *together*; then time it on one
-# core of your machine:
+# Is that a lot? Count what happens when more tokens go through *together*:
 
 # %%
 show(draw_work_and_bytes(matmul_flops, matmul_bytes))
@@ -236,9 +235,8 @@ show(draw_work_and_bytes(matmul_flops, matmul_bytes))
 # The matrix is read once, however many tokens go through. So 64 tokens take {{64 = matmul_flops(64,
 # 4096, 4096) / matmul_flops(1, 4096, 4096)}} times the work for nearly the same bytes.
 #
-# > **Predict.** On one core, one token takes some time to go through such a matrix, of 32-bit numbers.
-# > If 64 tokens go through together, how much of that time does each cost: all of it? A 64th? Something
-# > between?
+# > **Predict.** On one core, 64 tokens go together through such a matrix of 32-bit numbers. How much of
+# > the time of a single token does each cost: all of it? A 64th? Something between?
 
 # %%
 weights = torch.randn(4096, 4096)
@@ -253,9 +251,8 @@ for m, seconds in times.items():
 
 # %% [markdown]
 # Something between, on most machines: together, each token is several times cheaper. The operations per
-# second show why: if they rise with the tokens, the core had been waiting for the matrix. Your numbers
-# will differ from your neighbour's, so **no grade in this course depends on a stopwatch**. We count work;
-# time is only plotted.
+# second show why: if they rise with the tokens, the core had been waiting for the matrix. Your
+# neighbour's numbers differ, so **no grade in this course depends on a stopwatch**. We count work.
 #
 # A model can *read* your question many tokens at a time. It can *write* its answer only one token after
 # another, because each word depends on the one before.
@@ -272,28 +269,83 @@ for m, seconds in times.items():
 # * If you refuse a call, raise before you change anything or draw a random number.
 # * Two objects share no data. (`[x] * 3` is one `x` three times.)
 #
-# The first rule, broken:
+# Between its products, a model brings every row back to one size: it divides the row by the root of the
+# mean of its squares. This function does that, and the numbers are right.
+#
+# > **Predict.** Which of the rules does it break?
 
 
 # %%
-def doubled(x: torch.Tensor) -> torch.Tensor:
-    x *= 2  # writes into the caller's tensor; x * 2 makes a new one
-    return x
+def rms_norm_carelessly(x: torch.Tensor) -> torch.Tensor:
+    out = torch.zeros(x.shape)
+    for number, row in enumerate(x):
+        row /= row.square().mean().sqrt()
+        out[number] = row
+    return out
 
 
-mine = torch.ones(3)
-print(doubled(mine), "and mine, which I still need:", mine)
+mine = torch.tensor([[3, 4], [0.1, 0.7]], dtype=torch.float64)
+print("comes back:", rms_norm_carelessly(mine))
+print("and mine, which I still need:", mine)
+
+# %% [markdown]
+# It writes into the caller's tensor: `row` is a view of `x`, and `/=` changes it. And `torch.zeros` makes
+# float32 numbers on the CPU, whatever `x` is. Besides, it takes a `(2, 3, 4)` tensor for two rows, and
+# divides zeros by 0.
+#
+# ## 3 · Keep the house rules
+#
+# *Difficulty 2 of 5 · importance 4 of 5 · 10 minutes*
+#
+# Write `rms_norm`, which every layer of the model in lesson 01 uses.
+#
+# <details><summary>Hint 1: the idea</summary>
+# <code>x / y</code> makes a new tensor, of the dtype and on the device of its inputs.
+# </details>
+# <details><summary>Hint 2: the shapes</summary>
+# x is (..., D). The mean of each row is (..., 1), if it keeps its axis: <code>keepdim=True</code>.
+# </details>
+# <details><summary>Hint 3: the shape of the code</summary>
+# Squares, their mean along the last axis, and one division by a root.
+# </details>
+
+
+# %% nbgrader={"grade_id": "rms_norm", "solution": true}
+def rms_norm(x: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
+    """Divide each row by the root of (the mean of its squares, plus eps). Zhang & Sennrich 2019.
+
+    Args:
+        x: rows of D numbers, of any floating-point type: (..., D), with any axes before the last.
+        eps: a small number, for which a row of zeros stays zeros.
+
+    Returns:
+        A new tensor of the same shape, dtype and device.
+    """
+    ### BEGIN SOLUTION
+    mean_squares = x.square().mean(dim=-1, keepdim=True)  # (..., 1)
+    return x / (mean_squares + eps).sqrt()
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "rows_come_to_one_size", "points": 2}
+checks.rows_come_to_one_size(rms_norm)
+
+# %% nbgrader={"grade_id": "dtype_and_device_are_kept", "points": 1}
+checks.dtype_and_device_are_kept(rms_norm)
+
+# %% nbgrader={"grade_id": "any_shape_and_layout_will_do", "points": 1}
+checks.any_shape_and_layout_will_do(rms_norm)
 
 # %% [markdown]
 # ## Handing in
 #
-# Save the notebook; submit it as your instructor says. Before that, restart the kernel and run all
-# cells: code that depends on an old variable works for nobody else.
+# Restart the kernel and run all cells: code that depends on an old variable works for nobody else. Then
+# save the notebook, and submit it as your instructor says.
 #
 # Leave the locked cells as they are, and do not duplicate answer cells. Cells of your own are welcome.
-# If a function is defined several times, the definition with the most points counts. You get points for
-# each graded cell, so a half-finished lesson is worth handing in. Later lessons bring right answers to
-# earlier ones along, so you can never get stuck.
+# If a function is defined several times, the definition with the most points counts. A half-finished
+# lesson is worth handing in. Later lessons bring right answers to earlier ones along, so you can never
+# get stuck.
 
 # %% [markdown]
 # ## Check yourself
@@ -320,15 +372,7 @@ print(doubled(mine), "and mine, which I still need:", mine)
 # nothing.
 # </details>
 #
-# **3.** Your code passes the check in the notebook. Is the point safe?
-#
-# <details><summary>Answer</summary>
-# Nearly. The hidden check asks for the same property with other numbers. <b>The common wrong idea</b>
-# is to return exactly what the visible check wants to see; the next numbers are drawn only after you
-# have handed in.
-# </details>
-#
 # ## Next
 #
-# You can count what a matrix product costs. In **lesson 01** you put such products together into a model
-# that continues a story, and write its attention yourself.
+# In **lesson 01** you put such products together into a model that continues a story, and write its
+# attention yourself.

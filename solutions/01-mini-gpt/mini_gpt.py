@@ -37,6 +37,7 @@ from textwrap import fill
 from torch.nn.functional import silu
 
 from course.checks import mini_gpt as checks
+from course.minigpt.start import rms_norm
 from course.model import MiniGPT
 from course.plots.mini_gpt import draw_angles, draw_attention, draw_heads, draw_weights
 from course.plots.style import show
@@ -88,10 +89,9 @@ for name, weight in lonely.state_dict().items():
 
 
 # %%
-def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
-    """The norms: bring every vector to one size, so that what follows never meets huge numbers."""
-    mean_square = (x * x).mean(dim=-1, keepdim=True)  # (B, T, 1)
-    return x / (mean_square + 1e-5).sqrt() * weight  # weight (C,): learned, one for each number
+def norm(x: Tensor, weight: Tensor) -> Tensor:
+    """The norms: lesson 00's, so that what follows never meets huge numbers, and a learned weight."""
+    return rms_norm(x, eps=1e-5) * weight  # weight (C,)
 
 
 def swiglu(x: Tensor, mlp: torch.nn.Module) -> Tensor:
@@ -107,8 +107,8 @@ def size(x: Tensor) -> Tensor:
 
 x, block = lonely.embed(tokens), lonely.blocks[0]
 louder = x * torch.tensor([[1.0], [10], [100]])  # as if blocks had added much to two of the tokens
-print("sizes:", size(louder), "after the norm:", size(rms_norm(louder, torch.ones(64))))
-normed, through_mlp = rms_norm(x, block.mlp_norm.weight), swiglu(x, block.mlp)
+print("sizes:", size(louder), "after the norm:", size(norm(louder, torch.ones(64))))
+normed, through_mlp = norm(x, block.mlp_norm.weight), swiglu(x, block.mlp)
 print("the model's own norm is this one:", torch.allclose(normed, block.mlp_norm(x), atol=1e-5))
 print("the model's own mlp is this one: ", torch.allclose(through_mlp, block.mlp(x), atol=1e-5))
 

@@ -1,6 +1,7 @@
-"""Known wrong answers to lesson 00: counts of FLOPs and bytes."""
+"""Known wrong answers to lesson 00: counts of FLOPs and bytes, and a norm."""
 
 import numpy as np
+import torch
 
 from autograder.lessons.exhibits import Museum
 
@@ -226,3 +227,204 @@ def takes_bytes_for_bits(m, k, n, bytes_per_element):
 def width_alone(m, k, n, bytes_per_element):
     """Twice the width is twice the bytes, also where no number is counted."""
     return bytes_per_element
+
+
+bug = MUSEUM.section("rms_norm", check="rows_come_to_one_size")
+
+
+@bug("formula", "rows that are divided by their length, not by their root mean square")
+def sum_of_the_squares(x, eps=1e-6):
+    """Each row gets the length 1, whatever D is."""
+    return x / (x.square().sum(dim=-1, keepdim=True) + eps).sqrt()
+
+
+@bug("formula", "rows that are divided by their mean square, without a root")
+def root_left_out(x, eps=1e-6):
+    """Right for rows that have the size 1 already."""
+    return x / (x.square().mean(dim=-1, keepdim=True) + eps)
+
+
+@bug("formula", "a mean square of all numbers, where every row has one of its own")
+def one_mean_for_all(x, eps=1e-6):
+    """Right for a single row: the mean runs over everything."""
+    return x / (x.square().mean() + eps).sqrt()
+
+
+@bug("formula", "means down the columns")
+def columns_for_rows(x, eps=1e-6):
+    """The mean of axis 0: a number is scaled by its column."""
+    return x / (x.square().mean(dim=0, keepdim=True) + eps).sqrt()
+
+
+@bug("formula", "rows whose mean is subtracted first, as LayerNorm does")
+def mean_subtracted(x, eps=1e-6):
+    """LayerNorm centers the rows; RMSNorm was proposed to save just that."""
+    centered = x - x.mean(dim=-1, keepdim=True)
+    return centered / (centered.square().mean(dim=-1, keepdim=True) + eps).sqrt()
+
+
+@bug("formula", "a standard deviation in the place of the root mean square")
+def standard_deviation(x, eps=1e-6):
+    """The same only where the mean is 0."""
+    return x / (x.var(dim=-1, keepdim=True, correction=0) + eps).sqrt()
+
+
+@bug("formula", "a mean of absolute numbers, without squares")
+def mean_of_absolute_numbers(x, eps=1e-6):
+    """Another norm, and a good one; not this one."""
+    return x / (x.abs().mean(dim=-1, keepdim=True) + eps)
+
+
+@bug("formula", "rows that are divided by their largest number")
+def by_the_largest(x, eps=1e-6):
+    """Each row gets numbers between -1 and 1."""
+    return x / (x.abs().amax(dim=-1, keepdim=True) + eps)
+
+
+@bug("formula", "rows that are multiplied by their root mean square")
+def multiplied(x, eps=1e-6):
+    """sqrt where rsqrt was meant: large rows become larger."""
+    return x * (x.square().mean(dim=-1, keepdim=True) + eps).sqrt()
+
+
+@bug("formula", "an eps that is added after the root was taken")
+def eps_after_the_root(x, eps=1e-6):
+    """The same where eps is small beside the row."""
+    return x / (x.square().mean(dim=-1, keepdim=True).sqrt() + eps)
+
+
+@bug("formula", "a division without eps, which makes NaN of a row of zeros", kind="sizes")
+def eps_left_out(x, eps=1e-6):
+    """0 / 0."""
+    return x / x.square().mean(dim=-1, keepdim=True).sqrt()
+
+
+@bug("formula", "an eps that only helps where the mean square is 0")
+def eps_where_it_is_zero(x, eps=1e-6):
+    """A lower limit in the place of a sum."""
+    return x / x.square().mean(dim=-1, keepdim=True).clamp_min(eps).sqrt()
+
+
+@bug("formula", "an eps of 1e-6, whatever was asked")
+def eps_as_it_was(x, eps=1e-6):
+    """The argument is never looked at."""
+    return x / (x.square().mean(dim=-1, keepdim=True) + 1e-6).sqrt()
+
+
+@bug("wiring", "rows that are divided in the caller's tensor", kind="arguments")
+def divided_in_place(x, eps=1e-6):
+    """The careless function's first slip: /= writes into the argument."""
+    x /= (x.square().mean(dim=-1, keepdim=True) + eps).sqrt()
+    return x
+
+
+@bug("wiring", "squares that are taken in the caller's tensor", kind="arguments")
+def squared_in_place(x, eps=1e-6):
+    """A copy is divided, and the argument holds squares."""
+    copy = x.clone()
+    return copy / (x.square_().mean(dim=-1, keepdim=True) + eps).sqrt()
+
+
+STORED = {}
+
+
+@bug(
+    "state",
+    "one storage for all results of a shape, which the next call overwrites",
+    kind="results",
+)
+def one_storage_for_all(x, eps=1e-6):
+    """Saves the memory that the last result still lies in."""
+    roots = (x.square().mean(dim=-1, keepdim=True) + eps).sqrt()
+    storage = STORED.setdefault((x.shape, x.dtype), torch.empty_like(x))
+    return torch.div(x, roots, out=storage)
+
+
+@bug("form", "a function that divides and returns nothing")
+def nothing_comes_back(x, eps=1e-6):
+    """The tensor is made, and the caller gets None."""
+    y = x / (x.square().mean(dim=-1, keepdim=True) + eps).sqrt()  # noqa: F841
+
+
+bug = MUSEUM.section("rms_norm", check="dtype_and_device_are_kept")
+
+
+@bug("form", "a result in float32 whatever came in", kind="dtype")
+def always_float32(x, eps=1e-6):
+    """Computed in float32, as models do, and never turned back."""
+    x = x.float()
+    return x / (x.square().mean(dim=-1, keepdim=True) + eps).sqrt()
+
+
+@bug("form", "a result that is written into a new tensor of PyTorch's default type", kind="dtype")
+def zeros_of_no_type(x, eps=1e-6):
+    """The careless function's second slip: torch.zeros(x.shape) is float32, on the default device."""
+    y = torch.zeros(x.shape)
+    y[...] = x / (x.square().mean(dim=-1, keepdim=True) + eps).sqrt()
+    return y
+
+
+@bug("form", "a tensor of equal shares that is made on the default device", kind="dtype")
+def shares_elsewhere(x, eps=1e-6):
+    """Each square has the share 1/D; the shares lie on the CPU on every machine."""
+    shares = torch.full((x.shape[-1],), 1 / x.shape[-1], dtype=x.dtype)
+    return x / ((x.square() * shares).sum(dim=-1, keepdim=True) + eps).sqrt()
+
+
+@bug("form", "a number for eps that is float32, and so are all results", kind="dtype")
+def eps_as_a_row(x, eps=1e-6):
+    """A tensor of one axis takes part in the choice of the dtype; a Python number does not."""
+    return x / (x.square().mean(dim=-1, keepdim=True) + torch.tensor([eps], device=x.device)).sqrt()
+
+
+@bug("form", "a result in float16 where there were 16 bits", kind="dtype")
+def one_kind_of_sixteen_bits(x, eps=1e-6):
+    """bfloat16 has 16 bits as well."""
+    y = x.float() / (x.float().square().mean(dim=-1, keepdim=True) + eps).sqrt()
+    return y.half() if x.element_size() == 2 else y.to(x.dtype)
+
+
+bug = MUSEUM.section("rms_norm", check="any_shape_and_layout_will_do")
+
+
+@bug("form", "a view, which a transposed tensor does not allow", kind="layout")
+def rows_by_view(x, eps=1e-6):
+    """view asks for one piece of memory; reshape copies where it must."""
+    rows = x.view(-1, x.shape[-1])
+    return (rows / (rows.square().mean(dim=-1, keepdim=True) + eps).sqrt()).view(x.shape)
+
+
+@bug("form", "means along the second axis, which is the last one of a matrix alone", kind="batch")
+def second_axis(x, eps=1e-6):
+    """Right for (T, D); in (B, T, D) the second axis is another."""
+    return x / (x.square().mean(dim=1, keepdim=True) + eps).sqrt()
+
+
+@bug("form", "a mean over all but the first axis", kind="batch")
+def each_item_whole(x, eps=1e-6):
+    """The careless function's loop: what it runs over are rows only in a matrix."""
+    rows = [row / (row.square().mean() + eps).sqrt() for row in x]
+    return torch.stack(rows) if rows else torch.empty_like(x)
+
+
+@bug("form", "rows that stay one below the other")
+def stays_a_matrix(x, eps=1e-6):
+    """The shape of the rows, and not the one that came in."""
+    rows = x.reshape(-1, x.shape[-1])
+    return rows / (rows.square().mean(dim=-1, keepdim=True) + eps).sqrt()
+
+
+@bug("form", "axes of 1, which are dropped", kind="sizes")
+def axes_of_one_dropped(x, eps=1e-6):
+    """squeeze takes away every axis of 1, the caller's own as well."""
+    return (x / (x.square().mean(dim=-1, keepdim=True) + eps).sqrt()).squeeze()
+
+
+@bug("form", "a loop that needs a row to begin with", kind="sizes")
+def needs_a_row(x, eps=1e-6):
+    """torch.cat of no rows is an error."""
+    rows = x.reshape(-1, x.shape[-1]).split(1)
+    if not x.numel():
+        raise ValueError("no rows")
+    normed = [row / (row.square().mean() + eps).sqrt() for row in rows]
+    return torch.cat(normed).reshape(x.shape)

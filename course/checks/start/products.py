@@ -1,4 +1,4 @@
-"""The visible checks of lesson 00. The hidden ones bring larger sizes."""
+"""Check counts of FLOPs and bytes."""
 
 from __future__ import annotations
 
