@@ -16,7 +16,7 @@ import numpy as np
 from course.checks.cache_operations import ALONE, REFUSED, Operation, follow
 from course.checks.caches import USED_AGAIN
 from course.checks.check import Challenge, Evidence
-from course.checks.comparing import outcome_in_words
+from course.checks.comparing import HOW_MUCH_ROOM, WHICH_EXCEPTION, outcome_in_words
 from course.measure.allocations import in_python
 
 Question = Callable[[str, Any, int, str], str]
@@ -139,9 +139,9 @@ def _ask_about_outcome(name: str, outcome: str, expected: str, after: str) -> st
     if " from layer " in outcome:
         return ALONE
     if expected == "CacheFull" and outcome == "ValueError":
-        return "By which exception does a caller learn that there is no room?"
+        return WHICH_EXCEPTION
     if expected == "CacheFull":
-        return "How many places are left, how many are needed, and when do you look?"
+        return HOW_MUCH_ROOM
     if outcome == "CacheFull":
         return "Which places does your cache take for taken, and is the last one usable?"
     return f"What did {after} leave to it?" if after else "Which of your lines stops it?"

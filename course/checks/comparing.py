@@ -35,6 +35,12 @@ def outcome(call: Callable[[], Any]) -> str:
     return "returned"
 
 
+WHICH_EXCEPTION = "By which exception does a caller learn that there is no room?"
+HOW_MUCH_ROOM = "How many places are left, how many are needed, and when do you look?"
+WHICH_LINE = "Which of your lines stops, and what was it given?"
+"""Questions about an outcome: ValueError in the place of CacheFull; no CacheFull; any other exception."""
+
+
 def outcome_in_words(outcome: str) -> str:
     """Return "a result" or the exception's name, as it reads behind "wanted is" and "came to"."""
     return "a result" if outcome == "returned" else outcome

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from course.checks.caches import USED_AGAIN
 from course.checks.check import Challenge, Check, Evidence, Verdict, failed, passed
-from course.checks.comparing import outcome_in_words
+from course.checks.comparing import HOW_MUCH_ROOM, WHICH_EXCEPTION, WHICH_LINE, outcome_in_words
 from course.checks.counts import in_words, plain
 from course.checks.recorder import given
 from course.checks.recording import type_name
@@ -352,7 +352,7 @@ def wrong_operation(
             error = f" ({record['words']})" if record["words"] else ""
             asked = OUTCOMES.get((record["outcome"], right["outcome"]), question)
             if right["outcome"] == "returned" and record["outcome"] not in KNOWN:
-                asked = "Which of your lines stops, and what was it given?"
+                asked = WHICH_LINE
             came, due = (outcome_in_words(one["outcome"]) for one in (record, right))
             return f"{case} came to {came}{error}; right is {due}. {asked}"
         if record["rows"] != right["rows"]:
@@ -381,16 +381,10 @@ OUTCOMES = {
         "returned",
     ): "There is a state of this length. Which are always there, and what forgets a checkpoint?",
     ("returned", "CannotGoBack"): "No state of this length is kept. From what would it be made?",
-    (
-        "returned",
-        "CacheFull",
-    ): "How many places are left, how many are needed, and when do you look?",
+    ("returned", "CacheFull"): HOW_MUCH_ROOM,
     ("CacheFull", "returned"): "Which places does your cache take for taken?",
-    ("ValueError", "CacheFull"): "By which exception does a caller learn that there is no room?",
-    (
-        "RuntimeError",
-        "CacheFull",
-    ): "How many places are left, how many are needed, and when do you look?",
+    ("ValueError", "CacheFull"): WHICH_EXCEPTION,
+    ("RuntimeError", "CacheFull"): HOW_MUCH_ROOM,
 }
 KNOWN = ("CacheFull", "CannotGoBack", "ValueError")
 """Exceptions of this lesson; any other stops a line that was not meant to."""

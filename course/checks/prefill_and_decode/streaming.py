@@ -12,7 +12,14 @@ import torch
 from torch import Tensor
 
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
-from course.checks.comparing import Truth, WrongChoice, first_wrong_choice, outcome, uncached
+from course.checks.comparing import (
+    WHICH_EXCEPTION,
+    Truth,
+    WrongChoice,
+    first_wrong_choice,
+    outcome,
+    uncached,
+)
 from course.checks.drawing import build_model, draw_model, draw_tokens
 from course.checks.passes import count_passes, new_cache
 from course.checks.prefill_and_decode.chunks import (
@@ -361,7 +368,7 @@ def _wrong_edge(edge: Edge, result: Evidence) -> Verdict | None:
     if chunk_size and (result["outcome"], sum(result["passes"])) == (ended, n_fed):
         question = "What becomes of chunk_size?"
     if (ended, result["outcome"], result["passes"]) == ("CacheFull", "ValueError", []):
-        question = "By which exception does a caller learn that there is no room?"
+        question = WHICH_EXCEPTION
     return failed(
         f"A prompt of {P} token{'s' * (P > 1)}, chunk_size {chunk_size or 'not given'}, n_new = {n_new}, "
         f"an empty cache of {places} places: asked for its first token, the stream gave "

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from course.checks.check import Challenge, Check, Each, Evidence, Verdict, failed, passed
-from course.checks.comparing import outcome, outcome_in_words
+from course.checks.comparing import WHICH_LINE, outcome, outcome_in_words
 from course.checks.counts import in_words, plain
 from course.checks.recorded import Recorded
 from course.checks.recording import one_each
@@ -230,7 +230,7 @@ def wrong_move(
             if expected["outcome"] == "returned":
                 due = expected["result"]  # None, where a request has to wait
                 if got["outcome"] != "CacheFull":
-                    question = "Which of your lines stops, and what was it given?"
+                    question = WHICH_LINE
             return f"{case} came to {came}; right is {due}. {question}"
         if got["result"] != expected["result"]:
             if _all_could_go(got, expected):
