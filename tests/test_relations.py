@@ -432,7 +432,9 @@ def test_a_relation_is_said_to_hold_for_all_cases(words, expected):
 
 def test_it_is_said_of_which_numbers_a_relation_holds():
     [relation] = over_all_cases([Relation("Right for B = 1.", among="the numbers that differ")])
-    assert relation.words == "Over all cases, of the numbers that differ: right for B = 1."
+    assert relation.words == (
+        "Over all cases: right for B = 1. That is so of the numbers that differ."
+    )
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,11 @@ def width_of(case: Case) -> int:
     return case["arguments"][2] if len(case["arguments"]) > 2 else 2
 
 
+def width_text(case: Case) -> str:
+    width = width_of(case)
+    return f"{width} byte{'s' * (width > 1)} a number"
+
+
 def run_sized(function: Any, case: Case) -> Any:
     """Call a function with a MoESize, and with a Machine where the case has one."""
     size, *rest = case["arguments"]
@@ -105,7 +110,7 @@ def run_sized(function: Any, case: Case) -> Any:
     run=run_sized,
     describe=lambda case: (
         f"{sizes_text(case['arguments'][0])}; {case['arguments'][1]} experts read in each layer, "
-        f"{width_of(case)} bytes a number: step_bytes"
+        f"{width_text(case)}: step_bytes"
     ),
     praise="All matrices that a step reads, and no more.",
     tolerance=1e-9,
@@ -173,8 +178,8 @@ def draw_bounds(rng: np.random.Generator) -> Iterator[Case]:
     draw=draw_bounds,
     run=run_sized,
     describe=lambda case: (
-        f"{sizes_text(case['arguments'][0])}; {width_of(case)} "
-        f"bytes a number, {case['arguments'][1][0] / case['arguments'][1][1]:.6g} FLOP/byte: "
+        f"{sizes_text(case['arguments'][0])}; {width_text(case)}, "
+        f"{case['arguments'][1][0] / case['arguments'][1][1]:.6g} FLOP/byte: "
         f"compute_bound_from"
     ),
     praise="The fewest tokens of a pass that keep arithmetic busy.",

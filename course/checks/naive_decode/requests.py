@@ -33,6 +33,11 @@ def draw_bad_requests(seed: int) -> Challenge:
             {"length": P, "n_new": much, "name": [str(much), str(P + much), str(longest)]},
             {
                 "length": P,
+                "n_new": longest,
+                "name": [str(longest), str(P + longest)],
+            },
+            {
+                "length": P,
                 "n_new": room + 1,
                 "name": [str(room + 1), str(longest + 1), str(longest)],
             },
@@ -101,6 +106,8 @@ def judge_refusal(longest: int, request: Evidence, outcome: Evidence) -> Verdict
         question = "Which n_new can this prompt take?"
         if request["length"] == 0:
             question = "What is wrong with this prompt, whatever n_new is?"
+        elif request["n_new"] == longest:
+            question = "How many of these places does the prompt take?"
         return failed(f"{case} returned; wanted is a ValueError. {question}")
     if outcome["outcome"] != "ValueError":
         return failed(

@@ -62,8 +62,8 @@ def over_all_cases(relations: Sequence[Relation]) -> list[Relation]:
         return []
     first, *others = relations
     words = uncapitalized(first.words)
-    among = f", of {first.among}" if first.among else ""
-    return [first._replace(words=f"Over all cases{among}: {words}"), *others]
+    among = f" That is so of {first.among}." if first.among else ""
+    return [first._replace(words=f"Over all cases: {words}{among}"), *others]
 
 
 def slice_name(pair: Pair, axis: int) -> str:

@@ -307,7 +307,8 @@ def draw_unfinished(seed: int) -> Challenge:
     operations += [refused]
     operations += [("append", 0, others), ("truncate", 0, n + 1), refused]
     operations += [("feed", 0, [n + 3, n + 4]), ("feed", 0, [n + 5])]
-    operations += [("append", 0, others), ("reset", 0, None), refused, ("feed", 0, three[:1])]
+    operations += [("append", 0, others), ("reset", 0, None), refused]
+    operations += [("feed", 0, [i]) for i in range(n_sinks + 1)]
     # Of a block that is longer than the window, some tokens count: it ends with the last of these.
     operations += [
         ("append", 0, [*range(window + 3)]),

@@ -35,7 +35,13 @@ def draw_returns(seed: int) -> Challenge:
     back += [("truncate", full), ("truncate", full + 3)]
     again = [*back, ("truncate", -1), ("truncate", full + 2), ("feed", 1), ("feed", 1), ("feed", 1)]
     home = [("truncate", n_sinks), *fed[:3], ("truncate", n_sinks + 1), ("truncate", 0), *fed[:2]]
-    long_block = [("feed", full + 3), ("truncate", full), ("truncate", full + 2), ("feed", 1)]
+    long_block = [
+        *fed[:n_sinks],
+        ("feed", window + 3),
+        ("truncate", full),
+        ("truncate", full + 2),
+        ("feed", 1),
+    ]
     cases = [
         _case(rng, window, n_sinks, full + 4, [*fed, *again, *home]),
         _case(rng, 1, 1, 6, [*fed[:5], ("truncate", 2), ("feed", 1), ("feed", 1), ("reset", 0)]),
