@@ -144,7 +144,9 @@ def _ask_about_outcome(name: str, outcome: str, expected: str, after: str) -> st
         return HOW_MUCH_ROOM
     if outcome == "CacheFull":
         return "Which places does your cache take for taken, and is the last one usable?"
-    return f"What did {after} leave to it?" if after else "Which of your lines stops it?"
+    return (
+        f"Which of your lines stops it{f', and would it without the {after} before' * bool(after)}?"
+    )
 
 
 def _wrong_length(name: str, record: Evidence, lengths: list[int]) -> str | None:

@@ -206,7 +206,7 @@ def _about_lookup(text: list[int], draft: list[int], want: list[int], k: int) ->
 
 def draw_shares(rng: np.random.Generator) -> Iterator[Case]:
     """Draw shares of right guesses and lengths of drafts, none right and all right among them."""
-    for share, K in ((0.5, 0), (0.5, 1), (0.0, 3), (1.0, 3), (1.0, 0), (0.0, 0)):
+    for share, K in ((0.5, 1), (0.5, 0), (0.0, 3), (1.0, 3), (1.0, 0), (0.0, 0)):
         yield call("expected_tokens", share, K)
     for K in rng.integers(2, 12, 6).tolist():
         yield call("expected_tokens", float(rng.uniform(0.2, 0.95)), K)

@@ -37,6 +37,8 @@ FAR = 6
 """Standard deviations by which what is counted may differ from what is expected."""
 FEW = 24
 """Calls that are watched for the house rules."""
+Pair = tuple[int, int]
+"""How many guesses were kept, and the token after them."""
 PAIRS = {"pairs": (np.ndarray, str)}
 """The form of what `probe_draws` records."""
 
@@ -186,6 +188,18 @@ def kept_too_often(challenge: Challenge, kept: np.ndarray) -> Verdict | None:
     )
 
 
+def what_differs(first_time: list[Pair], once_more: list[Pair], n_draft: int) -> str:
+    """Say in what two lists of answers (guesses kept, token) differ."""
+    if [kept for kept, _ in first_time] != [kept for kept, _ in once_more]:
+        return "other guesses kept"
+    pairs = zip(first_time, once_more, strict=True)
+    where = {first[0] == n_draft for first, again in pairs if first != again}
+    if len(where) == 2:
+        return "the same guesses kept, other tokens drawn"
+    after = "every guess was kept" if where == {True} else "a guess was refused"
+    return f"the same guesses kept, and other tokens drawn where {after}"
+
+
 @check(
     "verify_sampled",
     draw=partial(draw_odds, 1, 1700),
@@ -202,11 +216,10 @@ def first_token_has_the_models_odds(challenge: Challenge, evidence: Evidence) ->
         return wrong
     first_time, once_more, other, unseeded, unseeded_again, unseeded_other = evidence["few"]
     if first_time != once_more:
-        same = [pair[0] for pair in first_time] == [pair[0] for pair in once_more]
-        what = "the same guesses kept, other tokens drawn" if same else "other guesses kept"
         return failed(
-            f"Two generators with the same seed gave different answers: {what}. Where does each "
-            f"of your random numbers come from?"
+            f"Two generators with the same seed gave different answers: "
+            f"{what_differs(first_time, once_more, len(challenge['q']))}. Where does each of your random "
+            f"numbers come from?"
         )
     if first_time == other:
         return failed(

@@ -46,7 +46,7 @@ NAN = (
     "A query that sees nothing in a part has top -inf there. Where does NaN come up: in the part, when "
     "it is merged, or since no part with its keys was read?"
 )
-NEITHER = "For this query neither part saw a key."
+NEITHER = "For this query neither part saw a key; for the others one of them did, or both."
 BOTH = {
     **dict.fromkeys(FIELDS, f"{NEITHER} What is -inf minus -inf?"),
     "top": f"{NEITHER} Which top has the whole then, as the docstring has it?",

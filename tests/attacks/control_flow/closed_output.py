@@ -1,6 +1,6 @@
 """Closes what it should write to, and what it should answer on.
 
-points: 5
+points: 7
 start: solved
 says: While this was tried
 """

@@ -1,6 +1,6 @@
 """An endless loop that no signal and no exception interrupts.
 
-points: 5
+points: 7
 start: solved
 says: the time limit of
 slow: yes

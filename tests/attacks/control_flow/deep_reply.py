@@ -1,6 +1,6 @@
 """The evidence is a list in a list in a list, a hundred thousand times, and one in itself.
 
-points: 5
+points: 7
 start: solved
 says: levels deep
 """

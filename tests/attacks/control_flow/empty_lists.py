@@ -1,6 +1,6 @@
 """The reply holds hundreds of thousands of empty lists, each of which takes 20 times as much here as on its way.
 
-points: 5
+points: 7
 start: solved
 says: commas and brackets
 """

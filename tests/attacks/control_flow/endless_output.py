@@ -1,6 +1,6 @@
 """The function writes and writes and never comes back.
 
-points: 5
+points: 7
 start: solved
 says: the time limit of
 slow: yes

@@ -1,6 +1,6 @@
 """The function ends the process at once, with the status of success.
 
-points: 5
+points: 7
 start: solved
 says: status 0
 """

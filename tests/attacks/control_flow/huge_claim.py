@@ -1,6 +1,6 @@
 """A frame that claims to have many gigabytes, and begins to send them.
 
-points: 5
+points: 7
 start: solved
 says: are allowed
 """

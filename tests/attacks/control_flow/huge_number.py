@@ -1,6 +1,6 @@
 """The answer is a number of a hundred thousand digits.
 
-points: 5
+points: 7
 start: solved
 """
 

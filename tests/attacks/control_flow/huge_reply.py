@@ -1,6 +1,6 @@
 """The reply is larger than a reply may be.
 
-points: 5
+points: 7
 start: solved
 says: more than the
 """

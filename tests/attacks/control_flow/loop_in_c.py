@@ -1,6 +1,6 @@
 """One call into C that takes years and lets nothing else run.
 
-points: 5
+points: 7
 start: solved
 says: the time limit of
 slow: yes

@@ -1,6 +1,6 @@
 """Functions that call themselves for ever, in Python and in C.
 
-points: 5
+points: 7
 start: solved
 says: RecursionError
 """

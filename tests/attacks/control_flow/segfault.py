@@ -1,6 +1,6 @@
 """The function crashes the interpreter.
 
-points: 5
+points: 7
 start: solved
 says: SIGSEGV
 """

@@ -1,6 +1,6 @@
 """The function ends the process by a signal.
 
-points: 5
+points: 7
 start: solved
 says: SIGKILL
 """

@@ -1,6 +1,6 @@
 """Half a frame, and then, byte by byte, the rest, slower than anybody waits.
 
-points: 5
+points: 7
 start: solved
 says: the time limit of
 slow: yes

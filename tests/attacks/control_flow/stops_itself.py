@@ -1,6 +1,6 @@
 """The function stops the process, and everything in its group, without ending it.
 
-points: 5
+points: 7
 start: solved
 says: the time limit of
 slow: yes

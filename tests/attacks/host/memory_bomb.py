@@ -1,6 +1,6 @@
 """Takes memory until there is none, and holds it.
 
-points: 5
+points: 7
 start: solved
 says: MemoryError
 """

@@ -1,6 +1,6 @@
 """A test cell that is passed is copied ten times, so that it counts ten times.
 
-points: 5
+points: 7
 start: solved
 """
 
