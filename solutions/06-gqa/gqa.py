@@ -195,13 +195,13 @@ def grouped_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = Non
     ### END SOLUTION
 
 
-# %% nbgrader={"grade_id": "grouped_equals_repeated", "points": 2}
+# %% nbgrader={"grade_id": "grouped_equals_repeated", "points": 1}
 checks.grouped_equals_repeated(grouped_attention)
 
 # %% nbgrader={"grade_id": "masks_reach_every_head", "points": 1}
 checks.masks_reach_every_head(grouped_attention)
 
-# %% nbgrader={"grade_id": "nothing_is_expanded", "points": 2}
+# %% nbgrader={"grade_id": "nothing_is_expanded", "points": 1}
 checks.nothing_is_expanded(grouped_attention)
 
 # %% [markdown]
@@ -318,7 +318,7 @@ def mean_pool_kv_heads(
     ### END SOLUTION
 
 
-# %% nbgrader={"grade_id": "pooled_heads_are_means", "points": 1}
+# %% nbgrader={"grade_id": "pooled_heads_are_means", "points": 2}
 checks.pooled_heads_are_means(mean_pool_kv_heads)
 
 # %% nbgrader={"grade_id": "pooling_keeps_the_rest", "points": 1}
@@ -414,7 +414,7 @@ def max_batch_that_fits(
 # %% nbgrader={"grade_id": "batch_fills_the_memory", "points": 1}
 checks.batch_fills_the_memory(max_batch_that_fits)
 
-# %% nbgrader={"grade_id": "edge_of_the_memory", "points": 1}
+# %% nbgrader={"grade_id": "edge_of_the_memory", "points": 2}
 checks.edge_of_the_memory(max_batch_that_fits)
 
 # %% [markdown]
