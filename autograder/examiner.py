@@ -50,6 +50,8 @@ APART = "At no point in your notebook are all the definitions that count in plac
 RULE_ONCE = (
     "Credited: the numbers are right, and the broken house rule has already cost a question above."
 )
+MOST_BROKEN = 50
+"""The most broken house rules that a reply may list for one of them to be excused."""
 MAX_TEST_CELLS = 3
 """How often a lost question is asked at its test cells; it is asked at the end as well."""
 
@@ -410,9 +412,14 @@ def _answer(question: Question, verdict: Verdict) -> Answer:
 
 
 def _broken_in(attempt: Attempt) -> Broken:
-    """Return the house rules that were broken where a question was lost; a reply may hold anything."""
-    broken = (attempt.reply or {}).get("broken")
-    return broken if type(broken) is list else []
+    """Return the house rules that were broken where a question was lost."""
+    return _read_broken((attempt.reply or {}).get("broken")) or []
+
+
+def _read_broken(broken: object) -> Broken | None:
+    """Return which house rules a reply says were broken; None where it says anything else, such as a
+    million of them."""
+    return broken if type(broken) is list and len(broken) <= MOST_BROKEN else None
 
 
 def _reach_verdict(
@@ -425,8 +432,8 @@ def _reach_verdict(
     try:
         with np.errstate(all="ignore"):
             broken = reply.get("broken")
-            if excused and type(broken) is list:
-                broken = [one for one in broken if one not in excused]
+            if excused and (few := _read_broken(broken)):
+                broken = [one for one in few if one not in excused]
             return check.decide(challenge, reply["evidence"], broken)
     except Exception as error:
         # Verdicts expect what right and usual wrong answers give; a student may give anything.
