@@ -267,7 +267,8 @@ def test_grading_measures_every_kind_of_submission(tmp_path):
     }
     assert done.result["bars"] == []  # none is set for lesson 00
     assert row["lesson"] == "00-start"
-    parts = {"cells and questions", "one definition", "follow-through", "names of mistakes"}
+    parts = {"cells and questions", "one definition", "follow-through", "house rules"}
+    parts |= {"names of mistakes"}
     assert parts == set(row["parts"])
     for kind in ("solved", "wrong", "empty", "before_the_first", "memory"):
         assert set(row[kind]) == {"1", "2"}
