@@ -28,6 +28,7 @@ from nbgrader_course import CourseFolder
 from submissions import opening, solved, submission
 from test_nbgrader_trouble import UNLUCKY
 
+from autograder.assignment import read_assignment
 from autograder.authoring.source import POINTS
 from autograder.classroom.course import open_course
 from autograder.classroom.standing import HAS_GRADE
@@ -278,9 +279,11 @@ def killed(times, well):
         return well(self, *arguments)
     return run
 """
+N_QUESTIONS = len(read_assignment(LESSON.student).questions)
 MOMENTS = {
     "before any point": "SavePoints.preprocess = killed(1, SavePoints.preprocess)",
-    "at the second point": "SaveAutoGrades._add_score = killed(5, SaveAutoGrades._add_score)",
+    "at the second point": "SaveAutoGrades._add_score = "
+    f"killed({N_QUESTIONS + 1}, SaveAutoGrades._add_score)",
     "after all points": "GrantExtensions.preprocess = killed(1, GrantExtensions.preprocess)",
 }
 
