@@ -220,6 +220,6 @@ def test_for_self_study_a_lesson_ends_with_its_answers_folded(tmp_path):
     text = (tmp_path / "site/lessons/00-start/start.html").read_text(encoding="utf-8")
     page = BeautifulSoup(text, "html.parser")
     answers = page.find(id="answers")
-    assert len(answers.select("details")) == 2
+    assert len(answers.select("details")) == 3
     assert "2 * m * k * n" in answers.get_text()
     assert not (tmp_path / "site/lessons/01-mini-gpt").exists()
