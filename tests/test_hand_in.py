@@ -139,7 +139,7 @@ def test_what_is_no_notebook_is_said_in_one_line(tmp_path):
 def test_a_notebook_that_is_fit_gets_a_receipt_and_exit_code_0(notebook):
     done = course_command("hand-in", "00", cwd=notebook.parents[1])
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "4 of 4 visible checks pass" in done.stdout
+    assert "7 of 7 visible checks pass" in done.stdout
     receipt = json.loads((notebook.parent / "start.receipt.json").read_text())
     assert receipt["sha256"] == hashlib.sha256(notebook.read_bytes()).hexdigest()
     assert receipt["code_sha256"] == code_hash(read_cells(notebook))
@@ -160,7 +160,7 @@ def test_hand_in_in_a_notebook_says_what_fails_and_does_not_recurse(tmp_path):
     path.write_text(to_text(whole), encoding="utf-8")
     with kernel(path) as run:
         said = run(hand_in)
-    assert "2 of 4 visible checks pass" in said
+    assert "5 of 7 visible checks pass" in said
     assert "bytes_of_three_matrices (2 of 10 points): " in said
     assert f"It stops in cell {len(whole.cells) - 1}: ZeroDivisionError: division by zero" in said
     assert said.count("Not ready to hand in yet") == 1
