@@ -70,8 +70,8 @@ def without_tests(notebook: Notebook) -> Notebook:
 
 
 def only_answers(notebook: Notebook) -> Notebook:
-    """Without any metadata: what is left after everything was copied to a fresh notebook."""
-    sources = answers(LESSON).values()
+    """Without any metadata: what is left after the code was copied to a fresh notebook."""
+    sources = ["import torch", *answers(LESSON).values()]
     return nbformat.v4.new_notebook(cells=[new_code_cell(source) for source in sources])
 
 
