@@ -102,8 +102,9 @@ def _norms(student: SimpleNamespace, matrix: np.ndarray) -> Evidence:
 
 
 def wrong_norm(x: np.ndarray, evidence: Evidence) -> str | None:
-    """Say that a function brings nothing to one size: each number, (rows, D), goes its own way, or grows
-    as x does. To which size, another check asks; without this, any function would do here."""
+    """Say that a function is no norm of the rows of x, (rows, D): each result rests on one number of x
+    alone, or three times x gives three times the result. Whether it is the right norm, the check
+    `rows_come_to_one_size` asks; without this, `x.clone()` would keep a dtype and a shape."""
     for name in NORMS:
         if wrong := wrong_form(evidence[name], x.shape, "float32"):
             return f"rms_norm {wrong}"
@@ -112,10 +113,12 @@ def wrong_norm(x: np.ndarray, evidence: Evidence) -> str | None:
     if not np.isfinite([once, threefold, changed]).all():
         return f"rms_norm gave a number that is not finite. {ask}"
     if (changed == once).ravel()[1:].all():
-        return f"One number of x became another, and only its own result changed. {ask}"
+        return f"One number of x was changed, and of its row only its own result changed. {ask}"
     growth = np.median(threefold / once)
-    if np.isclose(growth, 3, rtol=0.05) or not np.allclose(threefold, growth * once, rtol=1e-2):
-        return f"rms_norm(3 * x) is no more at one size than rms_norm(x). {ask}"
+    if np.isclose(growth, 3, rtol=0.05):
+        return f"rms_norm(3 * x) is 3 times rms_norm(x): larger rows come out larger. {ask}"
+    if not np.allclose(threefold, growth * once, rtol=1e-2):
+        return f"rms_norm(3 * x) is not rms_norm(x) times one number. {ask}"
     return None
 
 
