@@ -164,6 +164,11 @@ def test_a_lesson_with_nothing_earlier_says_nothing(two_lessons, take_ours):
     assert choose("start", two_lessons / "00-start" / "start.ipynb", "1") == ""
 
 
+def test_the_second_lesson_says_whose_function_of_the_first_it_calls(two_lessons, take_ours):
+    line = choose("mini_gpt", two_lessons / "01-mini-gpt" / "mini_gpt.ipynb", "1")
+    assert "rms_norm: yours" in line
+
+
 def test_without_earlier_notebooks_it_is_ours_in_one_line(tmp_path, take_ours):
     line = choose("kv_cache", lay_out(tmp_path, "03-kv-cache"), "1")
     assert line == "Earlier lessons: ours, since none of your notebooks is next to this one."
