@@ -20,6 +20,8 @@ from autograder.diagnosis.known_replies import KnownReplies
 from autograder.diagnosis.recognize import diagnose, kind_of_error
 from autograder.diagnosis.relations import relations
 from autograder.examiner import Attempt, Examiner
+from autograder.lessons.exhibits import bugs_of
+from autograder.one_mistake import charge_once
 from autograder.result import Answer, Outcome, Result
 from autograder.sandbox.child import InfraError
 from autograder.session import MESSAGE, Deadlines, GaveUp, Session, Start
@@ -49,7 +51,7 @@ def grade_one(
         deadlines: what to wait for at most.
         follow_through: whether what is lost through another cell's mistake is asked again.
         known: the replies of the museum's bugs of the lesson, by which a mistake is recognised.
-        names: whether messages name mistakes; where points alone matter, that takes time for nothing.
+        names: whether known mistakes are looked for, named, and cost few points (`one_mistake.py`).
     """
     digest = ""
     try:
@@ -140,20 +142,25 @@ def _name_mistakes(
     """Return the answers. A lost one names the known mistake that fits it and the checks that passed; or
     else it says what is true of its numbers."""
     passed = {name for name, a in attempts.items() if a.is_full and not a.answer.credited}
-    answers = []
+    answers, may_be, shown = [], {}, set()
     for question in assignment.questions:
         attempt = attempts[question.check]
         answer = attempt.answer
         if attempt.reply is not None and attempt.challenge is not None:
             what = (question.check, attempt.challenge, attempt.reply)
             named = diagnose(known, *what, attempt.specimen, passed)
+            stopped = kind_of_error(attempt.reply)
+            may_be[question.check] = named.may_be
+            shown |= set() if stopped else named.may_be
             # A check asks without knowing the mistake; where it is known, that would lead elsewhere.
-            instead = WHERE if named and named.bug and not kind_of_error(attempt.reply) else ""
-            known_of_it = [Relation(named.sentence, instead)] if named else []
-            if not named or not named.bug:
-                known_of_it = [*over_all_cases(relations(assignment.module, *what)), *known_of_it]
-            answer = replace(answer, message=with_relations(answer.message, known_of_it, MESSAGE))
-            if named:
-                answer = replace(answer, bug=named.bug, family=named.family)
+            known_of_it = [Relation(named.sentence, WHERE if named.bug and not stopped else "")]
+            if not named.bug:
+                said = over_all_cases(relations(assignment.module, *what))
+                known_of_it = said + known_of_it * bool(named.sentence)
+            message = with_relations(answer.message, known_of_it, MESSAGE)
+            answer = replace(answer, message=message, bug=named.bug, family=named.family)
         answers.append(answer)
-    return answers
+    # An exception has many causes: a mistake counts that another question has shown.
+    may_be = {check: bugs & shown for check, bugs in may_be.items()}
+    cheap = {bug.name for bug in bugs_of(assignment.module) if bug.kind == "cheapest"}
+    return charge_once(answers, may_be, cheap)

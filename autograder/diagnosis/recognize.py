@@ -12,7 +12,7 @@ Where no evidence is all the same, the numbers that decided are enough, if there
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,17 +31,19 @@ NOT_BEGUN = ("Missing", "NotImplementedError", "WireError")
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A mistake that was recognised.
+    """A mistake that was recognised, as far as it was.
 
     Attributes:
         bug: the name of the one bug with this evidence; "" when only the family is known.
-        family: one of FAMILIES.
-        sentence: what the student is told.
+        family: one of FAMILIES; "" when not even that is known.
+        sentence: what the student is told; "" where there is nothing to say.
+        may_be: the names of all bugs that lose this question in the same way.
     """
 
-    bug: str
-    family: str
-    sentence: str
+    bug: str = ""
+    family: str = ""
+    sentence: str = ""
+    may_be: frozenset[str] = frozenset()
 
 
 def diagnose(
@@ -51,8 +53,8 @@ def diagnose(
     reply: object,
     specimen: object = None,
     passed: Collection[str] = (),
-) -> Diagnosis | None:
-    """Name the mistake behind a wrong reply, or None where it is not known. Never raises.
+) -> Diagnosis:
+    """Name the mistake behind a wrong reply, if it is known. Never raises.
 
     A mistake is not named that would also lose what the student passed: other code of theirs gives
     these numbers.
@@ -67,18 +69,19 @@ def diagnose(
     """
     try:
         if type(reply) is not dict or kind_of_error(reply) in NOT_BEGUN:
-            return None
+            return Diagnosis()
         with np.errstate(all="ignore"):
             suspected = suspects(known.lesson, check, passed)
             alike = known.agreeing(check, suspected, specimen)
             if not alike:
-                return None
+                return Diagnosis()
             right, museum = wrong_replies(known.lesson, check, challenge, alike)
             hidden = find(f"{known.lesson}.{check}")
             deciding = deciding_about(known.lesson, hidden, challenge, right)
-            return name_mistake(museum, reply, deciding)
+            named = name_mistake(museum, reply, deciding) or Diagnosis()
+            return replace(named, may_be=frozenset(_losing_alike(museum, reply, deciding)))
     except Exception:  # a message without a diagnosis is as good as it was before
-        return None
+        return Diagnosis()
 
 
 def kind_of_error(reply: Reply) -> str:
@@ -95,9 +98,7 @@ def name_mistake(
     Args:
         deciding: what decides about these replies; None where all of it may.
     """
-    found = [bug for bug, known in museum if same_reply(known, reply)]
-    if not found and deciding and deciding.is_telling(reply):
-        found = [bug for bug, known in museum if deciding.are_same(known, reply)]
+    found = _found(museum, reply, deciding)
     families = {bug.family for bug in found}
     if len(families) != 1:
         return None
@@ -108,3 +109,23 @@ def name_mistake(
         return Diagnosis(found[0].name, family, f"{words}{':' * stopped} {found[0].mistake}.")
     words = "end like this" if stopped else "give these numbers"
     return Diagnosis("", family, f"Several known mistakes {words}, all about {FAMILIES[family]}.")
+
+
+def _found(
+    museum: Collection[tuple[Bug, Reply]], reply: Reply, deciding: Deciding | None
+) -> list[Bug]:
+    """List the bugs that this reply is enough to name."""
+    found = [bug for bug, known in museum if same_reply(known, reply)]
+    if not found and deciding and deciding.is_telling(reply):
+        found = [bug for bug, known in museum if deciding.are_same(known, reply)]
+    return found
+
+
+def _losing_alike(
+    museum: Collection[tuple[Bug, Reply]], reply: Reply, deciding: Deciding
+) -> set[str]:
+    """Name the bugs with this reply; where it says that the code stopped, those that stop with the same
+    exception, which alone would be too little to name them."""
+    if kind := kind_of_error(reply):
+        return {bug.name for bug, known in museum if kind_of_error(known) == kind}
+    return {bug.name for bug in _found(museum, reply, deciding)}

@@ -9,6 +9,7 @@ from course.checks.caches import DTYPES, devices_of, stored_bytes
 from course.checks.calls import Case
 from course.checks.check import Each, Evidence
 from course.checks.counts import NUMBER_OR_WORDS, plain
+from course.checks.default_device import ELSEWHERE
 from course.model.config import GPTConfig
 
 WEIGHT = {
@@ -19,8 +20,6 @@ WEIGHT = {
     "misplaced": Each(str),
 }
 """The form of what `weigh` returns."""
-ELSEWHERE = "meta"
-"""A device that every machine has, and that holds no numbers."""
 
 
 def weigh(make: Callable[..., Any], fill: Callable[[Any], Any]) -> Evidence:

@@ -33,7 +33,7 @@ class PairsInADeque:
         shape = (2, batch, config.n_kv_heads, max_len, config.head_dim)
         layers = range(config.n_layers)
         self.pairs = deque(torch.empty(shape, dtype=dtype, device=device) for _ in layers)
-        self.count, self.places = torch.tensor(0), torch.arange(max_len)
+        self.count, self.places = torch.tensor(0), torch.arange(max_len, device=device)
 
     def __len__(self):
         return int(self.count)
@@ -151,7 +151,8 @@ def layer_by_hand(attn, x, positions, cache, layer):
     k, v = cache.append(layer, k, attn.wv(x).view(B, T, G, D).transpose(1, 2))
     q = q.reshape(B, G, H // G, T, D).double()  # (B, G, H/G, T, D)
     scores = torch.einsum("bgrtd,bgsd->bgrts", q, k.double()) / math.sqrt(D)
-    hidden = torch.zeros(T, k.shape[2]).masked_fill(~causal_mask(T, k.shape[2]), float("-inf"))
+    mask = causal_mask(T, k.shape[2], x.device)
+    hidden = torch.zeros(mask.shape, device=x.device).masked_fill(~mask, float("-inf"))
     weights = (scores + hidden).softmax(dim=-1)
     heads = torch.einsum("bgrts,bgsd->bgrtd", weights, v.double()).to(x.dtype)
     return attn.wo(heads.reshape(B, H, T, D).transpose(1, 2).reshape(B, T, H * D))
@@ -164,7 +165,7 @@ def layer_fused(attn, x, positions, cache, layer):
     parts = (x @ fused.T).split([H * D, G * D, G * D], dim=-1)
     q, k, v = (part.unflatten(-1, (-1, D)).movedim(2, 1) for part in parts)
     k, v = cache.append(layer, attn.rotate(k, positions), v)
-    mask = causal_mask(q.shape[2], k.shape[2])
+    mask = causal_mask(q.shape[2], k.shape[2], x.device)
     q = attn.rotate(q, positions)
     heads = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)
     return heads.movedim(1, 2).flatten(2) @ attn.wo.weight.T
@@ -198,7 +199,7 @@ def forward_by_recursion(model, tokens, cache):
     def through(x, layer):
         if layer == len(model.blocks):
             return x
-        block, positions = model.blocks[layer], past + torch.arange(T)
+        block, positions = model.blocks[layer], past + torch.arange(T, device=tokens.device)
         x = x + attention_layer_cached(block.attn, block.attn_norm(x), positions, cache, layer)
         return through(x + block.mlp(block.mlp_norm(x)), layer + 1)
 

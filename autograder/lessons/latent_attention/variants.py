@@ -246,7 +246,7 @@ def layer_by_einsum(attn, x, positions, cache, layer):
         [absorb(q[..., :D], attn.up_k.weight), attn.rotate(q[..., D:], positions)], -1
     )
     S = rows.shape[1]
-    mask = torch.ones(T, S, dtype=torch.bool).tril(S - T)
+    mask = torch.ones(T, S, dtype=torch.bool, device=x.device).tril(S - T)
     latents = attend_latent(whole, rows, attn.rank, 1 / math.sqrt(q.shape[-1]), mask)
     up_v = attn.up_v.weight.unflatten(0, (attn.n_heads, D))
     return attn.wo(torch.einsum("bhtr,hdr->bthd", latents, up_v).reshape(B, T, -1))
@@ -259,7 +259,7 @@ def layer_without_a_mask_for_one(attn, x, positions, cache, layer):
     c, k_rope = attn.down(x).tensor_split([attn.rank], dim=-1)
     rows = cache.append(layer, c, attn.rotate(k_rope[:, None], positions))
     q = torch.cat((absorb(content, attn.up_k.weight), attn.rotate(turned, positions)), dim=3)
-    masks = () if T == 1 else (causal_mask(T, rows.shape[1]),)
+    masks = () if T == 1 else (causal_mask(T, rows.shape[1], x.device),)
     latents = attend_latent(q, rows, attn.rank, (D + attn.d_rope) ** -0.5, *masks)
     parts = attn.up_v.weight.chunk(H)
     heads = [F.linear(latents[:, h], part) for h, part in enumerate(parts)]
@@ -281,7 +281,8 @@ def layer_on_its_own(attn, x, positions, cache, layer):
     scores = to_latent.reshape(B, H * T, -1) @ rows[..., :rank].mT
     scores = scores + turned.reshape(B, H * T, -1) @ rows[..., rank:].mT
     S = rows.shape[1]
-    later = torch.arange(S) > torch.arange(S - T, S)[:, None]
+    places = torch.arange(S, device=x.device)
+    later = places > places[S - T :, None]
     scores = scores.view(B, H, T, S).masked_fill(later, -math.inf)
     latents = scores.softmax(-1).reshape(B, H * T, S) @ rows[..., :rank]
     up_v = attn.up_v.weight.view(H, D, rank).mT
@@ -297,7 +298,7 @@ def layer_with_wo_absorbed(attn, x, positions, cache, layer):
     q = torch.cat(
         [absorb(q[..., :D], attn.up_k.weight), attn.rotate(q[..., D:], positions)], dim=-1
     )
-    mask = causal_mask(x.shape[1], rows.shape[1])[None, None]
+    mask = causal_mask(x.shape[1], rows.shape[1], x.device)[None, None]
     latents = attend_latent(q, rows, rank, float(D + attn.d_rope) ** -0.5, mask)
     out = attn.wo.weight.view(-1, H, D).transpose(0, 1) @ attn.up_v.weight.view(H, D, rank)
     return torch.einsum("bhtr,hcr->btc", latents, out)

@@ -29,7 +29,7 @@ def attention_by_einsum(q, k, v):
     G = k.shape[1]
     q = q.reshape(B, G, H // G, T, D)
     scores = torch.einsum("bgitd,bgsd->bgits", q, k) * D**-0.5
-    scores = scores + torch.full((T, T), -1e9).triu(1)
+    scores = scores + torch.full((T, T), -1e9, device=q.device).triu(1)
     return torch.einsum("bgits,bgsd->bgitd", scores.softmax(-1), v).reshape(B, H, T, D)
 
 
@@ -37,7 +37,7 @@ def attention_by_bmm(q, k, v):
     """All heads of all rows in one batch of matrices; the mask is added."""
     B, H, T, D = q.shape
     k, v = (part[:, torch.arange(H) // (H // k.shape[1])].reshape(B * H, T, D) for part in (k, v))
-    hidden = torch.full((T, T), -torch.inf, dtype=q.dtype).triu(diagonal=1)
+    hidden = torch.full((T, T), -torch.inf, dtype=q.dtype, device=q.device).triu(diagonal=1)
     scores = torch.baddbmm(hidden, q.reshape(B * H, T, D), k.mT, alpha=D**-0.5)
     return torch.bmm(F.softmax(scores, dim=2), v).view(B, H, T, D)
 

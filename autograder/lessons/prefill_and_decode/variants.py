@@ -218,14 +218,14 @@ def pad_by_flipping(prompts, pad_id):
 
 
 def mask_where_pads_see_everything(n_new, n_visible, n_pads):
-    places = torch.arange(n_visible).reshape(1, 1, 1, -1)
+    places = torch.arange(n_visible, device=n_pads.device).reshape(1, 1, 1, -1)
     own = places[..., n_visible - n_new :].transpose(2, 3)
     pads = n_pads.reshape(-1, 1, 1, 1)
     return torch.where(own < pads, True, (places <= own) & (places >= pads))
 
 
 def positions_by_counting(n_new, n_visible, n_pads):
-    own = torch.arange(n_visible) >= n_pads[:, None]  # (B, S)
+    own = torch.arange(n_visible, device=n_pads.device) >= n_pads[:, None]  # (B, S)
     return (own.cumsum(dim=1) - 1).clamp_min(0)[:, -n_new:]
 
 
@@ -239,14 +239,15 @@ def pad_by_lists(prompts, pad_id):
 
 
 def mask_where_pads_see_pads(n_new, n_visible, n_pads):
-    places = torch.arange(n_visible)
+    places = torch.arange(n_visible, device=n_pads.device)
     pad = places[None] < n_pads[:, None]  # (B, S)
     same_kind = pad[:, -n_new:, None] == pad[:, None, :]  # (B, T, S)
-    return (same_kind & causal_mask(n_new, n_visible)).unsqueeze(1)
+    return (same_kind & causal_mask(n_new, n_visible, n_pads.device)).unsqueeze(1)
 
 
 def positions_with_pads_at_one(n_new, n_visible, n_pads):
-    positions = torch.arange(n_visible).repeat(len(n_pads), 1) - n_pads.reshape(-1, 1)
+    places = torch.arange(n_visible, device=n_pads.device)
+    positions = places.repeat(len(n_pads), 1) - n_pads.reshape(-1, 1)
     positions = positions.masked_fill(positions < 0, 1 if n_visible > 1 else 0)
     return positions[:, n_visible - n_new :]
 
@@ -262,7 +263,8 @@ def mask_by_stacking(n_new, n_visible, n_pads):
 
 
 def positions_by_relu(n_new, n_visible, n_pads):
-    return torch.relu(torch.arange(n_new)[None, :] + (n_visible - n_new - n_pads)[:, None])
+    new = torch.arange(n_new, device=n_pads.device)
+    return torch.relu(new[None, :] + (n_visible - n_new - n_pads)[:, None])
 
 
 def prefill_by_reduce(model, prompt, cache, chunk_size=256):
@@ -349,8 +351,9 @@ def mask_in_numpy(n_new, n_visible, n_pads):
 
 
 def positions_by_einsum(n_new, n_visible, n_pads):
-    own = (torch.arange(n_visible) >= n_pads[:, None]).double()  # (B, S)
-    before = torch.ones(n_visible, n_visible, dtype=torch.float64).triu(1)
+    places = torch.arange(n_visible, device=n_pads.device)
+    own = (places >= n_pads[:, None]).double()  # (B, S)
+    before = (places[:, None] < places).double()
     return torch.einsum("bs,st->bt", own, before)[:, n_visible - n_new :].long()
 
 

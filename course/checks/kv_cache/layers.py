@@ -12,6 +12,7 @@ import torch
 from course.checks.caches import new_cache
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import NO_PLACE, Difference, first_difference, question_about
+from course.checks.default_device import ELSEWHERE, on_another_device
 from course.checks.drawing import build_model, draw_model, draw_split
 from course.checks.recorder import given
 
@@ -65,10 +66,29 @@ def positions_of(case: Challenge) -> np.ndarray:
 
 def probe_layer(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Tell by how many tokens one call of each case's layer moved the cache; if by none, run the layer
-    chunk after chunk."""
+    chunk after chunk, and once on another device."""
     moved = [_length_moved_by(student, case) for case in challenge["cases"]]
-    runs = [] if any(moved) else [_run_layer(student, case) for case in challenge["cases"]]
-    return {"moved": moved, "runs": runs}
+    if any(moved):
+        return {"moved": moved, "runs": [], "elsewhere": ""}
+    runs = [_run_layer(student, case) for case in challenge["cases"]]
+    return {
+        "moved": moved,
+        "runs": runs,
+        "elsewhere": _run_elsewhere(student, challenge["cases"][0]),
+    }
+
+
+def _run_elsewhere(student: SimpleNamespace, case: Challenge) -> str:
+    """Call a layer with its weights, its cache and its tokens on another device; return what is wrong."""
+    attn, x, _ = _prepare(student, case, 8)
+    attn, places = attn.to(ELSEWHERE), torch.from_numpy(positions_of(case)).to(ELSEWHERE)
+
+    def call() -> Any:
+        cache = new_cache(student, case, x.shape[1], batch=len(x), device=ELSEWHERE)
+        layer = case["layer"]
+        return student.attention_layer_cached(attn, x.to(ELSEWHERE), places, cache, layer)
+
+    return on_another_device(call)
 
 
 def _prepare(
@@ -116,7 +136,7 @@ def uncached_layer(case: Challenge) -> tuple[np.ndarray, np.ndarray]:
 
 def layer_form(challenge: Challenge) -> Evidence:
     run = {"out": Each(np.ndarray), "keys": np.ndarray}
-    return {"moved": [int] * len(challenge["cases"]), "runs": Each(run)}
+    return {"moved": [int] * len(challenge["cases"]), "runs": Each(run), "elsewhere": str}
 
 
 @check(
@@ -145,6 +165,8 @@ def layer_equals_uncached(
         if wrong := _wrong_run(case, run, truth(case), tolerance, agree):
             return failed(wrong)
         agree.append(case["config"]["n_kv_heads"])
+    if misplaced := evidence["elsewhere"]:
+        return failed(f"attention_layer_cached: {misplaced}")
     return passed(f"4 query heads on {agree[:-1]} KV heads: every chunk equals the uncached layer.")
 
 

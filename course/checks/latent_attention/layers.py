@@ -13,6 +13,7 @@ from torch import Tensor
 from course.checks.attention_cases import largest_text
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, first_difference, question_about
+from course.checks.default_device import ELSEWHERE, on_another_device
 from course.checks.drawing import draw_split, draw_state, draw_tokens
 from course.checks.recorder import given
 from course.checks.recording import TENSOR, as_array
@@ -190,7 +191,8 @@ def call(
 
 def probe_poison(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Call one layer on rows, on the negatives, in another order, with another newest row, and as at
-    first; with other new tokens; where all rows are one and the same; and with other weights."""
+    first; with other new tokens; where all rows are one and the same; with other weights; and on another
+    device."""
     attn, rows = make_layer(challenge), challenge["rows"]
     shuffled, newest = rows.copy(), rows.copy()
     shuffled[:, : len(challenge["order"])] = rows[:, challenge["order"]]
@@ -218,7 +220,16 @@ def probe_poison(student: SimpleNamespace, challenge: Challenge) -> Evidence:
         ("made_of_them", make_layer({**challenge, "weights": negative})),
     ):
         outs[name] = as_array(call(student, layer, challenge, rows)[0])
-    return {"outs": outs, "calls": calls}
+    elsewhere = on_another_device(lambda: _call_elsewhere(student, challenge))
+    return {"outs": outs, "calls": calls, "elsewhere": elsewhere}
+
+
+def _call_elsewhere(student: SimpleNamespace, case: Challenge) -> Any:
+    """Call the layer with its weights, its rows and its tokens on another device."""
+    attn, x = make_layer(case).to(ELSEWHERE), given(case["x"]).to(ELSEWHERE)
+    kept = DrawnRows(torch.tensor(case["rows"]).to(ELSEWHERE), x.shape[1])
+    positions = torch.arange(len(kept), len(kept) + x.shape[1], device=ELSEWHERE)
+    return student.latent_attention_layer(attn, x, positions, kept, case["layer"])
 
 
 SENTENCES = {
@@ -258,7 +269,8 @@ BESIDE = {"alike_asked": "alike", "other_weights": "made_of_them"}
 
 
 def poison_form(challenge: Challenge) -> Evidence:
-    return {"outs": dict.fromkeys(["first", *BESIDE.values(), *SENTENCES], TENSOR), "calls": list}
+    outs = dict.fromkeys(["first", *BESIDE.values(), *SENTENCES], TENSOR)
+    return {"outs": outs, "calls": list, "elsewhere": str}
 
 
 @check("latent_attention_layer", draw=draw_poison, probe=probe_poison, evidence=poison_form)
@@ -285,6 +297,8 @@ def rows_are_the_only_memory(challenge: Challenge, evidence: Evidence, tolerance
             f"append was called with {evidence['calls']} (layer, shapes of c and k_rope), expected is "
             f"{[right]}. What belongs into the cache, how often, and for which layer?"
         )
+    if misplaced := evidence["elsewhere"]:
+        return failed(f"latent_attention_layer: {misplaced}")
     for name, (sentence, question) in SENTENCES.items():
         new = slice(-1 if name == "newest" else None, None)
         before = outs[BESIDE.get(name, "first")]

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
+from course.checks.default_device import ELSEWHERE, on_another_device
 from course.checks.mini_gpt.outputs import OUTPUT, call, form_error, gap, moved, one_output_each
 from course.checks.mini_gpt.sizes import draw_sizes
 from course.checks.ready_made import NoReadyMadeAttention
@@ -136,7 +137,19 @@ def judge_equal_scores(
     )
 
 
-@check("causal_attention", draw=draw_nudged_tokens, probe=probe_attention, evidence=attention_form)
+def probe_nudged(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Call causal_attention on each case, and on case 0 on another device."""
+    evidence = probe_attention(student, challenge)
+    case = [torch.from_numpy(part).to(ELSEWHERE) for part in challenge["cases"][0]]
+    return {**evidence, "elsewhere": on_another_device(lambda: student.causal_attention(*case))}
+
+
+@check(
+    "causal_attention",
+    draw=draw_nudged_tokens,
+    probe=probe_nudged,
+    evidence=lambda challenge: {**attention_form(challenge), "elsewhere": str},
+)
 def attention_sees_no_future(challenge: Challenge, evidence: Evidence, tolerance: float) -> Verdict:
     """Judge which outputs a nudged token moved: those from it on, and no others."""
     cases, outputs = challenge["cases"], evidence["outputs"]
@@ -164,9 +177,11 @@ def attention_sees_no_future(challenge: Challenge, evidence: Evidence, tolerance
                 f"{T} tokens: a new key and value for token {j} did not move the output of token "
                 f"{t}. {question}"
             )
-    return judge_equal_scores(cases[-2:], outputs[-2:], tolerance) or passed(
-        "Nudge token j: outputs from j on move, and nothing left of it does."
-    )
+    if wrong := judge_equal_scores(cases[-2:], outputs[-2:], tolerance):
+        return wrong
+    if misplaced := evidence["elsewhere"]:
+        return failed(f"causal_attention: {misplaced}")
+    return passed("Nudge token j: outputs from j on move, and nothing left of it does.")
 
 
 def question_about_the_future(reach: list[list[int]], t: int) -> str:

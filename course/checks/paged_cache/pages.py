@@ -15,7 +15,7 @@ import torch
 
 from course.checks.cache_operations import ALONE, FREE_BLOCK_ADOPTED, Handling, attempt
 from course.checks.cache_operations import Operation as Operation
-from course.checks.caches import copied_pair, feed_parts
+from course.checks.caches import InputChanged, copied_pair, feed_parts
 from course.checks.check import Challenge, Evidence
 from course.checks.comparing import outcome_in_words
 from course.checks.recorder import given
@@ -92,6 +92,8 @@ def run(student: SimpleNamespace, challenge: Challenge, kept: Sequence[str]) -> 
             returned.clear()
         if reached:
             outcome, error, layers = attempt(operation, caches, handling)
+            if layers and isinstance(layers[0], str):  # words in the place of rows
+                outcome, error, layers = InputChanged.__name__, layers[0], []
             reached = outcome in ("returned", "CacheFull")
         tables = [list(map(int, cache.table)) for cache in caches]
         rest = [0] * (n_caches - len(caches))  # where an operation failed that begins a cache
