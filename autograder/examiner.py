@@ -4,16 +4,15 @@
   later cells of the student that may change the answer. The best attempt counts.
 * This side draws each challenge only then, treats the reply as a claim, and compares it with the oracle.
   A probe that kills or hangs the process costs that question alone.
-* A question that is lost through another cell's mistake is asked again with that cell put right
-  (`follow_through.py`).
-* A broken house rule costs the points of one question: every check that calls the function notices it.
+
+Where something else than the answer may be at fault, `second_chances.py` asks a lost question again.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
-from contextlib import closing, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -24,21 +23,12 @@ from autograder.challenges import Challenges
 from autograder.diagnosis.known_replies import KnownReplies
 from autograder.diagnosis.recognize import NOT_BEGUN, kind_of_error
 from autograder.fewer_operations import about_fewer_operations
-from autograder.follow_through import cells_to_replace, replace_cells, sentence
 from autograder.lasting_state import may_keep_state
 from autograder.lessons import find
 from autograder.needed_cells import may_change, needed_cells, reach
-from autograder.one_definition import (
-    Definition,
-    Definitions,
-    Try,
-    choose,
-    conflicts,
-    worth_comparing,
-)
 from autograder.result import Answer, Outcome
 from autograder.sandbox.child import Child, ChildFault, MachineBusy
-from autograder.session import MESSAGE, Budget, GaveUp, Session, Start, fields_of
+from autograder.session import MESSAGE, GaveUp, Session, fields_of
 from course.checks.check import Challenge, Check, Verdict, failed, stopped_with
 from course.checks.rules import Broken
 
@@ -46,10 +36,6 @@ MISSING_NAME = ("NameError", "AttributeError")
 """Exceptions that say that a name is missing, which another cell may define."""
 EXPLANATION_SECONDS = 10.0
 """The time for each further challenge, by which a mistake is recognised and its smallest case found."""
-APART = "At no point in your notebook are all the definitions that count in place together."
-RULE_ONCE = (
-    "Credited: the numbers are right, and the broken house rule has already cost a question above."
-)
 MOST_BROKEN = 50
 """The most broken house rules that a reply may list for one of them to be excused."""
 MAX_TEST_CELLS = 3
@@ -101,17 +87,15 @@ class Examiner:
         cells: tuple[CodeCell, ...],
     ) -> None:
         self.assignment, self.known, self.cells = assignment, known, cells
-        checks = [find(self._name(question)) for question in assignment.questions]
+        checks = [find(self.name_of(question)) for question in assignment.questions]
         called = {name for check in checks for name in check.needs}
         self.needed = needed_cells(cells, assignment.given, called)
         student = [cell.source for cell in cells if cell.source.strip() not in assignment.given]
         lesson = [cell.source for cell in self.needed if cell.source not in student]
         self._keeps_state = may_keep_state(student, lesson, called)
-        self._definitions = Definitions(cells, assignment.given)
-        self._counting: dict[str, Definition] = {}
         self._challenges = Challenges(digest, secret)
 
-    def _name(self, question: Question) -> str:
+    def name_of(self, question: Question) -> str:
         """Return the name of a question's check as `find` knows it."""
         return f"{self.assignment.module}.{question.check}"
 
@@ -158,10 +142,10 @@ class Examiner:
         """Add the best attempts to `best`; raises as `ask_all`."""
         times: Counter[str] = Counter()
         last: dict[str, int] = {}
-        schedule = self._schedule(session.cells)
+        schedule = self.schedule(session.cells)
         for number, (n_cells, question) in enumerate(schedule, start=1):
             name = question.check
-            if name in last and not self._may_differ(session.cells, question, last[name], n_cells):
+            if name in last and not self.may_differ(session.cells, question, last[name], n_cells):
                 continue
             used_up = times[name] >= MAX_TEST_CELLS and n_cells < len(session.cells)
             if used_up or (name in best and best[name].is_full):
@@ -170,16 +154,16 @@ class Examiner:
             times[name] += 1
             try:
                 prepare = partial(self._draw_ahead, schedule[number:])
-                new = self._ask(session, n_cells, question, prepare)
+                new = self.ask(session, n_cells, question, prepare)
             except GaveUp as error:
                 if not best:
                     raise
-                new = self._fault(question, str(error))
+                new = self.fault(question, str(error))
             new = replace(new, n_cells=n_cells)
             if name not in best or new.answer.score > best[name].answer.score:
                 best[name] = new  # of two with the same points the earlier one counts
 
-    def _may_differ(
+    def may_differ(
         self, cells: tuple[CodeCell, ...], question: Question, before: int, n_cells: int
     ) -> bool:
         """Tell whether the student's cells between two places may change what a question needs.
@@ -189,9 +173,9 @@ class Examiner:
         """
         given = self.assignment.given
         between = [cell for cell in cells[before:n_cells] if cell.source.strip() not in given]
-        return may_change(between, reach(cells, find(self._name(question)).needs))
+        return may_change(between, reach(cells, find(self.name_of(question)).needs))
 
-    def _schedule(self, cells: tuple[CodeCell, ...]) -> list[tuple[int, Question]]:
+    def schedule(self, cells: tuple[CodeCell, ...]) -> list[tuple[int, Question]]:
         """List after how many cells to ask which question: at its test cells, and after all cells
         unless nothing runs between its last test cell and the end."""
         questions = {question.check: question for question in self.assignment.questions}
@@ -201,147 +185,12 @@ class Examiner:
         rest = [question for name, question in questions.items() if name not in settled]
         return at_tests + [(len(cells), question) for question in rest]
 
-    def decide_by_one_definition(
-        self, session: Session, start: Start, attempts: dict[str, Attempt]
-    ) -> dict[str, Attempt]:
-        """Let one definition of each function count, see `one_definition.py`. Where questions that passed
-        have met several, all that call the function are asked with each of them."""
-        questions = {question.check: question for question in self.assignment.questions}
-        tried = {(name, attempt.n_cells): attempt for name, attempt in attempts.items()}
-
-        def tries() -> list[Try]:
-            return [
-                Try(name, one.answer.points, self._met(questions[name], session, n_cells), n_cells)
-                for (name, n_cells), one in tried.items()
-            ]
-
-        several = conflicts(tries())
-        points = sum(attempt.answer.points for attempt in attempts.values())
-        again = Session(start, session.cells, session.deadlines, session.budget)
-        with closing(again), suppress(GaveUp):
-            for n_cells in sorted(worth_comparing(tries(), several), reverse=True):
-                if choose(tries())[1] == points:
-                    break
-                for question in questions.values():
-                    met = self._met(question, session, n_cells)
-                    known = any(t.question == question.check and t.met == met for t in tries())
-                    if several & set(met) and not known:
-                        attempt = self._ask(again, n_cells, question)
-                        tried[question.check, n_cells] = replace(attempt, n_cells=n_cells)
-        self._counting, _ = choose(tries())
-        best = dict(attempts)
-        for name, old in attempts.items():
-            agreeing = [t for t in tries() if t.question == name and t.agrees_with(self._counting)]
-            counts = max(agreeing, key=lambda one: one.points, default=None)
-            if old.answer.points > (counts.points if counts else 0):
-                new = tried[name, counts.n_cells] if counts else self._fault(questions[name], APART)
-                best[name] = self._explain_choice(questions[name], new, several)
-            elif counts and counts.points > 0:
-                best[name] = tried[name, counts.n_cells]
-        return best
-
-    def _explain_choice(
-        self, question: Question, attempt: Attempt, several: Collection[str]
-    ) -> Attempt:
-        """Say why another definition than the one at a question's test cell has decided it."""
-        names = sorted(several & set(self._needs(question)))
-        cells = sorted({self._counting[name].cell for name in names})
-        words = (
-            f"There are several definitions of {' and '.join(names)}. All questions about a function are "
-            "decided by the one that earns the most points, here that of cell "
-            f"{' and '.join(map(str, cells))}. {attempt.answer.message}"
-        )
-        return replace(attempt, answer=replace(attempt.answer, message=words[:MESSAGE]))
-
-    def _met(self, question: Question, session: Session, n_cells: int) -> dict[str, Definition]:
-        """Return which definitions a question meets that is asked after so many cells of a session."""
-        number = session.cells[n_cells - 1].number if n_cells else 0
-        return self._definitions.met(self._needs(question), number)
-
-    def _needs(self, question: Question) -> tuple[str, ...]:
-        return find(self._name(question)).needs
-
-    def charge_rules_once(
-        self, session: Session, start: Start, attempts: dict[str, Attempt]
-    ) -> dict[str, Attempt]:
-        """Ask lost questions again whose broken house rules an earlier lost question has broken, too, and
-        credit what passes but for these."""
-        charged: Broken = []
-        credited = dict(attempts)
-        again = Session(start, session.cells, session.deadlines, session.budget)
-        with closing(again), suppress(GaveUp):
-            for question in self.assignment.questions:
-                attempt = attempts[question.check]
-                broken = _broken_in(attempt)
-                if broken and all(one in charged for one in broken):
-                    new = self._ask(
-                        again, attempt.n_cells, question, recognize=False, excused=charged
-                    )
-                    if new.answer.score > attempt.answer.score:
-                        answer = replace(new.answer, message=RULE_ONCE, credited=True)
-                        credited[question.check] = Attempt(answer)
-                charged += [one for one in broken if one not in charged]
-        return credited
-
-    def follow_through(
-        self, session: Session, start: Start, attempts: dict[str, Attempt]
-    ) -> dict[str, Attempt]:
-        """Ask lost questions again with other cells put right, and credit what passes. This gets time
-        of its own: code that is credited here may hang in the student's own notebook."""
-        budget = Budget(max(session.budget.seconds, session.deadlines.submission / 2))
-        lost = [q for q in self.assignment.questions if not attempts[q.check].is_full]
-        sessions: dict[frozenset[str], Session] = {}
-        credited = dict(attempts)
-        try:
-            for question in list(lost):
-                names = cells_to_replace(self.assignment, question, lost, session.cells)
-                if not names:
-                    continue
-                if names not in sessions:
-                    cells = replace_cells(self.assignment, session.cells, names, session.seconds)
-                    sessions[names] = Session(start, cells, session.deadlines, budget)
-                answer = attempts[question.check].answer
-                better = self._credit(sessions[names], question, names, answer)
-                if better is not answer:
-                    credited[question.check] = Attempt(better)
-                    lost.remove(question)
-        finally:
-            for other in sessions.values():
-                other.close()
-        return credited
-
-    def _credit(
-        self, session: Session, question: Question, names: frozenset[str], answer: Answer
-    ) -> Answer:
-        """Return the answer with these cells replaced if it is better, else the given one. The question
-        is asked at its first test cell, and at the end. Nothing that such a process says or prints
-        is passed on: it has seen reference answers."""
-        places = [n_cells for n_cells, other in self._schedule(session.cells) if other == question]
-        replaced = frozenset().union(*(self.assignment.answers[name] for name in names))
-        for n_cells in dict.fromkeys((places[0], places[-1])):
-            if n_cells != places[0] and not self._may_differ(
-                session.cells, question, places[0], n_cells
-            ):
-                break
-            met = self._met(question, session, n_cells)
-            own = {name: one for name, one in met.items() if name not in replaced}
-            if any(self._counting.get(name, one) != one for name, one in own.items()):
-                continue  # another definition counts
-            try:
-                new = self._ask(session, n_cells, question, recognize=False).answer
-            except GaveUp:
-                return answer
-            if new.score > answer.score:
-                self._counting.update(own)
-                return replace(new, message=sentence(names)[:MESSAGE], credited=True)
-        return answer
-
     def _draw_ahead(self, schedule: list[tuple[int, Question]]) -> None:
         """Draw the first challenge of the next question, if one is left."""
         for _, question in schedule[:1]:
-            self._challenges.draw_ahead(self._name(question))
+            self._challenges.draw_ahead(self.name_of(question))
 
-    def _ask(
+    def ask(
         self,
         session: Session,
         n_cells: int,
@@ -361,7 +210,7 @@ class Examiner:
         Raises:
             GaveUp: the process could not be given the first challenge.
         """
-        name = self._name(question)
+        name = self.name_of(question)
         check, numbers = find(name), self._challenges.numbers(name)
         score, message = 1.0, ""
         for number in numbers:
@@ -377,7 +226,7 @@ class Examiner:
                     meanwhile=more if number < numbers[-1] else prepare,
                 )
             except ChildFault as fault:
-                return self._fault(question, f"While this was tried, {fault}.")
+                return self.fault(question, f"While this was tried, {fault}.")
             verdict = _reach_verdict(check, challenge, reply, session, excused)
             if verdict.score < score:
                 answer = replace(_answer(question, verdict), challenge=number)
@@ -401,7 +250,7 @@ class Examiner:
             lost = replace(lost, answer=replace(lost.answer, message=message[:MESSAGE]))
         return lost
 
-    def _fault(self, question: Question, why: str) -> Attempt:
+    def fault(self, question: Question, why: str) -> Attempt:
         fault = Outcome.STUDENT_FAULT
         return Attempt(Answer(question.check, fault, 0.0, question.points, why[:MESSAGE]))
 
@@ -411,12 +260,7 @@ def _answer(question: Question, verdict: Verdict) -> Answer:
     return Answer(question.check, Outcome.SCORE, score, question.points, message)
 
 
-def _broken_in(attempt: Attempt) -> Broken:
-    """Return the house rules that were broken where a question was lost."""
-    return _read_broken((attempt.reply or {}).get("broken")) or []
-
-
-def _read_broken(broken: object) -> Broken | None:
+def read_broken(broken: object) -> Broken | None:
     """Return which house rules a reply says were broken; None where it says anything else, such as a
     million of them."""
     return broken if type(broken) is list and len(broken) <= MOST_BROKEN else None
@@ -432,7 +276,7 @@ def _reach_verdict(
     try:
         with np.errstate(all="ignore"):
             broken = reply.get("broken")
-            if excused and (few := _read_broken(broken)):
+            if excused and (few := read_broken(broken)):
                 broken = [one for one in few if one not in excused]
             return check.decide(challenge, reply["evidence"], broken)
     except Exception as error:

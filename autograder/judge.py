@@ -24,6 +24,7 @@ from autograder.lessons.exhibits import bugs_of
 from autograder.one_mistake import charge_once
 from autograder.result import Answer, Outcome, Result
 from autograder.sandbox.child import InfraError
+from autograder.second_chances import SecondChances
 from autograder.session import MESSAGE, Deadlines, GaveUp, Session, Start
 from course.checks.relations.words import Relation, over_all_cases, with_relations
 
@@ -65,13 +66,14 @@ def grade_one(
             whole = Session(start, cells, session.deadlines, session.budget)
             with _timed(seconds, "again, with all cells"), closing(whole):
                 session, attempts = whole, examiner.ask_lost(whole, attempts)
+        chances = SecondChances(examiner, start)
         with _timed(seconds, "one definition"):
-            attempts = examiner.decide_by_one_definition(session, start, attempts)
+            attempts = chances.decide_by_one_definition(session, attempts)
         if follow_through:
             with _timed(seconds, "follow-through"):
-                attempts = examiner.follow_through(session, start, attempts)
+                attempts = chances.follow_through(session, attempts)
         with _timed(seconds, "house rules"):
-            attempts = examiner.charge_rules_once(session, start, attempts)
+            attempts = chances.charge_rules_once(session, attempts)
         with _timed(seconds, "names of mistakes"):
             answers = [attempts[question.check].answer for question in assignment.questions]
             if names:

@@ -5,10 +5,10 @@ from submissions import Desk, answers, between_tests, short, submission
 
 from autograder import session
 from autograder.authoring.source import POINTS
-from autograder.examiner import RULE_ONCE
 from autograder.follow_through import cells_to_replace, own_cells
 from autograder.result import Outcome
 from autograder.sandbox.child import InfraError
+from autograder.second_chances import RULE_ONCE
 from lessons import FOLDERS
 
 WRONG_MASK = """
@@ -106,7 +106,8 @@ def test_a_broken_house_rule_costs_the_points_of_one_question(desks):
     result = desk.judge(short(desk.lesson, grouped_attention=right.replace(*QUERIES_OVERWRITTEN)))
     assert list(lost(result)) == ["grouped_equals_repeated"]
     assert "grouped_attention changed what it was given: q." in str(lost(result))
-    credited = {answer.check for answer in result.answers if answer.message == RULE_ONCE}
+    words = RULE_ONCE.format("grouped_equals_repeated")
+    credited = {answer.check for answer in result.answers if answer.message == words}
     assert credited == {"masks_reach_every_head", "nothing_is_expanded"}
 
 

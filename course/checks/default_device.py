@@ -14,14 +14,17 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 ELSEWHERE = "meta"
-MIXED = re.compile("expected device|same device")
-"""What PyTorch says where one operation is given tensors of two devices."""
-WHO = "Which of your lines makes a tensor and does not say where?"
+WHERE = "Which of your lines makes a tensor and does not say where?"
+OF_WHICH_TYPE = "Which of your lines makes a tensor and does not say of which dtype?"
+MIXED = {
+    "expected device|same device": WHERE,
+    "scalar type|same dtype|dtypes must be": OF_WHICH_TYPE,
+}
+"""What PyTorch says where one operation is given tensors of two devices or dtypes, and what to ask."""
 MISPLACED = (
     "its tensors were given on the cpu, while PyTorch's default device was another, as on a machine "
-    "with a GPU: {found}. " + WHO
+    "with a GPU: {found}. " + WHERE
 )
-NOT_THE_CPU = 'its tensors were given on another device ("meta", in the place of a GPU), and'
 
 
 def beside_default(call: Callable[[], Any]) -> str:
@@ -45,22 +48,33 @@ def beside_default(call: Callable[[], Any]) -> str:
     return "" if places <= {"cpu"} else f"the result lies on {min(places - {'cpu'})}"
 
 
-def on_another_device(call: Callable[[], Any]) -> str:
+def on_another_device(call: Callable[[], Any], dtype: torch.dtype | None = None) -> str:
     """Run a call on tensors of `meta`; new ones lie on the CPU unless told otherwise, as beside a GPU.
 
     Code that looks at numbers stops there, which tells nothing.
 
+    Args:
+        dtype: that the results must have; None where that is asked elsewhere.
+
     Returns:
-        "" where nothing was mixed up; otherwise a sentence and a question.
+        "" where nothing was mixed up; otherwise what happened, and a question.
     """
+    given = f'its tensors were given on another device ("{ELSEWHERE}", in the place of a GPU)'
+    if dtype:
+        given += f" and in {str(dtype).removeprefix('torch.')}"
     try:
-        result = call()
+        results = [x for x in tree_leaves(call()) if isinstance(x, Tensor)]
     except Exception as error:
         if isinstance(error, NotImplementedError) and ELSEWHERE not in str(error):
             raise
-        return f"{NOT_THE_CPU} it stopped: {error!s:.100} {WHO}" * bool(MIXED.search(str(error)))
-    places = {x.device.type for x in tree_leaves(result) if isinstance(x, Tensor)} - {ELSEWHERE}
-    return f"{NOT_THE_CPU} the result lies on the {places.pop()}. {WHO}" if places else ""
+        mixed = [question for words, question in MIXED.items() if re.search(words, str(error))]
+        return "".join(f"{given}, and it stopped: {error!s:.100} {one}" for one in mixed[:1])
+    for x in results:
+        if x.device.type != ELSEWHERE:
+            return f"{given}, and the result lies on the {x.device.type}. {WHERE}"
+        if dtype and x.dtype != dtype:
+            return f"{given}, and the result is {x.dtype}. {OF_WHICH_TYPE}"
+    return ""
 
 
 def wrong_device(found: str) -> str | None:

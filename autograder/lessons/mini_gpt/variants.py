@@ -29,7 +29,7 @@ def attention_by_einsum(q, k, v):
     G = k.shape[1]
     q = q.reshape(B, G, H // G, T, D)
     scores = torch.einsum("bgitd,bgsd->bgits", q, k) * D**-0.5
-    scores = scores + torch.full((T, T), -1e9, device=q.device).triu(1)
+    scores = scores + torch.full((T, T), -1e9, dtype=q.dtype, device=q.device).triu(1)
     return torch.einsum("bgits,bgsd->bgitd", scores.softmax(-1), v).reshape(B, H, T, D)
 
 

@@ -138,10 +138,11 @@ def judge_equal_scores(
 
 
 def probe_nudged(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Call causal_attention on each case, and on case 0 on another device."""
-    evidence = probe_attention(student, challenge)
-    case = [torch.from_numpy(part).to(ELSEWHERE) for part in challenge["cases"][0]]
-    return {**evidence, "elsewhere": on_another_device(lambda: student.causal_attention(*case))}
+    """Call causal_attention on each case, and on case 0 in bfloat16 on another device."""
+    evidence, dtype = probe_attention(student, challenge), torch.bfloat16
+    case = [torch.from_numpy(part).to(ELSEWHERE, dtype) for part in challenge["cases"][0]]
+    wrong = on_another_device(lambda: student.causal_attention(*case), dtype)
+    return {**evidence, "elsewhere": wrong}
 
 
 @check(

@@ -17,13 +17,12 @@ D, SIZE = 64, 256
 
 
 def draw_long(seed: int) -> Challenge:
-    """Draw one new token of two heads on long caches, cut into whole parts; a cache is a slice of
-    more room."""
+    """Draw one new token on long caches, two of which are cut into whole parts; a cache is a slice of
+    more room. The third is a little shorter than two parts."""
     rng = np.random.default_rng(seed)
     cases = []
-    for G, n_parts in ((1, 9), (2, 7)):
-        S = n_parts * SIZE
-        q = rng.standard_normal((1, 2, 1, D), np.float32)
+    for H, G, S in ((2, 1, 9 * SIZE), (2, 2, 7 * SIZE), (1, 1, 2 * SIZE - int(rng.integers(2, 9)))):
+        q = rng.standard_normal((1, H, 1, D), np.float32)
         room = rng.standard_normal((2, 1, G, S + int(rng.integers(5, 50)), D), np.float32)
         cases.append({"q": q, "room": room, "held": S, "k": room[0, :, :, :S], "mask": None})
         cases[-1]["v"] = room[1, :, :, :S]
@@ -56,8 +55,8 @@ def nothing_large_is_made(
     """Compare counts with S, for the largest new tensor, and with all keys, for all together."""
     for case, got in zip(challenge["cases"], evidence["calls"], strict=True):
         S, n_keys = case["held"], case["k"].size
-        heads = "1 KV head" if case["k"].shape[1] == 1 else "2 KV heads"
-        where = f"2 query heads on {heads}, T = 1, S = {S:,}, size = {SIZE}"
+        H, G = case["q"].shape[1], case["k"].shape[1]
+        where = f"H = {H} on G = {G}, T = 1, S = {S:,}, size = {SIZE}"
         question = (
             "Only a right result is counted: do any_cut_any_order and parts_nobody_sees pass?"
         )
