@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from course.checks.default_device import beside_default, wrong_device
 from course.given.sparse import LONG_AGO, questions_about_places, share_found
 from course.minigpt.sparse_read import attend_pages, choose, page_bounds, page_scores, shrink
 from course.minigpt.split_read import attend_part, finish
@@ -88,21 +87,3 @@ def test_pictures_say_what_they_show(story):
     assert "p = √(S / n) = 32" in plots.draw_bytes(131_072, 128).caption
     assert "24 rows" not in plots.draw_way(0.9, 30, "skip", 160, 6, 4).alt
     assert "40 of them bounds" in plots.draw_way(0.9, 30, "skip", 160, 6, 4).caption
-
-
-def test_a_tensor_that_is_made_on_the_default_device_is_noticed():
-    x = torch.ones(3)
-    assert beside_default(lambda: x + torch.ones(3, device=x.device)) == ""
-    assert beside_default(lambda: (x, torch.tensor(x.tolist(), device=x.device))) == ""
-    assert "RuntimeError" in beside_default(lambda: torch.cat([x, torch.ones(3)]))
-    assert beside_default(lambda: torch.zeros(2)) == "the result lies on meta"
-    assert "does not say where" in wrong_device("the result lies on meta")
-    assert wrong_device("") is None
-
-
-def test_what_is_not_written_yet_stays_that():
-    def stub():
-        raise NotImplementedError
-
-    with pytest.raises(NotImplementedError):
-        beside_default(stub)

@@ -68,7 +68,7 @@ def on_another_device(call: Callable[[], Any], dtype: torch.dtype | None = None)
         if isinstance(error, NotImplementedError) and ELSEWHERE not in str(error):
             raise
         mixed = [question for words, question in MIXED.items() if re.search(words, str(error))]
-        return "".join(f"{given}, and it stopped: {error!s:.100} {one}" for one in mixed[:1])
+        return "".join(f"{given}, and it stopped ({error!s:.100}). {one}" for one in mixed[:1])
     for x in results:
         if x.device.type != ELSEWHERE:
             return f"{given}, and the result lies on the {x.device.type}. {WHERE}"
