@@ -175,7 +175,9 @@ def in_words(operations: Sequence[Operation], records: Sequence[Evidence], numbe
     the words for the cache."""
     done: list[str] = []
     for step, (name, cache, what) in enumerate(operations):
-        if cache == number and name != "new":
+        if cache == number and name == "new":
+            done = []
+        elif cache == number:
             size = len(what) if name in MEANINGS else "" if what is None else what
             refused = step + 1 < len(operations) and records[step]["outcome"] != "returned"
             done.append(f"{name}({size}){' refused' * refused}")

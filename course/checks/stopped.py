@@ -14,7 +14,7 @@ MOST = 160
 """The most characters that are said of the arguments."""
 
 FEW = 9
-"""A sequence of fewer whole numbers is written out."""
+"""Fewer whole numbers are written out."""
 
 
 def where_it_stopped(error: BaseException) -> str:
@@ -57,8 +57,8 @@ def _in_short(value: object) -> str:
     if type(value) in (bool, int, float):
         return f"= {value!r:.20}"
     if type(value) is torch.Tensor:
-        if value.device.type == "cpu" and value.dtype == torch.long and value.shape[1:] == ():
-            return _in_short(value.tolist()) or f"has the shape {tuple(value.shape)}"
+        if value.device.type == "cpu" and value.dtype == torch.long and value.numel() < FEW:
+            return f"= {value.tolist()!r:.80}"
         kind = f", {value.dtype}" if value.dtype != torch.float32 else ""
         return f"has the shape {tuple(value.shape)}{kind.replace('torch.', '')}"
     if type(value) in (list, tuple) and len(value) < FEW and all(type(n) is int for n in value):

@@ -126,6 +126,6 @@ def expands_at_each_step(attn, x, positions, cache, layer):
     keys = split_heads(attn.up_k(latents), H)  # noqa: F821
     values = split_heads(attn.up_v(latents), H)  # noqa: F821
     keys = torch.cat([keys, turned.expand(-1, H, -1, -1)], dim=-1)
-    mask = causal_mask(x.shape[1], rows.shape[1])  # noqa: F821
+    mask = causal_mask(x.shape[1], rows.shape[1], x.device)  # noqa: F821
     scores = (q @ keys.transpose(2, 3) / (D + R) ** 0.5).masked_fill(~mask, float("-inf"))
     return attn.wo(merge_heads(scores.softmax(dim=-1) @ values))  # noqa: F821

@@ -27,12 +27,13 @@ NOTHING = "nothing"
 IN_WORDS = " in words"
 """Behind the name of a field whose values are texts."""
 AXES = {
-    "b": {2: "TS", 3: "BTS", 4: "BHTS"},
+    "b": {2: "NS", 3: "BNS", 4: "BHNS"},
     "i": {2: "BT"},
     "f": {3: "BT", 4: "BHT", 5: "kBGr"},
 }
 """What is counted along the first axes of an array, by its kind and number of axes, in all lessons; "k"
-are keys and values, "r" what a cache returns: a ring's rows are not in the order of the text."""
+are keys and values, "r" what a cache returns: a ring's rows are not in the order of the text. "N" are the
+rows of a mask, of which the first need not be of the text's first token."""
 OWN_AXES = {
     **dict.fromkeys(("codes", "scale", "zero", "back", "pairs", "chosen", "weights"), ""),
     **dict.fromkeys(("least", "largest", "scores"), "BG"),

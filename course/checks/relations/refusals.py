@@ -17,22 +17,26 @@ def is_outcome(pairs: list[Pair]) -> bool:
     return bool(said) and all(text in TAKEN or text.endswith(("Error", "Full")) for text in said)
 
 
-def refusals(pairs: list[Pair]) -> list[Relation]:
-    """Say of a field of outcomes which kind of call has the wrong one, if it is only one."""
+def refusals(pairs: list[Pair], all_calls: bool) -> list[Relation]:
+    """Say of a field of outcomes which kind of call has the wrong one, if it is only one.
+
+    Args:
+        all_calls: whether these are all calls that there were, so that they can be counted.
+    """
     wrong = [p for p in pairs if p.differs]
     kinds = {(p.expected in TAKEN, p.got in TAKEN) for p in wrong}
     if len(kinds) != 1:
         return []
     should_take, takes = kinds.pop()
-    n = len(wrong)
+    times = f" ({_count(len(wrong), pairs)})" * all_calls
     if should_take and not takes:
         errors = " or ".join(sorted({p.got for p in wrong}))
-        return [Relation(f"{errors} is raised where a result is expected ({_count(n, pairs)}).")]
+        return [Relation(f"{errors} is raised where a result is expected{times}.")]
     if takes and not should_take:
-        return [Relation(f"What should be refused is accepted ({_count(n, pairs)}).")]
+        return [Relation(f"What should be refused is accepted{times}.")]
     if not takes and not should_take:
         names = sorted({p.got for p in wrong})
-        return [Relation(f"It is refused, but with {' and '.join(names)} ({_count(n, pairs)}).")]
+        return [Relation(f"It is refused, but with {' and '.join(names)}{times}.")]
     return []
 
 

@@ -74,9 +74,8 @@ def masks(wrong: list[Pair]) -> list[Relation]:
 def _zero(expected: np.ndarray, got: np.ndarray, wrong: list[Pair]) -> Relation | None:
     if np.any(got != 0):
         return None
-    return Relation(
-        "The wrong numbers are all 0.", "Which line should write them, and does it run?"
-    )
+    words = "The wrong numbers are all 0."
+    return Relation(words, "Where do these zeros come from, and what should be there?")
 
 
 def _constant(expected: np.ndarray, got: np.ndarray, wrong: list[Pair]) -> Relation | None:

@@ -16,6 +16,7 @@ SINGULAR = {
     "H": "head",
     "G": "KV head",
     "T": "token",
+    "N": "new token",
     "S": "key",
     "r": "cache row",
     "k": "side",

@@ -118,7 +118,7 @@ def sinks_are_no_future(case: Case, result: Array, expected: Array, place: Place
     return sentence, (
         (row > token, "That is a sink, and it comes later. From which tokens is a sink seen?"),
         (row == token, "Does mask_counts_itself pass? A token sees itself, with sinks too."),
-        (row == n_sinks, f"{n_sinks} sinks: which numbers do they have?"),
+        (row == n_sinks, "It is no sink and not in the window. Which condition lets it through?"),
         (row > n_sinks, f"Is a window of {window} any shorter where there are sinks?"),
         (True, "That is a sink. When is it hidden?"),
     )

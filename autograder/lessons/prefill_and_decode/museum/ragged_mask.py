@@ -12,7 +12,7 @@ bug = MUSEUM.section("ragged_mask", check="pads_are_never_seen")
 @bug("mask", "a mask that lets tokens see pads")
 def mask_shows_pads(n_new, n_visible, n_pads):
     """Causal for every row alike: pads are keys like any others."""
-    return causal_mask(n_new, n_visible).expand(len(n_pads), 1, n_new, n_visible)
+    return causal_mask(n_new, n_visible, n_pads.device).expand(len(n_pads), 1, n_new, n_visible)
 
 
 @bug("mask", "a mask in which True means hidden")
