@@ -165,6 +165,10 @@ def test_what_a_wrong_mask_loses_elsewhere_is_credited():
     assert points_of("03-kv-cache", "mask_sees_all") == Points(9, 9)
 
 
+def test_a_mistake_costs_three_points_at_most_where_it_is_recognised():
+    assert points_of("10-paged-cache", "values_for_keys") == Points(6, 7)
+
+
 def test_a_mistake_that_is_remembered_may_cost_every_question_about_its_cell():
     assert points_of(LESSON, "remembered_by_rows") == Points(7, 9)
 
@@ -196,7 +200,7 @@ def test_the_bounds_of_a_mistake_are_seldom_far_apart_and_say_that_it_costs_poin
     known = [points_with_bug(lesson.assignment, bug) for bug in lesson.bugs]
     assert all(points.at_least < 10 for points in known)
     exact = [points for points in known if points.at_least == points.at_most]
-    assert len(exact) > 0.8 * len(known)
+    assert len(exact) > 0.7 * len(known)
 
 
 # --- when it is graded ---------------------------------------------------------------------------

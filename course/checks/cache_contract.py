@@ -88,7 +88,7 @@ def wrong_operation(
         asks = partial(question, name, what, n_held, expected) if question else str
         after = last[0] if last[0] in ("truncate", "reset") else ""
         wrong = _wrong_outcome(name, record, expected, n_held, asks, after) or _wrong_length(
-            name, record, list(map(len, held))
+            name, number, record, list(map(len, held))
         )
         if not wrong and name in ("feed", "append") and expected == "returned":
             wrong = wrong_rows(step, tokens)
@@ -127,8 +127,12 @@ def _wrong_outcome(
     error = f" ({record['words']})" if record["words"] else ""
     return (
         f"{outcome}{error}, wanted is {outcome_in_words(expected)}; len(cache) was {n_held} before. "
-        f"{question() or _ask_about_outcome(name, outcome, expected, after)}"
+        f"{question() * (outcome in KNOWN) or _ask_about_outcome(name, outcome, expected, after)}"
     )
+
+
+KNOWN = ("returned", "CacheFull", "ValueError")
+"""Outcomes about which a lesson may ask a question of its own."""
 
 
 def _ask_about_outcome(name: str, outcome: str, expected: str, after: str) -> str:
@@ -149,10 +153,15 @@ def _ask_about_outcome(name: str, outcome: str, expected: str, after: str) -> st
     )
 
 
-def _wrong_length(name: str, record: Evidence, lengths: list[int]) -> str | None:
-    for n, right in zip_longest(record["lengths"], lengths):
-        if n != right:
+def _wrong_length(name: str, number: int, record: Evidence, lengths: list[int]) -> str | None:
+    for cache, (n, right) in enumerate(zip_longest(record["lengths"], lengths)):
+        if n != right and cache == number:
             return f"then len(cache) is {n}, not {right}. {_ask_about_length(name, record)}"
+        if n != right:
+            return (
+                f"then len() of another cache, which was left alone here, is {n}, not {right}. What do "
+                f"two caches share?"
+            )
     return None
 
 
@@ -265,14 +274,23 @@ def _ask_whose(got: np.ndarray, want: np.ndarray) -> str:
         return f"After advance the caller wrote {USED_AGAIN:g} over its tensors. Is what you keep a copy?"
     if (other == -want[got != want]).all():
         return "Another cache was given those. What do two caches share?"
+    if np.allclose(got, want, rtol=NEARLY, atol=0):
+        return ROUNDED
     if (other == 0).all():
         return "Nothing was written there. Which places does a block of several tokens take?"
     return "Which place, and which layer's storage, does this block belong to?"
 
 
+NEARLY = 1e-2
+"""How far numbers are from others, as a part of them, that were rounded to a dtype of few digits."""
+ROUNDED = "They are nearly those. Through which dtype did they go?"
+
+
 def wrong_long(n: int, places: int, evidence: Evidence, expected: np.ndarray) -> str | None:
     """Say what is wrong after the last of n tokens: with `expected`, all rows of a layer, or with the
     work."""
+    if not n:
+        return None
     case, got = f"A cache of {places:,} places, and 1 token appended to {n - 1:,}", evidence["long"]
     if isinstance(got, str):
         is_limit = got.startswith("CacheFull")
@@ -283,10 +301,15 @@ def wrong_long(n: int, places: int, evidence: Evidence, expected: np.ndarray) ->
             f"A cache of {places:,} places is fed {n - 2:,} tokens, then 1, and 1 is appended: {got}. "
             f"All of it fits. Which of these calls is that, and {cause}?"
         )
-    if got.shape != expected.shape or (got != expected).any():
+    if got.shape != expected.shape:
         return (
             f"{case}: rows of shape {got.shape} came back, and not the {expected.shape} that were "
             f"stored. Where does your cache end?"
+        )
+    if (got != expected).any():
+        return (
+            f"{case}: other rows came back than were stored. Which places does a block of so many "
+            f"tokens take, and which of them are returned?"
         )
     if evidence["written"] > expected.size // 4:
         return (

@@ -154,7 +154,7 @@ class RefusedInPart(Exception):
     """What should be refused was refused by some layers alone, or not; the message says which."""
 
 
-ALONE = "Which of your lines runs in layer 0 alone?"
+ALONE = "Which call looks for room, and does every layer's append?"
 """What to ask where one layer refuses what another one takes."""
 FREE_BLOCK_ADOPTED = (
     "a list with a free block was adopted, or changed the cache before it was refused"
@@ -256,7 +256,7 @@ def do(operation: Operation, caches: list[Any], handling: Handling) -> list[Any]
             outcome = outcome_of(partial(cache.append, layer, *rows))
             if outcome != "CacheFull":
                 raise RefusedInPart(
-                    f"CacheFull from layer 0, but {outcome} from layer {layer}"
+                    f"CacheFull, but {outcome} from layer {layer} by itself"
                 ) from None
         raise
 
@@ -278,7 +278,9 @@ LONG_FORM = {"long": (np.ndarray, str), "written": int, "by": Each(str)}
 
 def append_to_long(n: int, places: int, handling: Handling) -> Evidence:
     """Append all but one of n tokens, one of them alone, and then the last; count what that last append
-    writes into new memory."""
+    writes into new memory. Of no tokens it does nothing."""
+    if not n:
+        return {"long": "", "written": 0, "by": []}
     text, cache = list(range(n)), handling.make(places)
     for tokens in (text[:-2], text[-2:-1]):
         outcome, error, _ = attempt(("feed", 0, tokens), [cache], handling)

@@ -53,18 +53,18 @@ def wrong_weight(
         )
         if stored < right:
             question = "What has too little room, or is not kept?"
-        return (
-            f"your full cache keeps tensors of {stored:,} bytes, {stored / right:.3g} times the "
-            f"{right:,} that are needed. {question}"
-        )
+        times = f"{stored / right:.3g} times the {right:,} that are needed"
+        if times.startswith("1 times"):
+            times = f"and {right:,} are needed"
+        return f"your full cache keeps tensors of {stored:,} bytes, {times}. {question}"
     for which in when:
         if weight[which] != right:
             question = "What is allocated when, and what does nbytes() leave out, or count twice?"
             if not isinstance(weight[which], str) and weight[which] > right:
                 question = "What does nbytes() count twice, or beside keys, values and their codes?"
             return (
-                f"nbytes() of the {which} cache gives {weight[which]}, and its storage takes {right:,}. "
-                f"{question}"
+                f"nbytes() of the {which} cache gives {weight[which]}, and a full one keeps {right:,} "
+                f"bytes. {question}"
             )
     if weight["empty"] not in (weight["kept"], weight["full"]):
         # Storage may be allocated as it is filled, and nbytes() may count all that it comes to.

@@ -19,6 +19,7 @@ from autograder.lessons import find
 from autograder.lessons.assembly import answer_cells
 from autograder.lessons.exhibits import Bug
 from autograder.lessons.reach import within_reach
+from autograder.one_mistake import MOST
 from course.checks.check import Check
 
 
@@ -42,7 +43,7 @@ def points_with_bug(assignment: Assignment, bug: Bug) -> Points:
     What the mistake always loses is lost, and credited where other questions tell that its cell is at
     fault. May be lost: what it loses sometimes, its own check, and where it keeps state from call to
     call every question about its cell: the museum asks each in a process of its own, the judge all in
-    one.
+    one. Where it is recognised it costs MOST points, whatever it loses.
     """
     lost = catches_of(assignment.module).get(bug.name, {})
     wrong = {name for name, defined in assignment.answers.items() if defined & set(bug.answer)}
@@ -72,7 +73,7 @@ def points_with_bug(assignment: Assignment, bug: Bug) -> Points:
     ]
     most = _sum(assignment.questions)
     at_risk = _sum(question for question in maybe if question not in credited)
-    return Points(most - at_risk, most - _sum(surely))
+    return Points(most - at_risk, most - min(MOST, _sum(surely)))
 
 
 def points_without(assignment: Assignment, left: Collection[str]) -> Points:

@@ -18,7 +18,6 @@ from course.checks.comparing import (
     question_about,
     uncached,
 )
-from course.checks.default_device import ELSEWHERE, on_another_device
 from course.checks.drawing import build_model, draw_model, draw_rows, draw_split, draw_tokens
 from course.checks.kv_cache.layers import IN_FLOAT64
 from course.checks.recorder import given
@@ -82,16 +81,8 @@ def probe_splits(student: SimpleNamespace, challenge: Challenge) -> Evidence:
         "full": {"outcome": full, "held": len(cache)},
         "float64": run_split(student, double, tokens[:, :IN_FLOAT64], DOUBLED, wide),
         "at_the_end": _run_to_the_end(student, model, challenge),
-        "elsewhere": on_another_device(lambda: _run_elsewhere(student, challenge)),
     }
     return {"splits": splits, "more": [more]}
-
-
-def _run_elsewhere(student: SimpleNamespace, challenge: Challenge) -> Any:
-    """Feed the text with model, cache and tokens on another device."""
-    model, tokens = build_model(challenge).to(ELSEWHERE), given(challenge["tokens"]).to(ELSEWHERE)
-    cache = new_cache(student, challenge, 10, batch=len(tokens), device=ELSEWHERE)
-    return student.forward_cached(model, tokens, cache)
 
 
 def _run_to_the_end(student: SimpleNamespace, model: Any, challenge: Challenge) -> Evidence:
@@ -113,7 +104,6 @@ def splits_form(challenge: Challenge) -> Evidence:
         "full": refused,
         "float64": Each(np.ndarray),
         "at_the_end": {**refused, "logits": Each(np.ndarray)},
-        "elsewhere": str,
     }
     return {"splits": Each({"logits": Each(np.ndarray), "length": int}), "more": Each(more)}
 
@@ -159,7 +149,6 @@ def every_split_equals_uncached(
         _wrong_at_the_end(challenge, more, truth, tolerance)
         or _wrong_dtype(more["float64"], expected, tolerance)
         or _wrong_passes(challenge, more["passes"])
-        or (more["elsewhere"] and f"forward_cached: {more['elsewhere']}")
     )
     chunks = [np.concatenate(seen["logits"], axis=1) for seen in evidence["splits"]]
     apart = max(np.abs(logits - expected).max() for logits in chunks)

@@ -220,9 +220,14 @@ class Toy:
                     return "a tensor that its caller cannot write to"
             if not numbers.size:
                 continue
-            zeros = "after nothing" if not numbers.any() else "unknown numbers"
-            told.append(self.told.get(_key(kind, layer, numbers), zeros))
+            others = OUR_OWN if (numbers == USED_AGAIN).all() else "unknown numbers"
+            others = others if numbers.any() else "after nothing"
+            told.append(self.told.get(_key(kind, layer, numbers), others))
         return told[0] if told[0] == told[-1] else f"state {told[0]}, tail {told[-1]}"
+
+
+OUR_OWN = "numbers that this check wrote"
+"""What a state is that its caller has written to."""
 
 
 def _key(kind: str, layer: int, numbers: np.ndarray) -> bytes:
@@ -365,6 +370,10 @@ def wrong_operation(
                 asked = question if cache_number == number else questions["others"]
                 if expected.startswith("checkpoints"):
                     asked = questions["checkpoints"]
+                elif expected.endswith(" tokens"):
+                    asked = "Which method counts, and when?"
+                if OUR_OWN in got or f"{USED_AGAIN}" in got:
+                    asked = "This check wrote into what it had been given. Whose memory is that?"
                 return f"{case}, and then {other}{got}; right is {expected}. {asked}"
     return None
 

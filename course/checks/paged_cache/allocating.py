@@ -160,8 +160,8 @@ def blocks_are_given_once(challenge: Challenge, evidence: Evidence) -> Verdict:
         return failed(wrong)
     if evidence["other"] != 0:
         return failed(
-            f"Another allocator had given out all its blocks, and now has {evidence['other']}. What "
-            f"do two allocators share?"
+            f"Another allocator had given out all its blocks, and now has {evidence['other']}. "
+            f"What does len() count, and what do two allocators share?"
         )
     return passed(
         f"{len(operations)} operations: no block was handed out twice, and none was lost."
@@ -270,9 +270,10 @@ def wrong_operation(n: int, operations: list[Operation], records: list[Evidence]
         owners = dict(zip(handed, count_owners(operations[: step + 1]), strict=True))
         for block, count in enumerate(seen["owners"]):
             if count != owners.get(block, 0):
+                was = f"it was {before.get(block, 0)} before, and " * (step > 0)
                 return (
-                    f"{case} owners({block}) is {count}; it was {before.get(block, 0)} before, and "
-                    f"{owners.get(block, 0)} is right now. What does each call do to a count?"
+                    f"{case} owners({block}) is {count}; {was}{owners.get(block, 0)} is right now. What "
+                    f"does each call do to a count?"
                 )
         free = n - np.count_nonzero(list(owners.values()))
         if seen["free"] != free:

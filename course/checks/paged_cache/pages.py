@@ -21,7 +21,9 @@ from course.checks.comparing import outcome_in_words
 from course.checks.recorder import given
 from course.model.config import GPTConfig
 
-MOVED = "the pool was written to, and what append had returned before is other numbers now"
+MOVED = (
+    "this check changed the signs in the pool, and what append had returned is other numbers now"
+)
 """An outcome: what comes back should be in memory of its own."""
 QUESTIONS = {
     MOVED: "In whose memory does a result lie?",
@@ -195,7 +197,8 @@ def stopped(challenge: Challenge, step: int, seen: Evidence, expected: str) -> s
         return None
     error = f" ({seen['words']})" if seen["words"] else ""
     if question := QUESTIONS.get(seen["outcome"]):
-        return f"{in_words(challenge, step)}: {seen['outcome']}. {question}"
+        before = step - (seen["outcome"] == MOVED)
+        return f"{in_words(challenge, before)}: {seen['outcome']}. {question}"
     if " from layer " in seen["outcome"]:
         question = ALONE
     elif expected == "CacheFull":

@@ -7,12 +7,14 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
+from course.checks.cache_contract import NEARLY, ROUNDED
 from course.checks.cache_operations import Operation, follow
 from course.checks.caches import feed
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, first_difference, uncached
 from course.checks.drawing import build_model, draw_model, draw_split, draw_tokens
 from course.checks.paged_cache.pages import (
+    BEGINS,
     count_turns,
     draw_rows,
     in_words,
@@ -153,6 +155,8 @@ def _wrong_wide(rows: np.ndarray, table: list[int], wide: list[np.ndarray]) -> s
                     f"raised the numbers in the pool, in each block by another amount; layer {layer} "
                     f"still gives those that were stored. From where are they read?"
                 )
+            if np.allclose(got, expected[:, layer], rtol=NEARLY, atol=0):
+                return f"A pool of float64, 6 tokens: layer {layer} gave other numbers. {ROUNDED}"
             return (
                 f"A pool of float64, blocks of 2, 6 tokens: layer {layer} gave other numbers than "
                 f"stand in the pool. Where is token 4 written, and from where is it read?"
@@ -307,7 +311,7 @@ def wrong_rows(
         if seen["lengths"] != lengths:
             return (
                 f"{in_words(case, step)}: the caches hold {seen['lengths']} tokens, wanted are "
-                f"{lengths}. What does a new cache take over?"
+                f"{lengths}. {_ask_about_length(name)}"
             )
         if name == "feed" and wanted_came == "returned":
             odd = (turns[step] - np.array(stored_at)) % 2 == 1
@@ -316,6 +320,14 @@ def wrong_rows(
             if wrong := _wrong_layers(case, step, number, seen["returned"], expected, len(what)):
                 return wrong
     return None
+
+
+def _ask_about_length(name: str) -> str:
+    if name in BEGINS:
+        return "What does a new cache take over?"
+    if name in ("truncate", "reset"):
+        return "Which tokens are still held?"
+    return "Which method counts, and whose tokens?"
 
 
 def _wrong_layers(

@@ -132,7 +132,7 @@ class Engine:
     def match(self, tokens: list[int]) -> Any:
         given = list(tokens)
         found = self.tree.match(given)
-        named = self.named(found)
+        named = self.named(found) if isinstance(found, list) else Told(in_words(found))
         if isinstance(found, list):
             found.clear()  # it is the caller's
         return named if given == tokens else Told("blocks, and changed the tokens")
@@ -151,7 +151,7 @@ class Engine:
 
     def evict(self, n: int) -> Any:
         gone = self.tree.evict(n)
-        named = self.named(gone) if isinstance(gone, list) else in_words(gone)
+        named = self.named(gone) if isinstance(gone, list) else Told(in_words(gone))
         self.forget_free()
         return named
 
@@ -221,8 +221,10 @@ def wrong_move(
     for number, (move, got, expected) in enumerate(
         zip(moves, evidence["steps"], right, strict=True)
     ):
-        before = "; ".join(map(move_text, moves[max(0, number - 3) : number]))
-        case = f"{n_blocks} blocks of {size}. After {'… ' * (number > 3)}{before or 'nothing'}: "
+        before = "; ".join(map(move_text, moves[max(0, number - SHOWN) : number]))
+        case = (
+            f"{n_blocks} blocks of {size}. After {'… ' * (number > SHOWN)}{before or 'nothing'}: "
+        )
         case += move_text(move)
         question = ask_about(move, got, expected) or questions.get(move[0], "")
         if got["outcome"] != expected["outcome"]:
@@ -248,6 +250,8 @@ def wrong_move(
     return None
 
 
+SHOWN = 8
+"""Moves that are told before the one that went wrong; most smallest cases have fewer."""
 WHEN_USED = (
     "Nobody else reads these. Which are leaves then, and which calls make them used, the insert of what "
     "is known included?"
@@ -287,7 +291,7 @@ def move_text(move: Move) -> str:
         verb = {
             "begin": "holds",
             "adopt": adopts,
-            "serve": f"makes room, {adopts}",
+            "serve": "adopts what is known, makes room for the rest, then holds",
             "write": "writes",
         }
         return f"{arguments[0]} {verb[name]} {arguments[1]}"

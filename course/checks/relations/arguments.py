@@ -23,8 +23,6 @@ COEFFICIENTS = {1.0: "", 2.0: "2 · ", 0.5: "½ · ", 4.0: "4 · ", 3.0: "3 · "
 MOST_FACTORS = 5
 EQUALS = (("n_heads", "n_kv_heads"), ("H", "G"))
 """Sizes of which it counts whether they are the same."""
-SEVERAL = 3
-"""Different values of a size, right ones and wrong ones, that must all be even, or odd."""
 LUCK = 12
 """In how many ways as many right results could lie among the wrong ones, at the least: with fewer, some
 size tells them apart by luck."""
@@ -36,7 +34,7 @@ Change = Callable[[Mapping[str, int]], Mapping[str, int]]
 
 def right_for_other_arguments(pairs: list[Pair], calls: Calls) -> list[Relation]:
     """Say with which other arguments every wrong result of a field would be right; [] where nothing is
-    known, or where it may be one more of this argument as well as of that."""
+    known, or where another argument, or another value of this one, would explain them as well."""
     wrong, cases = _wrong_calls(pairs, calls)
     sizes = [{size.name: size for size in calls.sizes_of(case) if size.path} for case in cases]
     names = [name for name in sizes[0] if all(name in s for s in sizes)] if sizes else []
@@ -59,10 +57,14 @@ def right_for_other_arguments(pairs: list[Pair], calls: Calls) -> list[Relation]
     if not said:
         return []
     words, question = said[0]
-    step = STEP.match(words)
-    if step and any(STEP.sub("", other) == STEP.sub("", words) for other, _ in said[1:]):
+    if STEP.match(words) and any(STEP.match(other) for other, _ in said[1:]):
         return []
     return [Relation(f"The wrong results are the right ones {words}.", question)]
+
+
+def is_step(relation: Relation) -> bool:
+    """Tell whether a relation says that results are right for one more of a size, or one less."""
+    return bool(re.search(r"for \w+ [-+] 1\.$", relation.words))
 
 
 def _wrong_calls(pairs: list[Pair], calls: Calls) -> tuple[list[Pair], list[Any]]:
@@ -162,7 +164,8 @@ def which_calls_are_right(pairs: list[Pair], calls: Calls) -> list[Relation]:
     known = [p for p in pairs if p.case and p.case[0] < len(cases)]
     sizes = [calls.values_of(cases[p.case[0]]) for p in known]
     names = [name for name in (sizes[0] if sizes else ()) if all(name in s for s in sizes)]
-    if is_luck(sum(p.differs for p in known), len(known)):
+    n_wrong = sum(p.differs for p in known)
+    if n_wrong < FEWEST or is_luck(n_wrong, len(known)):
         return []
     found = []
     for name in names:
@@ -171,11 +174,11 @@ def which_calls_are_right(pairs: list[Pair], calls: Calls) -> list[Relation]:
         found += filter(None, [_told_apart(name, good, bad)])
     masked = [has_mask(cases[p.case[0]]) for p in known]
     if masked == [p.differs for p in known] and len(set(masked)) == 2:
-        found = ["Right without a mask, wrong with one."]
+        found.append("Right without a mask, wrong with one.")
     for a, b in EQUALS:
         same = [s[a] == s[b] for s in sizes] if a in names and b in names else []
         if same == [not p.differs for p in known] and len(set(same)) == 2:
-            found = [f"Right where {a} = {b}, wrong otherwise."]
+            found.append(f"Right where {a} = {b}, wrong otherwise.")
     return [Relation(found[0])] if len(found) == 1 else []
 
 
@@ -202,10 +205,6 @@ def _told_apart(name: str, good: list[int], bad: list[int]) -> str:
             return words.format(name, value)
     if len(bad) > 1 and set(good) == {0, 1} and min(bad) > 1:
         return f"Right for {name} = 0 and 1, wrong for more."
-    parities = [{n % 2 for n in some} for some in (good, bad)]
-    if min(len(set(good)), len(set(bad))) >= SEVERAL and parities in ([{0}, {1}], [{1}, {0}]):
-        kinds = ("even", "odd") if parities[0] == {0} else ("odd", "even")
-        return "Right for {0} {name}, wrong for {1} {name}.".format(*kinds, name=name)
     return ""
 
 

@@ -36,10 +36,11 @@ are keys and values, "r" what a cache returns: a ring's rows are not in the orde
 rows of a mask, of which the first need not be of the text's first token."""
 OWN_AXES = {
     **dict.fromkeys(("codes", "scale", "zero", "back", "pairs", "chosen", "weights"), ""),
-    **dict.fromkeys(("least", "largest", "scores"), "BG"),
+    **dict.fromkeys(("least", "largest", "scores", ".kept*.keys", ".kept*.values"), "BG"),
+    ".results*.out": "BH",
     "state": "BH",
 }
-"""The same for the arrays of some fields; "" where nothing of the kind is counted."""
+"""The same for the arrays of some fields, by name or path; "" where nothing of the kind is counted."""
 
 
 @dataclass(frozen=True)
@@ -75,12 +76,10 @@ class Pair:
         """The letters of the first axes; "" where they have none."""
         if self.is_list:
             return ""
-        name = self.field.rpartition(".")[2].rstrip("*")
-        return (
-            OWN_AXES[name]
-            if name in OWN_AXES
-            else AXES.get(self.expected.dtype.kind, {}).get(self.expected.ndim, "")
-        )
+        for name in (self.field, self.field.rpartition(".")[2].rstrip("*")):
+            if name in OWN_AXES:
+                return OWN_AXES[name]
+        return AXES.get(self.expected.dtype.kind, {}).get(self.expected.ndim, "")
 
 
 def near(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -105,7 +104,11 @@ def is_right_for(pair: Pair, words: str, changed: Callable[[], Any], calls: Call
     right = calls.right_for((pair.field, pair.case[0], words), changed)
     if right is None or right.shape != pair.got.shape:
         return False
-    return bool(near(right, pair.got).all())
+    size = float(np.abs(right).max(initial=0)) if right.dtype.kind == "f" else 1.0
+    scale = (
+        1 / size if 0 < size < 1 else 1.0
+    )  # equal as parts of the largest, however small that is
+    return bool(near(scale * right, scale * pair.got).all())
 
 
 def wrong_fields(

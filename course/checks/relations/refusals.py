@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from course.checks.relations.pairs import RETURNED, Pair
 from course.checks.relations.words import Relation
 
 TAKEN = (RETURNED, "", "a token", "no token", "ok")
 """What evidence says of a call that was not refused."""
+NAME = re.compile(r"\w+(Error|Full)")
+"""The name of an exception."""
 
 
 def is_outcome(pairs: list[Pair]) -> bool:
@@ -14,7 +18,7 @@ def is_outcome(pairs: list[Pair]) -> bool:
     if not isinstance(pairs[0].expected, str):
         return False
     said = {text for p in pairs if p.differs for text in (p.expected, p.got)}
-    return bool(said) and all(text in TAKEN or text.endswith(("Error", "Full")) for text in said)
+    return bool(said) and all(text in TAKEN or NAME.fullmatch(text) for text in said)
 
 
 def refusals(pairs: list[Pair], all_calls: bool) -> list[Relation]:

@@ -29,7 +29,9 @@ def relations_to(
         right: the evidence of right functions.
         calls: those of the challenge, see `calls_of`.
     """
-    fields, _ = fields_read(check, challenge, evidence)
+    fields, verdict = fields_read(check, challenge, evidence)
+    if verdict and verdict.score == 1:
+        return []  # it is a house rule that was broken
     if fields is None:
         fields, _ = fields_read(check, challenge, right)
     both = compared(challenge, *(reduced(one, fields) for one in (right, evidence)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import torch
 
 from course.checks.relations.pairs import Pair, near
 from course.checks.relations.words import Relation
@@ -71,11 +72,19 @@ def masks(wrong: list[Pair]) -> list[Relation]:
     return []
 
 
+def _asked_of_counts(words: str, question: str, wrong: list[Pair]) -> Relation:
+    """Ask a question if the results are single numbers. The numbers of an array may be whose they should
+    not be, or what the check has written there, and its own question asks about that."""
+    return Relation(words, question if all(p.expected.ndim == 0 for p in wrong) else "")
+
+
 def _zero(expected: np.ndarray, got: np.ndarray, wrong: list[Pair]) -> Relation | None:
     if np.any(got != 0):
         return None
     words = "The wrong numbers are all 0."
-    return Relation(words, "Where do these zeros come from, and what should be there?")
+    return _asked_of_counts(
+        words, "Where do these zeros come from, and what should be there?", wrong
+    )
 
 
 def _constant(expected: np.ndarray, got: np.ndarray, wrong: list[Pair]) -> Relation | None:
@@ -84,9 +93,11 @@ def _constant(expected: np.ndarray, got: np.ndarray, wrong: list[Pair]) -> Relat
     if (expected > got[0]).all() or (expected < got[0]).all():
         larger = "larger" if expected[0] > got[0] else "smaller"
         words = f"The wrong numbers are all {got[0]:.6g}, where the right ones are {larger}."
-        return Relation(words, "What should they grow with, and does it reach them?")
+        return _asked_of_counts(words, "What should they grow with, and does it reach them?", wrong)
     words = f"The wrong numbers are all {got[0]:.6g}, whatever they should be."
-    return Relation(words, "Which argument should decide, and does not reach the result?")
+    return _asked_of_counts(
+        words, "Which argument should decide, and does not reach the result?", wrong
+    )
 
 
 def _factor(expected: np.ndarray, got: np.ndarray, wrong: list[Pair]) -> Relation | None:
@@ -100,7 +111,7 @@ def _factor(expected: np.ndarray, got: np.ndarray, wrong: list[Pair]) -> Relatio
         return None
     if math.isclose(factor, -1, rel_tol=EXACT):
         words = "The wrong numbers have the wrong sign, and are right but for that."
-        return Relation(words, "Which of two numbers do you take from which?")
+        return _asked_of_counts(words, "Which of two numbers do you take from which?", wrong)
     reading = next((r for f, r in READINGS.items() if math.isclose(factor, f, rel_tol=EXACT)), "")
     words = f"The wrong numbers are {factor:.4g} × the right ones{f': {reading}' * bool(reading)}."
     question = "In which unit is the result asked for?"
@@ -144,9 +155,17 @@ def _rounded(expected: np.ndarray, got: np.ndarray, wrong: list[Pair]) -> Relati
     types = ROUNDING if wrong[0].expected.dtype.kind == "f" else {"float32": 2.0**-23}
     for dtype, step in types.items():
         if relative.max() <= step:
+            if not _are_all(got, dtype) or _are_all(expected, dtype):
+                return None
             words = (
                 f"The wrong numbers are off by at most {relative.max():.1g} of themselves, as numbers "
                 f"are that went through {dtype}."
             )
             return Relation(words, f"Which line turns them into {dtype}?")
     return None
+
+
+def _are_all(numbers: np.ndarray, dtype: str) -> bool:
+    """Tell whether a type can hold all these numbers."""
+    numbers = torch.from_numpy(numbers)
+    return torch.equal(numbers.to(getattr(torch, dtype)).double(), numbers)
