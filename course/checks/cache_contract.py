@@ -138,7 +138,7 @@ KNOWN = ("returned", "CacheFull", "ValueError")
 def _ask_about_outcome(name: str, outcome: str, expected: str, after: str) -> str:
     if name == "truncate":
         return "Which numbers of tokens can be kept?"
-    if name == "advance":
+    if name == "advance" and outcome in KNOWN:
         return "Which tokens are pending, and what forgets them?"
     if " from layer " in outcome:
         return ALONE

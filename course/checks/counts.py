@@ -36,7 +36,8 @@ def in_words(value: Any) -> str:
     if value is None:
         return "nothing (None)"
     shape = f" of shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else ""
-    return f"a {type(value).__name__}{shape}"
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}{shape}"
 
 
 def counted(result: float, expected: int) -> str:

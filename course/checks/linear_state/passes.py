@@ -384,6 +384,9 @@ def _first_other(got: str, right: str) -> tuple[str, str]:
     return next(pair for pair in pairs if pair[0] != pair[1])
 
 
+WHICH_REFUSAL = (
+    "Which exception is for a number out of 0 … len(self), and which for a length without a state?"
+)
 OUTCOMES = {
     (
         "CannotGoBack",
@@ -393,6 +396,12 @@ OUTCOMES = {
     ("returned", "CacheFull"): HOW_MUCH_ROOM,
     ("CacheFull", "returned"): "Which places does your cache take for taken?",
     ("ValueError", "CacheFull"): WHICH_EXCEPTION,
+    ("CannotGoBack", "ValueError"): WHICH_REFUSAL,
+    ("ValueError", "CannotGoBack"): WHICH_REFUSAL,
+    (
+        "ValueError",
+        "returned",
+    ): "Which of your lines refuses it, and which numbers may it be given?",
     ("RuntimeError", "CacheFull"): HOW_MUCH_ROOM,
 }
 KNOWN = ("CacheFull", "CannotGoBack", "ValueError")

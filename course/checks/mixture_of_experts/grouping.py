@@ -100,7 +100,7 @@ def draw_sums(seed: int) -> Challenge:
         returned(rng),
         opposed(draw_case(rng, "type", 6, 4, 2, dtype="float64"), rng),
         draw_case(rng, "type", 6, 4, 2, dtype="bfloat16"),
-        {**returned(rng), "weights": np.full((3, 1), 2, np.float32)},
+        {**returned(rng), "weights": np.full((3, 1), 2, np.float32), "stage": "twice"},
         lent(draw_case(rng, "lent", 1, 2, 2)),
     ]
     return {"cases": cases}
@@ -175,7 +175,7 @@ class Experts:
         self.calls: list[Evidence] = [
             {"times": 0, "rows": np.zeros((0, 0))} for _ in case["matrices"]
         ]
-        self.returns = case["stage"] == "returned"
+        self.returns = case["stage"] in ("returned", "twice")
         self.lent: dict[int, Tensor] | None = {} if case["stage"] == "lent" else None
         self.matrices, self.offsets = (
             torch.tensor(case[name], dtype=dtype) for name in ("matrices", "offsets")
@@ -260,9 +260,11 @@ QUESTIONS = {
     "one feature": "Rows of more features agree. Which axis disappears when it is 1 long?",
     "lent": "Both experts return one tensor, which is theirs. Which of your lines writes into it?",
     "returned": "The expert returned its input, which has been overwritten since. Whose memory is yours?",
+    "twice": "The expert returned its input, and its weight is 2. What is done with a weight, and whose "
+    "memory is the result?",
     "type": "float32 agrees. Which of your lines makes numbers of another type?",
     "base": "Does grouped_as_token_by_token pass?",
-    "alone": "Among others this row is right, and alone it is not. What does your code do with one row?",
+    "alone": "Among others the same row gave that. What else than the row decides about its output?",
     "moved": "The same rows came in another order. What depends on the order?",
     "listed": "Each row lists its experts in another order, with their weights. What goes by the order?",
     "weights": "These weights do not add up to 1. What do you do with them beside multiplying?",

@@ -16,7 +16,7 @@ QUESTIONS = {
     "evict all": "Can all go that evictable() counts, and are they then gone?",
     "match": "What is found of a text whose last blocks were forgotten?",
     "insert": "Which of these blocks are known still, and which are new?",
-    "owners": "Who owns what the tree forgot, and what was refused?",
+    "owners": "Who owns what is offered, once or again, what the tree forgot, and what was refused?",
 }
 
 
@@ -140,7 +140,7 @@ def ask_about_count(move: Move, got: dict[str, Any], expected: dict[str, Any]) -
     if move[0] != "evictable" or not isinstance(result, int | float):
         return ""
     if result < right:
-        return "What becomes a leaf when the leaves are gone?"
+        return "How many own what only the tree owns, and what becomes a leaf when leaves are gone?"
     return "Below which of these does somebody still read?"
 
 

@@ -340,6 +340,10 @@ def _wrong_answer(
     )
 
 
+ENDED = "What ended it, or does step() return a token more than once?"
+"""The check asks for no more steps once as many tokens have come as there are in all answers."""
+
+
 @check("Scheduler", draw=draw_ample, probe=probe_servers, evidence=servers_form)
 def leaves_and_joins_at_once(
     challenge: Challenge, evidence: Evidence, truth: Callable[[dict[str, Any]], list[list[int]]]
@@ -357,10 +361,10 @@ def _wrong_passes(server: dict[str, Any], result: Evidence, passes: list[list[in
     for step, expected in enumerate(passes):
         if step >= len(spans):
             left = sorted(expected)
-            return f"Pass {step + 1} never came, and {left} have tokens to get. What ended it?"
+            return f"Pass {step + 1} never came, and {left} have tokens to get. {ENDED}"
         present = [number for number, _, _ in spans[step]]
         if sorted(map(str, present)) != sorted(map(str, expected)):
-            question = "Who is done after the pass before, and whose turn is it then?"
+            question = "Who is done by then, how many may run, and whose turn is it?"
             if len(present) > server["room"]:
                 question = "That is more than max_running. Does within_budget_and_room pass?"
             if fails is not None and step == fails + 1:
@@ -376,10 +380,10 @@ def _wrong_passes(server: dict[str, Any], result: Evidence, passes: list[list[in
             question = "When is a request done, and is the last token of its answer ever fed?"
         if len(spans) > len(passes):
             question = f"How many tokens does each pass feed? {question}"
-        return (
-            f"All answers can be complete after pass {len(passes)}, but forward was called again. "
-            f"{question}"
-        )
+        again = "forward was called again"
+        if len(spans) == len(passes) and not result["asked_for_nothing"]:
+            again = f"one more step() returned {result['rest']}"
+        return f"All answers can be complete after pass {len(passes)}, but {again}. {question}"
     if result["fed"] != fed:
         return (
             f"At the end `fed` is {result['fed']}, and {fed} tokens went through the model. When does "

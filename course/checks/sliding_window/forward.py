@@ -123,5 +123,8 @@ def _ask(case: Challenge, split: list[int], wrong: Difference) -> str:
             f"rows does its first one need?"
         )
     if split[wrong.call - 1] > case["window"]:
-        return "The chunk before was longer than the window. Which rows stay, and whose are the numbers?"
+        return (
+            "If single tokens agree: the chunk before was longer than the window. Which rows stay, and "
+            "whose are the numbers?"
+        )
     return "At which position does this token stand, which rows are held, and which are gone?"

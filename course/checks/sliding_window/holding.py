@@ -324,8 +324,8 @@ def draw_unfinished(seed: int) -> Challenge:
 def _ask_about_pending(name: str, size: Any, before: int, expected: str) -> str:
     if name == "truncate" and expected == "returned":
         return (
-            f"The rows that token {size} needs should be there. Which pending rows does advance(n) "
-            f"store, and where?"
+            f"The rows that token {size} needs should be there. Who wrote over them: advance(n), or an "
+            f"append that was never advanced?"
         )
     return ""
 

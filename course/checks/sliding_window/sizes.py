@@ -140,10 +140,13 @@ def bytes_by_layer(case: Case, result: float, expected: int, place: Place) -> Wo
     c, full = GPTConfig(**config), f"How many rows has a full layer after {tokens:,} tokens"
     short = tokens < n_sinks + window and not n_full
     return f"gives {result:,}, expected are {expected:,}.", (
-        (result * c.n_kv_heads == expected * c.n_heads, "Whose heads keep keys and values?"),
+        (
+            result * c.n_kv_heads == expected * c.n_heads,
+            "Whose heads keep keys and values, and is anything counted twice?",
+        ),
         (
             2 * result == expected and (batch, n_bytes) == (1, 2),
-            "Are keys and values both counted?",
+            "Are keys and values both counted, and how many bytes has a number?",
         ),
         (
             n_bytes != 2 and result * n_bytes == 2 * expected,

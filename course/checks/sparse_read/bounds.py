@@ -80,7 +80,10 @@ def bounds_of_each_page(challenge: Challenge, evidence: Evidence, truth: Truth) 
         for name, expected in right.items():
             if wrong := wrong_form(got[name], expected.shape, case["dtype"]):
                 return failed(f"{where}: of page_bounds, {name} {wrong}")
-            if place := first_wrong(got[name]["numbers"], expected, SAME):
+        # Both decide, so that both tell which mistake it is.
+        places = {name: first_wrong(got[name]["numbers"], right[name], SAME) for name in NAMES}
+        for name, expected in right.items():
+            if place := places[name]:
                 return failed(
                     f"{where}: {name}[{', '.join(map(str, place))}] is {got[name]['numbers'][place]:.4g} "
                     f"and not {expected[place]:.4g}. {ask_about_page(case, name, place, got, right)}"
@@ -103,8 +106,8 @@ def ask_about_page(
     if page == S // size and S % size:
         return f"Rows of its own in this page: {S % size}. What else did you take into account?"
     other = NAMES[name == "least"]
+    if value == got[other]["numbers"][place] and size > 1:
+        return "Both bounds are the same. How is each of them taken, and over how many rows?"
     if value == right[other][place] and size > 1:
         return "This is the page's other bound. Which of the two comes first?"
-    if value == got[other]["numbers"][place] and size > 1:
-        return "Both bounds are the same. Over how many rows is each taken?"
     return "Over which axis is it taken, and which rows belong to this page?"

@@ -94,7 +94,7 @@ def wrong_choice(scores: np.ndarray, chosen: np.ndarray, newest: int) -> str | N
     if len(set(listed)) < len(listed):
         return f"chose {listed}, one of them twice. For which places may the newest not compete?"
     if listed != sorted(listed):
-        return f"chose {listed}, which does not rise. In which order does topk return them?"
+        return f"chose {listed}, which does not rise. In which order do they come, the newest too?"
     if missing := [page for page in range(max(0, P - newest), P) if page not in listed]:
         return (
             f"chose {listed}, and number {missing[0]} of the newest is missing. Who is the newest?"

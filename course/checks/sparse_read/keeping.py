@@ -21,7 +21,8 @@ KEPT = {"kind": str, **dict.fromkeys(NAMES, RECORD)}
 USED_AGAIN = 99.0
 """What the caller writes over its keys and values; no drawn number is as large."""
 QUESTIONS = {
-    "last": "One query, the newest, looks back at all rows. What is a row's score?",
+    "last": "One query, the newest, looks back at all rows. What is a row's score, and what is your "
+    "slice of the recent rows where there are none?",
     "all": "One query agrees. Which rows may query t of T see, by what are scores divided, and how are "
     "weights added up?",
     "some": "All queries of the text agree. Here they are the last T of S: which rows does each see?",
@@ -221,12 +222,12 @@ def freed(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
         challenge["cases"], evidence["kept"], evidence["stored"], strict=True
     ):
         question = "Does kept_are_the_most_attended pass?"
-        numbers = got["keys"]["numbers"]
-        if numbers.size and (numbers == USED_AGAIN).any():
-            return failed(
-                f"{case_text(case)} gave keys in which the caller's next numbers stand. Whose memory is "
-                f"it, also where every row is kept?"
-            )
+        for name in ("keys", "values"):
+            if (got[name]["numbers"] == USED_AGAIN).any():
+                return failed(
+                    f"{case_text(case)} gave {name} in which the caller's next numbers stand. Whose "
+                    f"memory is it, also where every row is kept?"
+                )
         if wrong := wrong_kept(case, got, truth(case), question):
             return failed(f"{case_text(case)} {wrong}")
         (B, G, S, D) = case["k"].shape

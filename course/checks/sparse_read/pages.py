@@ -16,7 +16,8 @@ from course.checks.recording import RECORD, first_wrong, record, wrong_form
 from course.checks.sparse_read.cases import TOLERANCE, Truth, draw_grouped, heads_text
 
 QUESTIONS = {
-    "one": "It reads one full page of one head. Which rows are those of page p?",
+    "one": "It reads one full page of one head. Which rows are those of page p, and what do their "
+    "weights add up to?",
     "pages": "One page agrees. Which rows are read, and over which of them do weights add up to 1?",
     "heads": "One KV head agrees. Each KV head has a list of its own: which list meets which head?",
     "rows": "One row of the batch agrees. Which list belongs to which row?",

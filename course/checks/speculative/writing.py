@@ -265,7 +265,7 @@ def _wrong_text(
     if not wrong:
         return None
     question = "what does the cache still hold of the wrong guess before it?"
-    if case["kind"] in ("none at all", "all right"):
+    if case["kind"] in ("none at all", "all right", "one fewer than asked for"):
         question = "which token was fed before it, and at which position did it stand?"
     question = f"Does only_right_guesses_are_kept pass? If so, {question}"
     if wrong.step == 0:
@@ -306,7 +306,10 @@ def _about_stop(name: str, at_once: bool = False) -> str:
     if name == "CacheFull" and at_once:
         return "How many tokens are fed and kept in all, if the last one never is?"
     if name == "CacheFull":
-        return "How many places do wrong guesses still take, and how many can the last pass use?"
+        return (
+            "How many places has the cache, how many do wrong guesses still take, and how many can the "
+            "last pass use?"
+        )
     return "Which line stops it?"
 
 

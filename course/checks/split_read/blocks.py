@@ -21,7 +21,7 @@ from course.measure.operations import OperationMode
 
 QUESTIONS = {
     "one": "It holds one block, full, and that is block 0. How many of its tokens "
-    "do you read, and do the checks before this one pass?",
+    "do you read, and is the result finished?",
     "elsewhere": "Where its one block is block 0 all agrees. Which number says where a block lies?",
     "several": "One block agrees. Here there are several, all full. If any_cut_any_order passes: "
     "which of them are this conversation's, how many, and is each merged into the result?",

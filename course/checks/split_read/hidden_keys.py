@@ -27,7 +27,8 @@ from course.checks.split_read.scores import FAR_BELOW_0, far_below_0
 from course.measure.allocations import watch_new_tensors
 
 QUESTIONS = {
-    "whole": "All keys are one part here, and there is no mask. Do attend_part and finish pass alone?",
+    "whole": "All keys should be one part here, and there is no mask. Are all of them in it, and what "
+    "makes attention of a part's sums?",
     "parts": "With all keys in one part it agrees. If any_cut_any_order passes: is every key in "
     "exactly one part, the last ones too, and is every part merged into the result?",
     "far": FAR_BELOW_0,
@@ -35,7 +36,7 @@ QUESTIONS = {
     "is every part read?",
     "window": "A causal mask agrees. Here some queries see nothing of whole parts, at the start or "
     "between. What do their top and total become when such parts are merged?",
-    "shape": "The same mask agrees as (T, S). Which of its axes do you cut?",
+    "shape": "Masks (T, S) agree. Which axis do you cut, and do the others stay?",
 }
 """Ends the message of a case, by what is new in it."""
 NOBODY = (

@@ -21,7 +21,7 @@ from course.measure.operations import OperationMode
 
 QUESTIONS = {
     "one": "There is one chat here. If any_cut_any_order passes: are both parts in the result, the "
-    "prefix and its own keys?",
+    "prefix and its own keys, and is it finished?",
     "chats": "One chat agrees; here are several. Whose queries stand where when all of them read the "
     "prefix, and do out, top and total stand there again when they meet their own keys?",
     "sizes": "Smaller cases agree. Which line counts on a size, or on a type?",

@@ -16,8 +16,8 @@ TOLERANCE = 1e-3
 """A score of some hundreds is rounded by 3e-5 in float32; without the maximum, errors are infinite."""
 D = 4
 FAR_BELOW_0 = (
-    "Scores around 0 agree, and these are all around -120. Which top has a part without keys, and does "
-    "yours begin with one?"
+    "Scores around 0 agree, and these are all around -120. What is e to the power of that in float32, "
+    "and which top has a part without keys, if yours begins with one?"
 )
 """The question about a case of which `far_below_0` has moved the scores."""
 
