@@ -136,7 +136,7 @@ KNOWN = ("returned", "CacheFull", "ValueError")
 
 
 def _ask_about_outcome(name: str, outcome: str, expected: str, after: str) -> str:
-    if name == "truncate":
+    if name == "truncate" and outcome in KNOWN:
         return "Which numbers of tokens can be kept?"
     if name == "advance" and outcome in KNOWN:
         return "Which tokens are pending, and what forgets them?"
@@ -277,7 +277,7 @@ def _ask_whose(got: np.ndarray, want: np.ndarray) -> str:
     if np.allclose(got, want, rtol=NEARLY, atol=0):
         return ROUNDED
     if (other == 0).all():
-        return "Nothing was written there. Which places does a block of several tokens take?"
+        return "Nothing was written there. Is all of a block stored, and which places does it take?"
     return "Which place, and which layer's storage, does this block belong to?"
 
 

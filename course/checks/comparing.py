@@ -112,7 +112,9 @@ def question_about(split: list[int], wrong: Difference) -> str:
     if wrong.call == 0 and wrong.place == 0:
         return "Nothing was cached yet. Does one token alone agree with lesson 01's layer?"
     if wrong.call == 0:
-        return "Which keys may each query of the first chunk see?"
+        return (
+            "Which keys may each query of the first chunk see, and at which position does it stand?"
+        )
     if split[wrong.call] > 1:
         return (
             "Which keys may each query of a later chunk see, and at which positions does it stand?"

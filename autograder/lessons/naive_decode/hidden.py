@@ -140,7 +140,7 @@ def judge_passes(
             return failed(
                 f"{case}: new token {step + 1} is {text[0, P + step]}; by the weights of pass "
                 f"{step + 1}, over everything so far, it is {last.argmax()}. How many passes come "
-                f"before it, and does its own read the whole text?"
+                f"before it, does its own read the whole text, and which position of it chooses?"
             )
     return verdict
 

@@ -161,7 +161,7 @@ def judge_turns(
         if (after[:, step].max(axis=1) - chosen > tolerance).any():
             return failed(
                 f"{case}: new token {step + 1} is not the one that follows by the meanings of its own "
-                f"turn. When was it computed, and from how many passes?"
+                f"turn. When was it computed, from how many passes, and from which row?"
             )
     return verdict
 

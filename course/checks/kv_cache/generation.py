@@ -373,7 +373,7 @@ def _wrong_refusal(challenge: Challenge, refused: list[Evidence]) -> Verdict | N
         if (seen["outcome"], seen["held"]) != (expected, held):
             return failed(
                 f"{case}: {seen['outcome']}, and then the cache holds {seen['held']} tokens; wanted is "
-                f"{expected}, and {held}. Which line of yours refuses this, and is it the first?"
+                f"{expected}, and {held}. Which line of yours should refuse this, and what comes before?"
             )
         if seen["rows"]:
             return failed(
@@ -395,7 +395,7 @@ def _wrong_work(case: str, rows: list[list[int]], B: int, P: int, g: int) -> Ver
         if calls != expected:
             return failed(
                 f"{case}: layer {layer} computed keys for {calls} rows, pass by pass; wanted are "
-                f"{expected}. How many passes does the prompt take?"
+                f"{expected}. How many passes does the prompt take, and do all rows go into each?"
             )
     return None
 

@@ -230,7 +230,8 @@ def attention_weighs_by_softmax(
         return wrong
     near, far, alone = (out["array"] for out in outputs[1:])
     questions = (
-        "By what is q · k divided, and what else happens to scores or weights?",
+        "By what is q · k divided, what else happens to scores or weights, and whose values do they "
+        "weigh?",
         "All scores are near −150 here. Which differences does the softmax see?",
         "What is the softmax of one score?",
     )

@@ -83,9 +83,11 @@ def about_the_largest(logits: Array, tokens: Array, likeliest: Array) -> str:
     if logits.dtype == np.float64:
         return "How many digits of the logits do you compare?"
     if (logits < 0).all():
-        return "All logits are below 0 here. With what do you compare?"
+        return (
+            "All logits are below 0 here. With what do you compare, and is every token looked at?"
+        )
     if len(tokens) > 1 and (tokens == tokens[0]).all():
         return "All rows got the same token. Does every row look at its own logits?"
     if (tokens == likeliest).mean() > 0.3:
         return "Some rows agree. Up to which row do you look?"
-    return "Over which axis do you look for the largest?"
+    return "Over which axis do you look, and for the largest of which tokens?"

@@ -96,7 +96,8 @@ def judge_numbers(
         "A token alone attends to itself. Do the checks of heads and attention pass? If so, what happens "
         "to its value on the way in and out?"
         if t == 0
-        else "Do the checks of attention pass? If so, what is done to a query and a key before they meet?"
+        else "Do the checks of attention pass? If so, of which matrices are a query and a key made, and "
+        "what is done to them before they meet?"
     )
     if b > 0 and not (difference[0] > tolerance).any():
         question = "Row 0 agrees in every token. Which axis of your tensors holds the batch?"

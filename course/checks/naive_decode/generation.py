@@ -187,7 +187,7 @@ def _ask_about_choice(case: str, prompt: np.ndarray, new: np.ndarray, wrong: Wro
         return "Row 0 is right, and this row repeats it. Whose logits does each row need?"
     if step > 0:
         return "The first new token is right. What must the model read to choose this one?"
-    return "Which position's logits say what comes next, and over which axis is the argmax?"
+    return "Which position's logits, of which row, say what is next, and over which axis is the argmax?"
 
 
 # --- the prompt ----------------------------------------------------------------------------------

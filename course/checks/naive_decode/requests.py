@@ -96,7 +96,10 @@ def judge_acceptance(longest: int, request: Evidence, outcome: Evidence) -> Verd
     if outcome["outcome"] != "ValueError":
         question = "Which of your lines stops it?"
     elif request["n_new"] > 1:
-        question = "The prompt has 2 rows: how many tokens do you hold against max_seq_len?"
+        question = (
+            "How many tokens do you hold against max_seq_len, of how many of its 2 rows, and is anything "
+            "added?"
+        )
     return failed(f"{case} can be done, but {gave}. {question}")
 
 

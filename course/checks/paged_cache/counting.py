@@ -104,8 +104,9 @@ def first_wrong(
     before, was = {"free": case["n_blocks"]}, {"tables": []}
     for step, (now, right) in enumerate(zip(records, expected, strict=True)):
         if wrong := stopped(case, step, now, right["outcome"]):
-            if now["outcome"] == "CacheFull":
-                wrong += f" {before['free']} were free, beside places in the last block of a text."
+            if now["outcome"] == "CacheFull" != right["outcome"]:
+                free = f"{before['free']} blocks are free, beside places in the last one of a text."
+                return f"{free} {wrong}"
             return wrong
         if wrong := wrong_step(case, (before, was), now, right):
             return f"{in_words(case, step)}: {wrong}"

@@ -202,9 +202,14 @@ def stopped(challenge: Challenge, step: int, seen: Evidence, expected: str) -> s
     if " from layer " in seen["outcome"]:
         question = ALONE
     elif expected == "CacheFull":
-        question = "How many blocks are needed, how many are free, and where does max_len end?"
+        question = (
+            "How many blocks are needed, a copy of a shared one included, how many are free, and where "
+            "does max_len end?"
+        )
     elif seen["outcome"] == "CacheFull":
-        question = "Which blocks should be free here, and how many are missing?"
+        question = (
+            "Which limit refuses it: how many blocks are missing, and where does max_len end?"
+        )
     else:
         question = "Which of your lines is this?"
     outcome = "nothing was refused" if seen["outcome"] == "returned" else seen["outcome"]

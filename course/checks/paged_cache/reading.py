@@ -170,8 +170,8 @@ def _ask(size: int, call: int) -> str:
             "In which block and at which place does each of the first tokens lie, and who reads it?"
         )
     return (
-        "In which order are blocks read, where in a block does the next token go, and where does "
-        "what you return end?"
+        "Of which layer and in which order are blocks read, where in a block does the next token go, and "
+        "where does what you return end?"
     )
 
 
@@ -356,7 +356,7 @@ def _wrong_layers(
         )
     question = "Into which block is it written, and from which is it read?"
     if token < expected.shape[4] - new:  # an older one
-        question = "From which block is it read, and who wrote into that one last?"
+        question = "From which block of which layer is it read, and who wrote there last?"
     return (
         f"{words}. Then layer {layer} of {'ABCDE'[number]} gives other {('keys', 'values')[kind]} of "
         f"token {token} than were stored. {question}"

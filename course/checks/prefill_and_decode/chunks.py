@@ -127,8 +127,10 @@ def every_chunk_size_gives_the_same_logits(
 
 
 STOPPED = {
-    "CacheFull": "The cache is empty, of {places} places. How many does each token of a prompt take?",
-    "ValueError": "Has every chunk all rows and some tokens, and how often is the cache advanced for it?",
+    "CacheFull": "The cache is empty, of {places} places. How many does this prompt take, "
+    "whatever chunk_size is?",
+    "ValueError": "Is this chunk_size allowed? Has every chunk all rows and some tokens, and how often "
+    "is the cache advanced for it?",
 }
 
 
@@ -326,9 +328,11 @@ def too_long_a_prompt_changes_nothing(
         return problem
     exact = evidence["exact"]
     if exact["outcome"] != "returned":
+        question = "Which is the last place that may be filled?"
+        if exact["outcome"] != "CacheFull":
+            question = "Which of your lines stops it?"
         return failed(
-            f"{case}, and prompts of {P - held} come, which just fit: {exact['outcome']}. "
-            f"Which is the last place that may be filled?"
+            f"{case}, and prompts of {P - held} come, which just fit: {exact['outcome']}. {question}"
         )
     case = f"{case}; prompts that do not fit are refused, and then the rest of the text follows"
     question = "If the check above passes: what did the refused call leave behind?"

@@ -140,7 +140,10 @@ def pads_stand_on_the_left(case: Case, result: Array, expected: Array, place: Pl
     same = (result == result[0]).all() and len({tuple(p) for p in prompts}) > 1
     return f"gave {_short(got)} in row {row}, made of {_short(prompt)}.", (
         ((result == V).any(), lent),
-        (same, "All rows came out alike. Does each have memory of its own?"),
+        (
+            same,
+            "All rows came out alike. Into which is each prompt written, and has each its memory?",
+        ),
         (True, _about_row(got, row, prompts, pad_id)),
     )
 

@@ -83,7 +83,7 @@ def _wrong_codes(case: Challenge, result: Evidence) -> str | None:
     if codes.max() >= 2 ** case["bits"]:
         return (
             f"codes run up to {codes.max()}; {case['bits']} bits end at {2 ** case['bits'] - 1}. What "
-            f"becomes of the largest number?"
+            f"becomes of the largest number, and of one below code 0?"
         )
     if not np.ptp(codes, axis=case["dim"]).any():
         return "all codes of a vector are the same. What tells its numbers apart?"

@@ -106,9 +106,11 @@ def _wrong_flat(case: Challenge, result: Evidence) -> str | None:
     if not at:
         return None
     step, start = (np.broadcast_to(part, x.shape)[at] for part in (scale, zero))
-    question = "Which step was used to divide, and which one is stored?"
+    question = "Which step divides, which one is stored, and which number does code 0 stand for?"
     if step > widest.min() or np.ptp(x) == 0:
-        question = "Which number does code 0 stand for when there is no range?"
+        question = (
+            "Which number does code 0 stand for when there is no range? Is every code from 0 on?"
+        )
     if case["name"] == WITH_A_RANGE:
         question = (
             "Flat vectors agree, and this one has a range. Of which numbers is its step made?"

@@ -30,12 +30,14 @@ def draw_long(seed: int) -> Challenge:
 
 
 def probe_long(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Attend in parts; count the numbers of new tensors. Do the last once more under a mask that hides
+    """Attend in parts; count the numbers of new tensors. Do the second once more under a mask that hides
     nothing; what comes of that is another check's question, so here it may stop."""
-    calls = []
+    calls, given_tensors = [], []
     for case in challenge["cases"]:
         q, (k, v) = torch.tensor(case["q"]), torch.tensor(case["room"])[..., : case["held"], :]
+        given_tensors.append((q, k, v))
         calls.append(run_watched(student.attend_in_parts, q, k, v, SIZE))
+    q, k, v = given_tensors[1]
     mask = torch.ones(1, k.shape[2], dtype=torch.bool)
     with suppress(Exception), watch_new_tensors(q, k, v, mask) as made:
         student.attend_in_parts(q, k, v, SIZE, mask)
@@ -77,10 +79,11 @@ def nothing_large_is_made(
                 f"fewer than there are keys. But for axes of 1 it is {got['largest']}. Which of your "
                 f"lines makes something for all S keys at once?"
             )
+    S = challenge["cases"][1]["held"]
     if (masked := evidence["masked"])["most"] >= S:
         return failed(
-            f"{where}: without a mask no new tensor is too long. Under a mask (1, S), one holds "
-            f"{masked['most']:,} numbers. But for axes of 1 it is {masked['largest']}. Which of your "
-            f"lines writes the mask, or what it covers, once more?"
+            f"H = 2 on G = 2, T = 1, S = {S:,}, size = {SIZE}: without a mask no new tensor is too long. "
+            f"Under a mask (1, S), one holds {masked['most']:,} numbers. But for axes of 1 it is "
+            f"{masked['largest']}. Which of your lines writes the mask, or what it covers, once more?"
         )
     return passed("No tensor is as long as the cache, and no key is written a second time.")

@@ -122,7 +122,7 @@ def bytes_of_three_matrices(case: Case, result: float, expected: int, place: Pla
         questions += [
             (part and result == expected - part, f"{part:,} are missing. {which}"),
             (part and result == expected + part, f"{part:,} are too many. {which}"),
-            (part and result == part, f"{part:,} is the {name} alone. What else must travel?"),
+            (part and result == part, f"The {name} alone has {part:,}. How many have all three?"),
         ]
         for width in (4, 8):
             each = f"That is right if each number of the {name} takes {width} bytes."
