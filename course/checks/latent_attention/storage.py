@@ -24,7 +24,7 @@ def draw_sizes(seed: int) -> Challenge:
     rng = np.random.default_rng(seed)
     cases = []
     for n_bytes in [*DTYPES.values(), 4]:
-        rank, d_rope = int(rng.integers(5, 12)), 2 * int(rng.integers(1, 4))
+        rank, d_rope = int(rng.integers(7, 12)), 2 * int(rng.integers(1, 4))
         tokens, batch, layers = rng.integers((5, 2, 2), (40, 5, 6)).tolist()
         cases.append([layers, rank, d_rope, tokens, batch, n_bytes])
     cases[-1][3:5] = 1, 1

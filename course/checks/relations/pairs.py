@@ -33,7 +33,7 @@ AXES = {
 }
 """What is counted along the first axes of an array, by its kind and number of axes, in all lessons; "k"
 are keys and values, "r" what a cache returns: a ring's rows are not in the order of the text. "N" are the
-rows of a mask, of which the first need not be of the text's first token."""
+rows of a mask, or the tokens of a chunk: the first of them need not be the text's."""
 OWN_AXES = {
     **dict.fromkeys(("codes", "scale", "zero", "back", "pairs", "chosen", "weights"), ""),
     **dict.fromkeys(("least", "largest", "scores", ".kept*.keys", ".kept*.values"), "BG"),
@@ -79,7 +79,9 @@ class Pair:
         for name in (self.field, self.field.rpartition(".")[2].rstrip("*")):
             if name in OWN_AXES:
                 return OWN_AXES[name]
-        return AXES.get(self.expected.dtype.kind, {}).get(self.expected.ndim, "")
+        letters = AXES.get(self.expected.dtype.kind, {}).get(self.expected.ndim, "")
+        in_chunks = self.field.endswith("*") and self.field.count("*") > 1  # of each case
+        return letters.replace("T", "N") if in_chunks else letters
 
 
 def near(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -101,12 +101,7 @@ def roof_has_two_parts(
         )
     if isinstance(one.got, str):
         return failed(f"{one.case}: attainable gave {one.got}; wanted is one number. Which?")
-    question = question_about(results, questions.ROOF, close)
-    if not question and any(close(one.got, other.right) for other in results[: results.index(one)]):
-        question = (
-            "That is right for an earlier one. Is something kept, or another number taken for it?"
-        )
-    question = question or questions.ROOF[""]
+    question = question_about(results, questions.ROOF, close) or questions.ROOF[""]
     return failed(f"{one.case}: {one.got:.4g}; it can reach {one.right:.4g}. {question}")
 
 
