@@ -301,7 +301,9 @@ def too_long_a_prompt_changes_nothing(
 ) -> Verdict:
     P, held, size = challenge["prompt"].shape[1], challenge["held"], challenge["chunk_size"]
     case = f"An empty cache of {P - 1} places, and prompts of {P} come in chunks of {size}"
-    question = "What do you compare with the limit, and when can you know that the last chunk will not fit?"
+    question = (
+        "What do you compare with the limit? When can you know that the last chunk will not fit?"
+    )
     if problem := _wrong_refusal(case, evidence["alone"], "CacheFull", 0, question):
         return problem
     before = evidence["before"]
