@@ -310,8 +310,7 @@ def positions_count_own_tokens(
         question = "How many tokens of its own text come before it, cached ones included?"
         if position == place and pads:
             question = (
-                f"{place} places come before it, in this chunk and in earlier ones. How many of them hold "
-                "a token?"
+                f"{place} places come before it, in all chunks. How many of them hold a token?"
             )
         elif position == place - pads + 1:
             question = "From which number on are positions counted?"
