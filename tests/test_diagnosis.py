@@ -29,7 +29,7 @@ from autograder.diagnosis.measuring import (
     recognition,
 )
 from autograder.diagnosis.museum_page import LESSONS, outcomes
-from autograder.diagnosis.recognize import diagnose, name_mistake
+from autograder.diagnosis.recognize import Diagnosis, diagnose, name_mistake
 from autograder.follow_through import own_cells
 from autograder.judge import WHERE, known_in_memory
 from autograder.lessons import find, hidden_checks
@@ -153,7 +153,7 @@ def test_no_mistake_is_named_that_would_lose_what_was_passed():
     passed = {"mask_is_rectangular"}
     assert diagnose(*asked, passed).bug == "layer_without_mask"
     passed |= {"layer_equals_uncached"}
-    assert diagnose(*asked, passed) is None
+    assert diagnose(*asked, passed) == Diagnosis()
 
 
 IN_ANOTHER_STYLE = {
@@ -325,7 +325,7 @@ def odd_data():
 @given(odd_data())
 def test_whatever_comes_back_is_no_reason_to_raise(reply):
     challenge = find(f"kv_cache.{SPLITS}").challenge(1)
-    assert diagnose(known_in_memory("kv_cache"), SPLITS, challenge, reply, reply) is None
+    assert diagnose(known_in_memory("kv_cache"), SPLITS, challenge, reply, reply) == Diagnosis()
 
 
 @pytest.mark.parametrize(
@@ -337,7 +337,7 @@ def test_whatever_comes_back_is_no_reason_to_raise(reply):
     ],
 )
 def test_a_diagnosis_that_cannot_be_made_is_none(lesson, check, challenge):
-    assert diagnose(KnownReplies(lesson), check, challenge, {"evidence": {}}) is None
+    assert diagnose(KnownReplies(lesson), check, challenge, {"evidence": {}}) == Diagnosis()
 
 
 def test_a_part_of_the_evidence_is_not_the_evidence(record):
