@@ -251,7 +251,7 @@ class LatentKVCache:
         ### END SOLUTION
 
 
-# %% nbgrader={"grade_id": "bytes_match_the_rows", "points": 0.5}
+# %% nbgrader={"grade_id": "bytes_match_the_rows", "points": 1}
 checks.bytes_match_the_rows(LatentKVCache)
 
 # %% nbgrader={"grade_id": "rows_come_back", "points": 1}
@@ -440,7 +440,7 @@ def latent_attention_layer(
     ### END SOLUTION
 
 
-# %% nbgrader={"grade_id": "every_split_equals_the_paper", "points": 1.5}
+# %% nbgrader={"grade_id": "every_split_equals_the_paper", "points": 1}
 checks.every_split_equals_the_paper(latent_attention_layer, LatentKVCache)
 
 # %% nbgrader={"grade_id": "rows_are_the_only_memory", "points": 1}

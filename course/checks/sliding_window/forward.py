@@ -6,7 +6,6 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 import numpy as np
-import torch
 
 from course.checks.caches import stored_numbers
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
@@ -25,7 +24,7 @@ WINDOWS = (1, 4, 5, 7)
 
 def draw_texts(seed: int) -> Challenge:
     """Draw a model, and for each of a few windows a text, sinks, and splits with chunks of up to
-    2 · window + 3 tokens; at last one of them in float64."""
+    2 · window + 3 tokens."""
     rng = np.random.default_rng(seed)
     model = draw_model(rng, n_layers=2, vocab_size=20)
     cases = []
@@ -34,9 +33,8 @@ def draw_texts(seed: int) -> Challenge:
         long = 2 * window + 3
         n = long + window + 3
         splits = [[long, *[1] * (n - long)], [1, 2, long, n - long - 3], draw_split(rng, n)]
-        sizes = {"window": window, "n_sinks": n_sinks, "dtype": "float32"}
+        sizes = {"window": window, "n_sinks": n_sinks}
         cases.append({**sizes, "tokens": draw_tokens(rng, 2, n, 20), "splits": splits})
-    cases.append({**cases[1], "dtype": "float64", "splits": cases[1]["splits"][1:2]})
     return {"model": model, "cases": cases}
 
 
@@ -47,15 +45,13 @@ def probe_texts(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     model, config = build_model(challenge["model"]), GPTConfig(**challenge["model"]["config"])
 
     def run_split(case: Challenge, split: list[int]) -> Evidence:
-        dtype = getattr(torch, case["dtype"])
-        options = {} if dtype == torch.float32 else {"dtype": dtype}
         B, n = case["tokens"].shape
         sizes = (B, n + 1, case["window"], case["n_sinks"])
-        cache = student.WindowedKVCache(config, *sizes, **options)
-        chunks, right = given(case["tokens"]).split(split, dim=1), model.to(dtype)
+        cache = student.WindowedKVCache(config, *sizes)
+        chunks = given(case["tokens"]).split(split, dim=1)
         try:
             logits = [
-                forward_windowed(right, c, cache, student.window_mask).numpy() for c in chunks
+                forward_windowed(model, c, cache, student.window_mask).numpy() for c in chunks
             ]
         except CacheFull:
             logits = []
@@ -84,7 +80,7 @@ def every_split_equals_the_windowed_model(
         expected = truth(challenge["model"], case["tokens"], window, n_sinks)
         for split, of_split in zip(case["splits"], of_splits, strict=True):
             chunks = of_split["logits"]
-            sizes = f"Window {window}, {n_sinks} sinks, {case['dtype']}."
+            sizes = f"Window {window}, {n_sinks} sinks."
             if len(chunks) != len(split):
                 return failed(
                     f"{sizes} Chunks of {split}: CacheFull, in a cache for {sum(split) + 1} tokens. Is "
