@@ -21,8 +21,10 @@ def shrink(challenge: Challenge, fails: Callable[[Challenge], bool], tries: int)
         tries: how often `fails` may be called; if that was not enough, more is left than is needed.
     """
     shrinking = _Shrinking(challenge, fails, tries)
-    for place in set(lists_of_cases(challenge)) - set(lists_of_operations(challenge)):
-        shrinking.keep_one(place)
+    of_operations = lists_of_operations(challenge)
+    for place in lists_of_cases(challenge):
+        if place not in of_operations:
+            shrinking.keep_one(place)
     for place in lists_of_operations(shrinking.smallest):
         shrinking.drop_last(place)
         shrinking.drop_others(place)
