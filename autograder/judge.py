@@ -142,7 +142,8 @@ def _name_mistakes(
     assignment: Assignment, known: KnownReplies, attempts: dict[str, Attempt]
 ) -> list[Answer]:
     """Return the answers. A lost one names the known mistake that fits it and the checks that passed; or
-    else it says what is true of its numbers."""
+    else it says what is true of its numbers. What a known mistake has cost beyond MOST points is given
+    back."""
     passed = {name for name, a in attempts.items() if a.is_full and not a.answer.credited}
     answers, may_be, shown = [], {}, set()
     for question in assignment.questions:

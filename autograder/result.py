@@ -25,7 +25,8 @@ class Answer:
     Attributes:
         score: the part of `max_points` that was earned, 0 … 1.
         bug, family: the mistake of the museum that was recognised, if any.
-        credited: whether the points were earned with another cell put right.
+        credited: whether points are given though the question failed: since it passes with another cell
+            put right, since a house rule has cost its points elsewhere, or since a known mistake has.
         cell: the number of the student's cell after which it was asked; 0 where that is not known.
         challenge: the number of the challenge that lost it, from which its seed is drawn.
     """

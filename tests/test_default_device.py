@@ -3,7 +3,12 @@
 import pytest
 import torch
 
-from course.checks.default_device import beside_default, on_another_device, wrong_device
+from course.checks.default_device import (
+    beside_default,
+    cache_elsewhere,
+    on_another_device,
+    wrong_device,
+)
 
 ELSEWHERE = torch.ones(3, device="meta")
 SHORT = torch.ones(3, device="meta", dtype=torch.bfloat16)
@@ -36,6 +41,30 @@ def test_numbers_of_another_dtype_are_noticed_where_one_is_asked_for():
     assert product(ELSEWHERE).endswith("does not say of which dtype?")
     assert "the result is torch.float32" in on_another_device(SHORT.float, torch.bfloat16)
     assert on_another_device(SHORT.float) == ""
+
+
+class Cache:
+    def __init__(self, device=None):
+        self.rows = torch.zeros(3, device=device)
+
+    def append(self, rows):
+        self.rows[:] = rows
+
+
+class GrowingCache(Cache):
+    def append(self, rows):
+        self.rows = torch.cat([self.rows, rows])
+
+
+@pytest.mark.parametrize("Kind", [Cache, GrowingCache])
+def test_a_cache_on_the_cpu_beside_a_model_elsewhere_is_noticed(Kind):
+    assert "a new cache" in cache_elsewhere(lambda: Kind().append(ELSEWHERE))
+    assert cache_elsewhere(lambda: Kind(ELSEWHERE.device).append(ELSEWHERE)) == ""
+
+
+def test_a_copy_elsewhere_is_not_laid_at_the_cache_s_door():
+    assert cache_elsewhere(lambda: torch.zeros(3).copy_(ELSEWHERE)) == ""
+    assert cache_elsewhere(ELSEWHERE.tolist) == ""
 
 
 def test_code_that_looks_at_numbers_is_not_blamed():

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 ELSEWHERE = "meta"
 WHERE = "Which of your lines makes a tensor and does not say where?"
 OF_WHICH_TYPE = "Which of your lines makes a tensor and does not say of which dtype?"
+WHERE_IS_CACHE = "What does a new cache have to be told, beside its size and its dtype?"
 MIXED = {
     "expected device|same device": WHERE,
     "scalar type|same dtype|dtypes must be": OF_WHICH_TYPE,
@@ -74,6 +76,26 @@ def on_another_device(call: Callable[[], Any], dtype: torch.dtype | None = None)
             return f"{given}, and the result lies on the {x.device.type}. {WHERE}"
         if dtype and x.dtype != dtype:
             return f"{given}, and the result is {x.dtype}. {OF_WHICH_TYPE}"
+    return ""
+
+
+def cache_elsewhere(call: Callable[[], Any]) -> str:
+    """Run a call whose model and tokens lie on `meta`, and which makes a cache: does that lie there, too?
+
+    No text can be written there, for a choice looks at numbers. But the first rows are kept before it.
+
+    Returns:
+        "" where the cache lies beside its model; otherwise what happened, and a question.
+    """
+    try:
+        call()
+    except Exception as error:
+        is_kept = any(frame.name == "append" for frame in traceback.extract_tb(error.__traceback__))
+        if is_kept and re.search(f"out of {ELSEWHERE}|expected device|same device", str(error)):
+            return (
+                f'model and tokens were on another device ("{ELSEWHERE}", in the place of a GPU), and '
+                f"the cache that was made for them was not. {WHERE_IS_CACHE}"
+            )
     return ""
 
 

@@ -518,7 +518,7 @@ def generate_cached(
         prompt: (B, P) int64.
         n_new: tokens to write, 0 or more; `<end>`, a story's last token, does not stop it.
         cache: may hold an earlier part of the text, which the prompt continues. Left out, a new
-            one is made, with room for what is fed, in the model's dtype.
+            one is made, with room for what is fed, in the model's dtype and on its device.
 
     Returns:
         A tensor of its own, (B, P + n_new) int64: the prompt and the new tokens. The cache then

@@ -200,7 +200,7 @@ def speculate(
         n_new: tokens to write, 0 or more.
         n_draft: largest number of tokens to ask `propose` for, 0 or more.
         cache: of one row; may hold an earlier part of the text, which the prompt continues. Left out, a
-            new one of the model's dtype is made.
+            new one of the model's dtype is made, on its device.
 
     Returns:
         A tensor of its own, (P + n_new,) int64. The cache then holds all but the last token. For

@@ -43,7 +43,7 @@ def points_with_bug(assignment: Assignment, bug: Bug) -> Points:
     What the mistake always loses is lost, and credited where other questions tell that its cell is at
     fault. May be lost: what it loses sometimes, its own check, and where it keeps state from call to
     call every question about its cell: the museum asks each in a process of its own, the judge all in
-    one. Where it is recognised it costs MOST points, whatever it loses.
+    one. Where it is recognised it costs at most MOST points.
     """
     lost = catches_of(assignment.module).get(bug.name, {})
     wrong = {name for name, defined in assignment.answers.items() if defined & set(bug.answer)}

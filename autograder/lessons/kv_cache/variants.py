@@ -215,7 +215,9 @@ def generate_as_a_stream(model, prompt, n_new, cache=None):
     check_between("n_new", n_new, 0, model.config.max_seq_len - prompt.shape[1])
     n_fed = prompt.shape[1] + n_new - 1
     if cache is None:
-        cache = KVCache(model.config, len(prompt), max(n_fed, 1), model.embed.weight.dtype)
+        cache = KVCache(
+            model.config, len(prompt), max(n_fed, 1), model.embed.weight.dtype, prompt.device
+        )
     if n_new and n_fed > cache.max_len - len(cache):
         raise CacheFull("full")
 
@@ -237,7 +239,8 @@ def generate_prefill_first(model, prompt, n_new, cache=None):
     if n_new == 0:
         return text
     if cache is None:
-        cache = KVCache(model.config, B, P + n_new - 1, model.lm_head.weight.dtype)
+        weight = model.lm_head.weight
+        cache = KVCache(model.config, B, P + n_new - 1, weight.dtype, weight.device)
     if cache.max_len - len(cache) < P + n_new - 1:
         raise CacheFull("full")
     text[:, P] = forward_cached(model, prompt, cache)[:, -1].argmax(dim=-1)

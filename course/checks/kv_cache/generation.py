@@ -10,6 +10,7 @@ import numpy as np
 from course.checks.caches import new_cache
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, WrongChoice, first_wrong_choice, outcome, uncached
+from course.checks.default_device import ELSEWHERE, cache_elsewhere
 from course.checks.drawing import build_model, draw_model, draw_rows_with_end_next, draw_tokens
 from course.checks.recorder import given
 from course.measure.counting import count_kv_rows
@@ -61,7 +62,14 @@ def probe_generation(student: SimpleNamespace, challenge: Challenge) -> Evidence
         "none": probe_none(student, model, challenge["prompt"]),
         **probe_given_caches(student, model, challenge),
         "refused": probe_refusals(student, model, challenge),
+        "elsewhere": cache_elsewhere(lambda: write_elsewhere(student, challenge)),
     }
+
+
+def write_elsewhere(student: SimpleNamespace, challenge: Challenge) -> Any:
+    """Generate two tokens on another device."""
+    model, prompt = build_model(challenge).to(ELSEWHERE), given(challenge["prompt"]).to(ELSEWHERE)
+    return student.generate_cached(model, prompt, 2)
 
 
 def write(
@@ -181,6 +189,7 @@ def generation_form(challenge: Challenge) -> Evidence:
         "after_others": int,
         "until_full": written,
         "refused": [{"outcome": str, "rows": int, "held": int}] * 5,
+        "elsewhere": str,
     }
 
 
@@ -215,6 +224,7 @@ def no_row_is_computed_twice(
         )
         or _wrong_refusal(challenge, evidence["refused"])
         or _wrong_work(case, evidence["rows"], B, P, g)
+        or (evidence["elsewhere"] and failed(f"generate_cached: {evidence['elsewhere']}"))
         or passed(f"{case}: the uncached text, and no row of keys computed twice.")
     )
 

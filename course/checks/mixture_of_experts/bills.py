@@ -93,6 +93,7 @@ def width_of(case: Case) -> int:
 
 
 def width_text(case: Case) -> str:
+    """Say how many bytes a number of a case takes."""
     width = width_of(case)
     return f"{width} byte{'s' * (width > 1)} a number"
 

@@ -107,9 +107,8 @@ def is_right_for(pair: Pair, words: str, changed: Callable[[], Any], calls: Call
     if right is None or right.shape != pair.got.shape:
         return False
     size = float(np.abs(right).max(initial=0)) if right.dtype.kind == "f" else 1.0
-    scale = (
-        1 / size if 0 < size < 1 else 1.0
-    )  # equal as parts of the largest, however small that is
+    # Small numbers are equal as parts of the largest.
+    scale = 1 / size if 0 < size < 1 else 1.0
     return bool(near(scale * right, scale * pair.got).all())
 
 

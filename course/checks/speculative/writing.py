@@ -14,6 +14,7 @@ from torch import Tensor
 
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, first_wrong_choice, outcome, uncached
+from course.checks.default_device import ELSEWHERE, cache_elsewhere
 from course.checks.drawing import (
     build_model,
     draw_model,
@@ -163,14 +164,12 @@ def _after(model: MiniGPT, text: np.ndarray | str, kv: KVCache) -> np.ndarray | 
     return as_array(forward_cached(model, torch.tensor([[last]]), kv)[0, -1])
 
 
-check_texts = partial(
-    check,
-    "speculate",
-    probe=probe_texts,
-    evidence=lambda challenge: {
-        "runs": [{name: FORMS[name] for name in case["records"]} for case in challenge["cases"]]
-    },
-)
+def texts_form(challenge: Challenge) -> Evidence:
+    cases = challenge["cases"]
+    return {"runs": [{name: FORMS[name] for name in case["records"]} for case in cases]}
+
+
+check_texts = partial(check, "speculate", probe=probe_texts, evidence=texts_form)
 
 
 def describe(case: Case) -> str:
@@ -404,7 +403,23 @@ def draw_caches(seed: int) -> Challenge:
     return {**model, "cases": cases}
 
 
-@check_texts(draw=draw_caches, truth=uncached)
+def probe_caches(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Write each text; and one on another device, without guesses, in a cache of its own."""
+    model = build_model(challenge).to(ELSEWHERE)
+    prompt = given(challenge["cases"][0]["prompt"]).to(ELSEWHERE)
+
+    def speculate() -> Any:
+        return student.speculate(model, lambda text, n: text[:0], prompt, 2, 1)
+
+    return {**probe_texts(student, challenge), "elsewhere": cache_elsewhere(speculate)}
+
+
+@check_texts(
+    draw=draw_caches,
+    probe=probe_caches,
+    evidence=lambda challenge: {**texts_form(challenge), "elsewhere": str},
+    truth=uncached,
+)
 def cache_is_left_as_alone(
     challenge: Challenge, evidence: Evidence, truth: Truth, tolerance: float
 ) -> Verdict:
@@ -428,6 +443,8 @@ def cache_is_left_as_alone(
             return failed(f"{describe(case)}: {wrong}")
     if wrong := _nothing_saved(challenge["cases"][0], evidence["runs"][0]["passes"]):
         return failed(wrong)
+    if wrong := evidence["elsewhere"]:
+        return failed(f"speculate: {wrong}")
     return passed("The cache holds just what it holds when the text is written alone.")
 
 
