@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import cache, partial
 
 import numpy as np
 import torch
@@ -30,6 +32,7 @@ def mixed(case: Challenge) -> np.ndarray:
     return out
 
 
+@cache
 def mean_of_different(n_experts: int, k: int, n_tokens: int) -> float:
     """Follow the probabilities of how many experts were read, token by token, and return the mean."""
     chances = np.zeros(n_experts + 1)
@@ -51,19 +54,24 @@ def _hypergeometric(unread: int, n_experts: int, k: int, new: int) -> float:
     return ways / math.comb(n_experts, k)
 
 
-def counted(size: list[int], n_read: float, width: int = 2) -> float:
-    """Count the numbers of layers that are made for it, without memory, and add them up."""
-    V, L, C, H, G, D, f, N, _, shared = size
+matrix = partial(nn.Linear, bias=False)
+
+
+@cache
+def numbers(layer: Callable[..., nn.Module], *sizes: int) -> int:
+    """Count the numbers of a layer that is made without memory."""
     with torch.device("meta"):
-        always = [nn.Linear(C, heads * D, bias=False) for heads in (H, G, G)]
-        always += [nn.Linear(H * D, C, bias=False), nn.Linear(C, N, bias=False)]
-        always += [SwiGLU(C, shared)] if shared else []
-        expert, head = SwiGLU(C, f), nn.Linear(C, V, bias=False)
+        return sum(weight.numel() for weight in layer(*sizes).parameters())
 
-    def numbers(*layers: nn.Module) -> int:
-        return sum(weight.numel() for layer in layers for weight in layer.parameters())
 
-    return (L * (numbers(*always) + n_read * numbers(expert)) + numbers(head)) * width
+def counted(size: list[int], n_read: float, width: int = 2) -> float:
+    """Count the numbers of all layers that are read, and add them up."""
+    V, L, C, H, G, D, f, N, _, shared = size
+    always = sum(numbers(matrix, C, heads * D) for heads in (H, G, G))
+    always += numbers(matrix, H * D, C) + numbers(matrix, C, N)
+    always += numbers(SwiGLU, C, shared) if shared else 0
+    head = numbers(matrix, C, V)
+    return (L * (always + n_read * numbers(SwiGLU, C, f)) + head) * width
 
 
 def least(size: list[int], rates: list[float], width: int = 2) -> int:
