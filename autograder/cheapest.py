@@ -7,10 +7,11 @@ that for every check of it, in cells that begin with the check and a few words:
     def plan_step(queue, budget, room):
         return [(queue[0].number, 1)]
 
-Each is handed in alone, in the released notebook with nothing else written, before the check's test cell;
-and then all of a lesson together. The points that they get stand in docs/grading.md: 0, but where a few
-lines do show the property. The exit code is 1 when one gets more than MOST_ALONE, or those of a lesson
-more than MOST_TOGETHER.
+What stands before the first of these cells belongs to each of them. Each is handed in alone, in the
+released notebook with nothing else written, before the check's test cell; and then all of a lesson
+together. The points that they get stand in docs/grading.md: 0, but where a few lines do show the
+property. The exit code is 1 when one gets more than MOST_ALONE, or those of a lesson more than
+MOST_TOGETHER.
 """
 
 from __future__ import annotations
@@ -86,8 +87,12 @@ def cheats_of(lesson: str) -> list[Cheat]:
         ValueError: the lesson has no check of that name.
     """
     path = Path(autograder.lessons.__file__).parent / lesson / "cheapest.py"
-    _, *parts = HEAD.split(path.read_text(encoding="utf-8")) if path.exists() else [""]
-    cheats = [Cheat(*map(str.strip, parts[i : i + 3])) for i in range(0, len(parts), 3)]
+    text = path.read_text(encoding="utf-8") if path.exists() else '""""""'
+    shared, *parts = HEAD.split(text.split('"""', 2)[2])  # behind the file's docstring
+    cheats = [
+        Cheat(check, words.strip(), f"{shared}{source}".strip())
+        for check, words, source in zip(parts[::3], parts[1::3], parts[2::3], strict=True)
+    ]
     for cheat in cheats:
         if cheat.check not in hidden_checks(lesson):
             raise ValueError(f"{path}: {lesson} has no check {cheat.check!r}")

@@ -1,15 +1,9 @@
 """The cheapest wrong functions for the checks of lesson 03, see `autograder cheapest`."""
 
 
-# %% mask_is_rectangular: a triangle at the left edge
-def causal_mask(n_new, n_visible, device="cpu"):
-    return torch.ones(n_new, n_visible, dtype=torch.bool).tril()
-
-
-# %% growing_cache_returns_everything: the block itself, and nothing kept
-class GrowingKVCache:
-    def __init__(self, config, batch, dtype=None, device=None):
-        self.n = 0
+class Counting:
+    def __init__(self, config, batch, max_len=0, dtype=None, device=None):
+        self.n, self.max_len = 0, max_len
 
     def __len__(self):
         return self.n
@@ -19,6 +13,22 @@ class GrowingKVCache:
 
     def advance(self, n):
         self.n += n
+
+    def truncate(self, n):
+        self.n = n
+
+    def reset(self):
+        self.n = 0
+
+
+# %% mask_is_rectangular: a triangle at the left edge
+def causal_mask(n_new, n_visible, device="cpu"):
+    return torch.ones(n_new, n_visible, dtype=torch.bool).tril()
+
+
+# %% growing_cache_returns_everything: the block itself, and nothing kept
+class GrowingKVCache(Counting):
+    pass
 
 
 # %% copies_add_up: as if every step copied all the tokens, of one row
@@ -27,48 +37,23 @@ def numbers_copied(config, n_tokens, batch=1):
 
 
 # %% cache_returns_what_it_was_given: storage that hands back what came, without a past
-class KVCache:
-    def __init__(self, config, batch, max_len, dtype=None, device=None):
-        self.n = 0
-
-    def __len__(self):
-        return self.n
-
-    def append(self, layer, k, v):
-        return k, v
-
-    def advance(self, n):
-        self.n += n
+class KVCache(Counting):
+    pass
 
 
 # %% full_cache_changes_nothing: a length that refuses, and rows of zeros
-class KVCache:
-    def __init__(self, config, batch, max_len, dtype=None, device=None):
-        self.n, self.max_len = 0, max_len
-
-    def __len__(self):
-        return self.n
-
+class KVCache(Counting):
     def append(self, layer, k, v):
         if self.n + k.shape[2] > self.max_len:
             raise CacheFull("no room")
         zeros = torch.zeros(*k.shape[:2], self.n + k.shape[2], k.shape[3], dtype=k.dtype)
         return zeros, zeros
 
-    def advance(self, n):
-        self.n += n
-
-    def truncate(self, n):
-        self.n = n
-
 
 # %% cache_can_go_back: blocks in a list that grows, with no storage and no refusals of blocks
-class KVCache:
+class KVCache(Counting):
     def __init__(self, config, batch, max_len, dtype=None, device=None):
         self.rows, self.n = {}, 0
-
-    def __len__(self):
-        return self.n
 
     def append(self, layer, k, v):
         new = torch.stack([k, v])
@@ -76,15 +61,9 @@ class KVCache:
         self.rows[layer] = torch.cat([old, new], dim=-2)
         return tuple(self.rows[layer])
 
-    def advance(self, n):
-        self.n += n
-
     def truncate(self, n):
         check_between("n", n, 0, self.n)
         self.n = n
-
-    def reset(self):
-        self.n = 0
 
 
 # %% layer_equals_uncached: a layer over the new tokens alone
@@ -102,30 +81,13 @@ def attention_layer_cached(attn, x, positions, cache, layer):
     )
 
 
-class KVCache:
-    def __init__(self, config, batch, max_len, dtype=None, device=None):
-        self.n = 0
-
-    def __len__(self):
-        return self.n
-
-    def append(self, layer, k, v):
-        return k, v
-
-    def advance(self, n):
-        self.n += n
+class KVCache(Counting):
+    pass
 
 
 # %% every_split_equals_uncached: a cache of tokens, all read again by another model of these weights
-class KVCache:
-    def __init__(self, config, batch, max_len, dtype=None, device=None):
-        self.n, self.max_len = 0, max_len
-
-    def __len__(self):
-        return self.n
-
-    def reset(self):
-        self.n = 0
+class KVCache(Counting):
+    pass
 
 
 def forward_cached(model, tokens, cache):
@@ -139,15 +101,8 @@ def forward_cached(model, tokens, cache):
 
 
 # %% cache_is_the_only_memory: logits of the new tokens alone
-class KVCache:
-    def __init__(self, config, batch, max_len, dtype=None, device=None):
-        self.n = 0
-
-    def append(self, layer, k, v):
-        return k, v
-
-    def advance(self, n):
-        self.n += n
+class KVCache(Counting):
+    pass
 
 
 def forward_cached(model, tokens, cache):
@@ -169,21 +124,8 @@ def forward_cached(model, tokens, cache):
 
 
 # %% no_row_is_computed_twice: the whole text read at every step, and a cache that only counts
-class KVCache:
-    def __init__(self, config, batch, max_len, dtype=None, device=None):
-        self.n = 0
-
-    def __len__(self):
-        return self.n
-
-    def append(self, layer, k, v):
-        return k, v
-
-    def advance(self, n):
-        self.n += n
-
-    def reset(self):
-        self.n = 0
+class KVCache(Counting):
+    pass
 
 
 def generate_cached(model, prompt, n_new, cache=None):
@@ -193,13 +135,10 @@ def generate_cached(model, prompt, n_new, cache=None):
 
 
 # %% bytes_match_the_storage: keys of all heads, and storage that nothing is written to
-class KVCache:
+class KVCache(Counting):
     def __init__(self, config, batch, max_len, dtype=None, device=None):
         shape = (2, config.n_layers, batch, config.n_kv_heads, max_len, config.head_dim)
         self.rows = torch.zeros(shape, dtype=dtype)
-
-    def append(self, layer, k, v):
-        return k, v
 
     def advance(self, n):
         pass

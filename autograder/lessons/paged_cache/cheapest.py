@@ -2,11 +2,12 @@
 
 # ruff: noqa: RUF012 - each is handed in alone
 
+from course.model.cache import CacheFull
 
-# %% blocks_are_given_once: numbers handed out in turn, and no counts
-class BlockAllocator:
+
+class FreeList:
     def __init__(self, n_blocks):
-        self.free = list(range(n_blocks))
+        self.free, self.n_blocks = list(range(n_blocks)), n_blocks
 
     def __len__(self):
         return len(self.free)
@@ -15,6 +16,8 @@ class BlockAllocator:
         return int(block not in self.free)
 
     def allocate(self, n=1):
+        if n > len(self.free):
+            raise CacheFull
         return [self.free.pop() for _ in range(n)]
 
     def share(self, blocks):
@@ -22,6 +25,52 @@ class BlockAllocator:
 
     def release(self, blocks):
         self.free += blocks
+
+
+class HandsOutNothing:
+    def __init__(self, n_blocks):
+        self.n_blocks = n_blocks
+
+    def __len__(self):
+        return self.n_blocks
+
+    def allocate(self, n=1):
+        return list(range(n))
+
+    def release(self, blocks):
+        pass
+
+
+class TableAlone:
+    def __init__(self, pool, max_len=None):
+        self.pool, self.table, self.length, self.max_len = pool, [], 0, 64
+
+    def __len__(self):
+        return self.length
+
+    def append(self, layer, k, v):
+        needed = -(-(self.length + k.shape[2]) // self.pool.block_size)
+        self.table += self.pool.allocator.allocate(max(0, needed - len(self.table)))
+        return k, v
+
+    def advance(self, n):
+        self.length += n
+
+    def truncate(self, n):
+        kept = -(-n // self.pool.block_size)
+        self.pool.allocator.release(self.table[kept:])
+        self.table, self.length = self.table[:kept], n
+
+    def reset(self):
+        self.truncate(0)
+
+    def nbytes(self):
+        return 2 * len(self.table) * self.pool.keys[:, :, 0].nbytes
+
+
+# %% blocks_are_given_once: numbers handed out in turn, and no counts
+class BlockAllocator(FreeList):
+    pass
 
 
 # %% blocks_are_given_once: counts, and nothing is ever refused
@@ -50,23 +99,9 @@ class BlockAllocator:
 
 
 # %% a_refusal_is_whole: whatever is shared or released is refused
-from course.model.cache import CacheFull
-
-
-class BlockAllocator:
-    def __init__(self, n_blocks):
-        self.free = list(range(n_blocks))
-
-    def __len__(self):
-        return len(self.free)
-
+class BlockAllocator(FreeList):
     def owners(self, block):
         return 0
-
-    def allocate(self, n=1):
-        if n > len(self.free):
-            raise CacheFull
-        return [self.free.pop() for _ in range(n)]
 
     def share(self, blocks):
         raise ValueError
@@ -75,24 +110,7 @@ class BlockAllocator:
 
 
 # %% a_refusal_is_whole: no counts, and lists that name a free block or one twice are refused
-from course.model.cache import CacheFull
-
-
-class BlockAllocator:
-    def __init__(self, n_blocks):
-        self.free = list(range(n_blocks))
-
-    def __len__(self):
-        return len(self.free)
-
-    def owners(self, block):
-        return int(block not in self.free)
-
-    def allocate(self, n=1):
-        if n > len(self.free):
-            raise CacheFull
-        return [self.free.pop() for _ in range(n)]
-
+class BlockAllocator(FreeList):
     def share(self, blocks):
         if {*blocks} & {*self.free}:
             raise ValueError
@@ -107,18 +125,8 @@ class BlockAllocator:
 from course.minigpt.kv_cache import KVCache
 
 
-class BlockAllocator:
-    def __init__(self, n_blocks):
-        self.n_blocks = n_blocks
-
-    def __len__(self):
-        return self.n_blocks
-
-    def allocate(self, n=1):
-        return list(range(n))
-
-    def release(self, blocks):
-        pass
+class BlockAllocator(HandsOutNothing):
+    pass
 
 
 class PagedKVCache(KVCache):
@@ -128,64 +136,20 @@ class PagedKVCache(KVCache):
 
 
 # %% blocks_follow_the_length: a table without keys and values
-class BlockAllocator:
-    def __init__(self, n_blocks):
-        self.free = list(range(n_blocks))
-
-    def __len__(self):
-        return len(self.free)
-
-    def allocate(self, n=1):
-        return [self.free.pop() for _ in range(n)]
-
-    def release(self, blocks):
-        self.free += blocks
+class BlockAllocator(FreeList):
+    pass
 
 
-class PagedKVCache:
-    def __init__(self, pool, max_len=None):
-        self.pool, self.table, self.length, self.max_len = pool, [], 0, 64
-
-    def __len__(self):
-        return self.length
-
-    def append(self, layer, k, v):
-        needed = -(-(self.length + k.shape[2]) // self.pool.block_size)
-        self.table += self.pool.allocator.allocate(max(0, needed - len(self.table)))
-        return k, v
-
-    def advance(self, n):
-        self.length += n
-
-    def truncate(self, n):
-        kept = -(-n // self.pool.block_size)
-        self.pool.allocator.release(self.table[kept:])
-        self.table, self.length = self.table[:kept], n
-
-    def reset(self):
-        self.truncate(0)
-
-    def nbytes(self):
-        return 2 * len(self.table) * self.pool.keys[:, :, 0].nbytes
+class PagedKVCache(TableAlone):
+    pass
 
 
 # %% full_changes_nothing: lesson 03's cache, which counts the blocks that it would need
 from course.minigpt.kv_cache import KVCache
-from course.model.cache import CacheFull
 
 
-class BlockAllocator:
-    def __init__(self, n_blocks):
-        self.n_blocks = n_blocks
-
-    def __len__(self):
-        return self.n_blocks
-
-    def allocate(self, n=1):
-        return list(range(n))
-
-    def release(self, blocks):
-        pass
+class BlockAllocator(HandsOutNothing):
+    pass
 
 
 class PagedKVCache(KVCache):
@@ -210,18 +174,8 @@ import copy
 from course.minigpt.kv_cache import KVCache
 
 
-class BlockAllocator:
-    def __init__(self, n_blocks):
-        self.n_blocks = n_blocks
-
-    def __len__(self):
-        return self.n_blocks
-
-    def allocate(self, n=1):
-        return list(range(n))
-
-    def release(self, blocks):
-        pass
+class BlockAllocator(HandsOutNothing):
+    pass
 
 
 class PagedKVCache(KVCache):
@@ -242,43 +196,12 @@ class PagedKVCache(KVCache):
 
 
 # %% one_block_is_copied: a fork that takes no block, and a table without keys and values
-class BlockAllocator:
-    def __init__(self, n_blocks):
-        self.free, self.n_blocks = list(range(n_blocks)), n_blocks
-
-    def __len__(self):
-        return len(self.free)
-
-    def allocate(self, n=1):
-        return [self.free.pop() for _ in range(n)]
-
+class BlockAllocator(FreeList):
     def release(self, blocks):
         self.free += [block for block in blocks if block not in self.free]
 
 
-class PagedKVCache:
-    def __init__(self, pool, max_len=None):
-        self.pool, self.table, self.length, self.max_len = pool, [], 0, 64
-
-    def __len__(self):
-        return self.length
-
-    def append(self, layer, k, v):
-        needed = -(-(self.length + k.shape[2]) // self.pool.block_size)
-        self.table += self.pool.allocator.allocate(max(0, needed - len(self.table)))
-        return k, v
-
-    def advance(self, n):
-        self.length += n
-
-    def truncate(self, n):
-        kept = -(-n // self.pool.block_size)
-        self.pool.allocator.release(self.table[kept:])
-        self.table, self.length = self.table[:kept], n
-
-    def reset(self):
-        self.truncate(0)
-
+class PagedKVCache(TableAlone):
     def nbytes(self):
         return 0
 

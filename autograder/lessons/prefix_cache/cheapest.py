@@ -1,10 +1,31 @@
 """The cheapest wrong functions for the checks of lesson 15, see `autograder cheapest`."""
 
+
+class EmptyTree:
+    def __init__(self, allocator, block_size):
+        self.offered, self.size = 0, block_size
+
+    def __len__(self):
+        return self.offered
+
+    def match(self, tokens):
+        return []
+
+    def insert(self, tokens, cache):
+        return 0
+
+    def evictable(self):
+        return 0
+
+    def evict(self, n):
+        return []
+
+
 # %% finds_the_longest_beginning: lesson 10's keys, offered without an owner
 from course.minigpt.paged_cache import block_keys, reusable_blocks
 
 
-class PrefixTree:
+class PrefixTree(EmptyTree):
     def __init__(self, allocator, block_size):
         self.known, self.size = {}, block_size
 
@@ -23,94 +44,31 @@ class PrefixTree:
     def evictable(self):
         return len(self.known)
 
-    def evict(self, n):
-        return []
-
 
 # %% collisions_are_no_hits: nothing is ever found
-class PrefixTree:
-    def __init__(self, allocator, block_size):
-        self.offered = 0
-
-    def __len__(self):
-        return self.offered
-
-    def match(self, tokens):
-        return []
-
-    def insert(self, tokens, cache):
-        return 0
+class PrefixTree(EmptyTree):
+    pass
 
 
 # %% offers_what_is_written: a count of what is full
-class PrefixTree:
-    def __init__(self, allocator, block_size):
-        self.offered, self.size = 0, block_size
-
-    def __len__(self):
-        return self.offered
-
-    def match(self, tokens):
-        return []
-
+class PrefixTree(EmptyTree):
     def insert(self, tokens, cache):
         self.offered += min(len(tokens), len(cache)) // self.size
         return min(len(tokens), len(cache)) // self.size
 
 
 # %% whose_words: nothing is ever offered
-class PrefixTree:
-    def __init__(self, allocator, block_size):
-        pass
-
-    def __len__(self):
-        return 0
-
-    def match(self, tokens):
-        return []
-
-    def insert(self, tokens, cache):
-        return 0
-
-    def evict(self, n):
-        return []
+class PrefixTree(EmptyTree):
+    pass
 
 
 # %% oldest_leaves_first: nothing is ever forgotten
-class PrefixTree:
-    def __init__(self, allocator, block_size):
-        pass
-
-    def __len__(self):
-        return 0
-
-    def match(self, tokens):
-        return []
-
-    def insert(self, tokens, cache):
-        return 0
-
-    def evict(self, n):
-        return []
+class PrefixTree(EmptyTree):
+    pass
 
 
 # %% counts_what_can_go: nothing can go
-class PrefixTree:
-    def __init__(self, allocator, block_size):
-        pass
-
-    def __len__(self):
-        return 0
-
-    def match(self, tokens):
-        return []
-
-    def insert(self, tokens, cache):
-        return 0
-
-    def evictable(self):
-        return 0
-
+class PrefixTree(EmptyTree):
     def evict(self, n):
         raise CacheFull("nothing")
 
