@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from logging import Logger
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from autograder.secret import read_secret
 from autograder.session import Deadlines
 
 if TYPE_CHECKING:
+    from autograder.sandbox.fork_server import ForkServer
     from autograder.sandbox.launch import Launcher
 
 REPLACED = 3
@@ -40,6 +42,8 @@ class Desk:
     Attributes:
         released, settings, assignment, secret: what they say.
         grader: the digest of what decides here.
+        server: a fork server for the lesson that somebody has started, and will close; else one is
+            started here.
 
     Raises:
         ValueError, PermissionError: the released notebook or the secret cannot be used.
@@ -62,6 +66,7 @@ class Desk:
         self._judge_again, self._log = judge_again, log
         results = grading / "results" / self.assignment.module
         self.results = KeptResults(results, self.grader, self.settings)
+        self.server: ForkServer | None = None
         self._lock, self._stack = threading.Lock(), ExitStack()
         self.close = self._stack.close
 
@@ -78,12 +83,16 @@ class Desk:
     def _launcher(self) -> Launcher:
         from autograder.sandbox.launch import Launcher  # nobody who looks results up needs it
 
-        module = self.assignment.module
-        # Imports torch here, while the fork server imports it there.
-        imports = partial(hidden_checks, module)
-        launcher = Launcher(module, self.settings["unsafe_no_sandbox"], imports)
+        how = (self.settings["unsafe_no_sandbox"], self._import_checks, self.server)
+        launcher = Launcher(self.assignment.module, *how)
         self._stack.callback(launcher.close)
         return launcher
+
+    def _import_checks(self) -> None:
+        """Import the checks, and PyTorch with them, which the first question waits for. They stay, so no
+        collection need look through them."""
+        hidden_checks(self.assignment.module)
+        gc.freeze()
 
     def find(self, notebook: Path) -> Kept | None:
         """Return the result that is kept of a file, if it counts."""

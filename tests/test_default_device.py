@@ -1,8 +1,13 @@
 """What a function does on another device, found out on a machine without a GPU."""
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 
+import course.checks
+from autograder.sandbox.launch import ALSO_SLOW
 from course.checks.default_device import (
     beside_default,
     cache_elsewhere,
@@ -80,3 +85,11 @@ def test_what_is_not_written_yet_stays_that(run):
 
     with pytest.raises(NotImplementedError):
         run(stub)
+
+
+def test_lessons_that_compute_on_another_device_do_not_wait_for_the_compiler():
+    """Else each student's process would import it anew."""
+    asks = re.compile("on_another_device|cache_elsewhere")
+    files = Path(course.checks.__file__).parent.glob("*/*.py")
+    lessons = {file.parent.name for file in files if asks.search(file.read_text(encoding="utf-8"))}
+    assert lessons == set(ALSO_SLOW)

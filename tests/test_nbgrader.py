@@ -144,7 +144,7 @@ def test_grading_needs_nothing_of_the_extras_for_authors():
         "import sys, nbgrader.apps\n"
         "before = set(sys.modules)\n"
         "import autograder.nbgrader_steps, autograder.lessons, autograder.sandbox.launch\n"
-        "import autograder.report.feedback, autograder.secret\n"
+        "import autograder.report.feedback, autograder.secret, autograder.classroom.grading\n"
         "print(*{name.split('.')[0] for name in set(sys.modules) - before} - sys.stdlib_module_names)"
     )
     done = subprocess.run(

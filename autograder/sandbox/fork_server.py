@@ -103,8 +103,11 @@ class ForkServer:
         return process
 
     def close(self) -> None:
-        """End the server's process. What it forked lives on in its sandbox."""
+        """End the server's process, which need not import to the end. What it forked lives on in its
+        sandbox."""
         self._socket.close()
+        if not self._is_ready:
+            self._process.send_signal(signal.SIGINT)
         self._process.wait()
         self._process.stderr.close()
 

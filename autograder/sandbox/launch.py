@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -36,9 +37,12 @@ FOLDERS = "judge-"
 """How the folders of judges begin; then comes the number of the process."""
 ABANDONED = 24 * 3600
 """Seconds after which the folder of a process that is gone is removed."""
-ALSO_SLOW = {"kv_cache": ("torch._dynamo",)}
-"""What else a lesson imports that is slow: PyTorch computes on the device `meta`, where a mask is asked
-for, with parts of its compiler."""
+ALSO_SLOW = dict.fromkeys(
+    ("mini_gpt", "kv_cache", "prefill_and_decode", "speculative", "latent_attention"),
+    ("torch._dynamo",),
+)
+"""What else a lesson imports that is slow: PyTorch computes on the device `meta`, where functions are asked
+to follow their inputs, with parts of its compiler."""
 NO_SANDBOX = (
     "WITHOUT A SANDBOX (unsafe_no_sandbox): the student's code could read, write and send all that "
     "the account could that graded it."
@@ -115,7 +119,8 @@ class Launcher:
     Args:
         module: the lesson's, such as "kv_cache".
         unsafe_no_sandbox: run student code on this account, with no barrier around it.
-        meanwhile: called while the fork server imports what is slow to import.
+        meanwhile: called in a thread of its own, while the barriers are proven and the first code runs.
+        server: what `start_server` has started for this lesson already; the caller closes it.
 
     Attributes:
         level: in what the processes run, as a sentence for reports.
@@ -130,6 +135,7 @@ class Launcher:
         module: str,
         unsafe_no_sandbox: bool = False,
         meanwhile: Callable[[], object] = lambda: None,
+        server: ForkServer | None = None,
     ) -> None:
         self.module = module
         with ExitStack() as stack:
@@ -138,9 +144,12 @@ class Launcher:
                 prefix=f"{FOLDERS}{os.getpid()}-", ignore_cleanup_errors=True
             )
             self._folder = Path(stack.enter_context(folder))
-            server = None if unsafe_no_sandbox else stack.enter_context(_fork_server(module))
+            if unsafe_no_sandbox:
+                server = None
+            elif server is None:
+                server = stack.enter_context(start_server(module))
             self.view = lay_out_view(self._folder / "view", module)
-            meanwhile()
+            threading.Thread(target=meanwhile, daemon=True).start()
             self._popen, self.level = None, NO_SANDBOX
             if server:
                 self._popen, self.level = server.popen, _proof(server.popen)
@@ -192,8 +201,12 @@ def _fail(reason: str) -> Child:
     raise InfraError(reason)
 
 
-def _fork_server(module: str) -> ForkServer:
-    """Start the fork server of a lesson."""
+def start_server(module: str) -> ForkServer:
+    """Start the fork server of a lesson.
+
+    Raises:
+        SandboxMissing: it cannot be started here.
+    """
     # Only here: without a sandbox, nothing of it needs to be there.
     from autograder.sandbox import doctor
     from autograder.sandbox.fork_server import ForkServer
