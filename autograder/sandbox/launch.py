@@ -41,8 +41,8 @@ ALSO_SLOW = dict.fromkeys(
     ("mini_gpt", "kv_cache", "prefill_and_decode", "speculative", "latent_attention"),
     ("torch._dynamo",),
 )
-"""What else a lesson imports that is slow: PyTorch computes on the device `meta`, where functions are asked
-to follow their inputs, with parts of its compiler."""
+"""What else a lesson imports that is slow: PyTorch needs parts of its compiler to compute on the device
+`meta`, where functions are asked to follow their inputs."""
 NO_SANDBOX = (
     "WITHOUT A SANDBOX (unsafe_no_sandbox): the student's code could read, write and send all that "
     "the account could that graded it."
