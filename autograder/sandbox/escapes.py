@@ -343,3 +343,4 @@ if __name__ == "__main__":
     known = json.loads(Path(__file__).with_name("facts.json").read_text(encoding="utf-8"))
     got = list(ESCAPES[sys.argv[1]](known))
     print(json.dumps(got), flush=True)
+    os._exit(0)  # what was imported need not be taken apart
