@@ -42,8 +42,7 @@ class Desk:
     Attributes:
         released, settings, assignment, secret: what they say.
         grader: the digest of what decides here.
-        server: a fork server for the lesson that somebody has started, and will close; else one is
-            started here.
+        server: a fork server that somebody has started, and will close; else one is started here.
 
     Raises:
         ValueError, PermissionError: the released notebook or the secret cannot be used.

@@ -112,14 +112,14 @@ class SecondChances:
     def charge_rules_once(
         self, session: Session, attempts: dict[str, Attempt]
     ) -> dict[str, Attempt]:
-        """Ask lost questions again whose broken house rules an earlier lost question has broken, too, and
-        credit what passes but for these."""
+        """Ask lost questions again whose broken house rules another lost question has broken, too, and
+        credit what passes but for these: a rule costs the fewest points that it can."""
         charged: Broken = []
         by: list[str] = []  # the question that each of them has cost
         credited = dict(attempts)
         again = Session(self.start, session.cells, session.deadlines, session.budget)
         with closing(again), suppress(GaveUp):
-            for question in self.examiner.assignment.questions:
+            for question in sorted(self.examiner.assignment.questions, key=lambda one: one.points):
                 attempt = attempts[question.check]
                 broken = read_broken((attempt.reply or {}).get("broken")) or []
                 if broken and all(one in charged for one in broken):

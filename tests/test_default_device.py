@@ -1,95 +1,110 @@
-"""What a function does on another device, found out on a machine without a GPU."""
-
-import re
-from pathlib import Path
+"""What a function does beside another device, found out on a machine without a GPU."""
 
 import pytest
 import torch
+import torch.nn.functional as F
 
-import course.checks
-from autograder.sandbox.launch import ALSO_SLOW
-from course.checks.default_device import (
-    beside_default,
-    cache_elsewhere,
-    on_another_device,
-    wrong_device,
+from course.checks.default_device import beside_default
+from course.checks.recorder import Recorder
+from course.checks.rules import judge_rules, wrong_device
+
+X = torch.rand(3, 4)
+HERE = X.device
+ON_THE_OTHER = "its result lies on the other"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: X + torch.ones(4, device=X.device),
+        lambda: torch.tensor(X.tolist(), device=X.device),
+        lambda: torch.cat([X.new_zeros(1, 4), torch.zeros_like(X)]),
+        lambda: X / torch.sqrt(torch.tensor(4.0)),
+        lambda: torch.where(X > 0.5, X, torch.tensor(0.0)),
+        lambda: X[torch.arange(2)],
+        lambda: F.embedding(torch.arange(2), X),
+    ],
 )
-
-ELSEWHERE = torch.ones(3, device="meta")
-SHORT = torch.ones(3, device="meta", dtype=torch.bfloat16)
-
-
-def test_a_tensor_that_is_made_on_the_default_device_is_noticed():
-    x = torch.ones(3)
-    assert beside_default(lambda: x + torch.ones(3, device=x.device)) == ""
-    assert beside_default(lambda: (x, torch.tensor(x.tolist(), device=x.device))) == ""
-    assert "RuntimeError" in beside_default(lambda: torch.cat([x, torch.ones(3)]))
-    assert beside_default(lambda: torch.zeros(2)) == "the result lies on meta"
-    assert "does not say where" in wrong_device("the result lies on meta")
-    assert wrong_device("") is None
+def test_what_is_made_where_its_inputs_lie_is_right_and_numbers_and_indices_may_lie_anywhere(call):
+    assert beside_default(call) == ""
 
 
-def test_a_tensor_of_the_cpu_among_those_of_another_device_is_noticed():
-    assert on_another_device(lambda: ELSEWHERE + torch.ones(3, device=ELSEWHERE.device)) == ""
-    assert on_another_device(lambda: (ELSEWHERE * torch.tensor(2.0), None)) == ""
-    mixed = on_another_device(lambda: ELSEWHERE.masked_fill(torch.ones(3, dtype=torch.bool), 0))
-    assert "it stopped (" in mixed
-    assert mixed.endswith("does not say where?")
-    assert "the result lies on the cpu" in on_another_device(lambda: torch.zeros(2))
+@pytest.mark.parametrize("told", [{}, {"device": "cpu"}, {"device": None}])
+def test_a_tensor_that_is_made_without_its_inputs_device_is_noticed(told):
+    mixed = beside_default(lambda: torch.cat([X, torch.ones(1, 4, **told)]))
+    assert mixed == "it mixed both, and stopped with RuntimeError"
+    assert "mixed both" in beside_default(
+        lambda: X.masked_fill(torch.ones(3, 4, **told).tril() > 0, 0)
+    )
+    assert beside_default(lambda: (X, torch.zeros(2, **told))) == ON_THE_OTHER
 
 
-def test_numbers_of_another_dtype_are_noticed_where_one_is_asked_for():
-    def product(right):
-        return on_another_device(lambda: SHORT @ right, torch.bfloat16)
+def test_rows_that_are_copied_to_the_other_device_are_noticed():
+    def copied():
+        out = torch.empty(3, 4)
+        out[:] = X
+        return out
 
-    assert product(SHORT) == ""
-    assert product(ELSEWHERE).endswith("does not say of which dtype?")
-    assert "the result is torch.float32" in on_another_device(SHORT.float, torch.bfloat16)
-    assert on_another_device(SHORT.float) == ""
-
-
-class Cache:
-    def __init__(self, device=None):
-        self.rows = torch.zeros(3, device=device)
-
-    def append(self, rows):
-        self.rows[:] = rows
+    assert beside_default(copied) == ON_THE_OTHER
 
 
-class GrowingCache(Cache):
-    def append(self, rows):
-        self.rows = torch.cat([self.rows, rows])
+def test_code_that_looks_at_numbers_or_stops_by_itself_is_not_blamed():
+    assert beside_default(lambda: torch.rand(1).item()) == ""
+    assert beside_default(lambda: torch.ones(2).numpy()) == ""
+    assert beside_default(lambda: bool(torch.ones(2).any())) == ""
+    assert beside_default(lambda: 1 / 0) == ""
 
 
-@pytest.mark.parametrize("Kind", [Cache, GrowingCache])
-def test_a_cache_on_the_cpu_beside_a_model_elsewhere_is_noticed(Kind):
-    assert "a new cache" in cache_elsewhere(lambda: Kind().append(ELSEWHERE))
-    assert cache_elsewhere(lambda: Kind(ELSEWHERE.device).append(ELSEWHERE)) == ""
-
-
-def test_a_copy_elsewhere_is_not_laid_at_the_cache_s_door():
-    assert cache_elsewhere(lambda: torch.zeros(3).copy_(ELSEWHERE)) == ""
-    assert cache_elsewhere(ELSEWHERE.tolist) == ""
-
-
-def test_code_that_looks_at_numbers_is_not_blamed():
-    assert on_another_device(ELSEWHERE.tolist) == ""
-    assert on_another_device(ELSEWHERE.numpy) == ""
-    assert on_another_device(lambda: bool(ELSEWHERE.any())) == ""
-
-
-@pytest.mark.parametrize("run", [beside_default, on_another_device])
-def test_what_is_not_written_yet_stays_that(run):
+def test_what_is_not_written_yet_stays_that():
     def stub():
         raise NotImplementedError
 
     with pytest.raises(NotImplementedError):
-        run(stub)
+        beside_default(stub)
 
 
-def test_lessons_that_compute_on_another_device_do_not_wait_for_the_compiler():
-    """Else each student's process would import it anew."""
-    asks = re.compile("on_another_device|cache_elsewhere")
-    files = Path(course.checks.__file__).parent.glob("*/*.py")
-    lessons = {file.parent.name for file in files if asks.search(file.read_text(encoding="utf-8"))}
-    assert lessons == set(ALSO_SLOW)
+def test_what_was_found_is_worded():
+    assert wrong_device("f", "") is None
+    wrong = wrong_device("f", ON_THE_OTHER)
+    assert wrong.startswith("f was given tensors on one device")
+    assert wrong.endswith("does not say where?")
+
+
+def careless(x, n=2):
+    return torch.ones(n) * x.sum()
+
+
+def careful(x, n=2):
+    return torch.ones(n, device=x.device) * x.sum()
+
+
+def test_every_function_of_tensors_is_called_once_more():
+    for function in (careless, careful):
+        recorder = Recorder()
+        recorder.watch("f", function)(X)
+        said = judge_rules(recorder.broken())
+        assert said == (wrong_device("f", ON_THE_OTHER) if function is careless else None)
+
+
+@pytest.mark.parametrize(
+    "arguments", [(2,), (torch.nn.Linear(4, 4),), (X, torch.Generator()), (X.to("meta"),)]
+)
+def test_a_function_is_not_called_again_with_what_may_keep_something(arguments):
+    calls = []
+    recorder = Recorder()
+    recorder.watch("f", lambda *given: calls.append(given))(*arguments)
+    assert len(calls) == 1
+
+
+def test_the_other_call_changes_no_argument_and_draws_no_number():
+    def writes(x):
+        x.add_(1)
+        return torch.rand(2, device=x.device)
+
+    x, recorder = torch.zeros(3), Recorder()
+    torch.manual_seed(1)
+    got = recorder.watch("f", writes)(x)
+    after = torch.rand(2)
+    torch.manual_seed(1)
+    assert torch.equal(torch.cat([got, after]), torch.cat([torch.rand(2), torch.rand(2)]))
+    assert x.tolist() == [1, 1, 1]

@@ -20,7 +20,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from autograder.lessons import lesson_named
 from autograder.sandbox.command import SandboxMissing
 from autograder.sandbox.launch import start_server
 
@@ -48,8 +47,8 @@ def _started_ahead(options: argparse.Namespace) -> Iterator[ForkServer | None]:
     with ExitStack() as stack:
         server = None
         if CORES > 1 and not (options.kept_only or options.dask):
-            with suppress(SandboxMissing, argparse.ArgumentTypeError):
-                server = stack.enter_context(start_server(lesson_named(options.lesson)))
+            with suppress(SandboxMissing):
+                server = stack.enter_context(start_server())
         yield server
 
 

@@ -34,7 +34,7 @@ def grade(options: argparse.Namespace, rest: list[str], server: ForkServer | Non
     Args:
         options: of `autograder grade`.
         rest: options of nbgrader.
-        server: a fork server for the lesson, if one was started; the caller closes it.
+        server: a fork server, if one was started; the caller closes it.
 
     Returns:
         The exit code, see `autograder grade --help`.

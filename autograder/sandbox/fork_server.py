@@ -43,15 +43,12 @@ class ForkServer:
 
     Use it as a context manager, or `close` it: its process ends with it. It imports while the caller
     goes on, who waits for it at the first `popen`.
-
-    Args:
-        more: modules that it imports besides `IMPORTS`.
     """
 
-    def __init__(self, more: Iterable[str] = ()) -> None:
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         fonts = account_cache.path(f"matplotlib-{version('matplotlib')}")
-        self._imports = {"modules": [*IMPORTS, *more], "fonts": str(fonts)}
+        self._imports = {"modules": IMPORTS, "fonts": str(fonts)}
         self._launch()
 
     def popen(

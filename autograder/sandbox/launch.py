@@ -37,12 +37,6 @@ FOLDERS = "judge-"
 """How the folders of judges begin; then comes the number of the process."""
 ABANDONED = 24 * 3600
 """Seconds after which the folder of a process that is gone is removed."""
-ALSO_SLOW = dict.fromkeys(
-    ("mini_gpt", "kv_cache", "prefill_and_decode", "speculative", "latent_attention"),
-    ("torch._dynamo",),
-)
-"""What else a lesson imports that is slow: PyTorch needs parts of its compiler to compute on the device
-`meta`, where functions are asked to follow their inputs."""
 NO_SANDBOX = (
     "WITHOUT A SANDBOX (unsafe_no_sandbox): the student's code could read, write and send all that "
     "the account could that graded it."
@@ -120,7 +114,7 @@ class Launcher:
         module: the lesson's, such as "kv_cache".
         unsafe_no_sandbox: run student code on this account, with no barrier around it.
         meanwhile: called in a thread of its own, while the barriers are proven and the first code runs.
-        server: what `start_server` has started for this lesson already; the caller closes it.
+        server: what `start_server` has started already; the caller closes it.
 
     Attributes:
         level: in what the processes run, as a sentence for reports.
@@ -147,7 +141,7 @@ class Launcher:
             if unsafe_no_sandbox:
                 server = None
             elif server is None:
-                server = stack.enter_context(start_server(module))
+                server = stack.enter_context(start_server())
             self.view = lay_out_view(self._folder / "view", module)
             threading.Thread(target=meanwhile, daemon=True).start()
             self._popen, self.level = None, NO_SANDBOX
@@ -201,8 +195,8 @@ def _fail(reason: str) -> Child:
     raise InfraError(reason)
 
 
-def start_server(module: str) -> ForkServer:
-    """Start the fork server of a lesson.
+def start_server() -> ForkServer:
+    """Start a fork server.
 
     Raises:
         SandboxMissing: it cannot be started here.
@@ -212,7 +206,7 @@ def start_server(module: str) -> ForkServer:
     from autograder.sandbox.fork_server import ForkServer
 
     try:
-        return ForkServer(ALSO_SLOW.get(module, ()))
+        return ForkServer()
     except (SandboxMissing, ImportError, OSError, RuntimeError) as error:
         raise SandboxMissing(f"{error}\n{doctor.ways_out()}") from error
 

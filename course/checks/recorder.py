@@ -1,14 +1,15 @@
 """Hold the house rules of lesson 00 wherever a probe calls a student's function.
 
 A probe gets the student's functions through `Recorder.watch`. It passes every call on and writes down
-which rule was broken: an argument that was changed, a result that a later call changed, or one that is
-the same memory as an earlier one. What is written down is evidence; `rules.judge_rules` words it, on the
-side that decides.
+which rule was broken: an argument that was changed, a result that a later call changed, one that is the
+same memory as an earlier one, or a tensor that was not made where the arguments lie. What is written down
+is evidence; `rules.judge_rules` words it, on the side that decides.
 """
 
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import wraps
@@ -18,12 +19,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch._C import DisableTorchFunction
+from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map
 
+from course.checks.default_device import beside_default
+from course.checks.ready_made import NoReadyMadeAttention
 from course.checks.rules import Broken
 
 LARGEST = 10**7
 """Numbers of a tensor that is still copied to be compared."""
+AGAIN, LARGEST_AGAIN = 5, 10**5
+"""How many of a function's calls are made once more, and numbers of tensors with which they still are."""
+PLAIN = (Tensor, int, float, str, type(None), torch.dtype, torch.device)
+"""What a function may be called with once more: nothing that keeps anything from call to call."""
 
 
 class Recorder:
@@ -33,6 +42,7 @@ class Recorder:
         self._broken: Broken = []
         self._results: list[tuple[str, Any, Any]] = []  # function, result, as it was
         self._memories: set[int] = set()  # of these results, which live as long as this
+        self._called_again: Counter[str] = Counter()  # by function
 
     def watch(self, name: str, function: Any) -> Any:
         """Wrap a function; a class stays as it is, for what it makes belongs to the student."""
@@ -55,6 +65,9 @@ class Recorder:
             if inspect.isgenerator(result):
                 return self._watch_items(name, result, named, before)
             self._keep(name, result, named, self._memories)
+            if self._called_again[name] < AGAIN and _may_be_called_again(args, kwargs):
+                self._called_again[name] += 1
+                self._look_at_device(name, function, args, kwargs)
             return result
 
         return watched
@@ -86,6 +99,14 @@ class Recorder:
             self._note("shared", name, "")
         self._memories |= own
 
+    def _look_at_device(self, name: str, function: Any, args: Any, kwargs: Any) -> None:
+        """Call a function once more, on copies, where new tensors lie elsewhere; see `beside_default`."""
+        with torch.random.fork_rng(devices=[]), _disable_current_modes():
+            args, kwargs = tree_map(_copied_tensor, (args, kwargs))
+            found = beside_default(lambda: function(*args, **kwargs))
+        if found:
+            self._note("device", name, found)
+
     def _compare_arguments(self, name: str, named: Mapping[str, Any], before: Any) -> None:
         for argument, value in named.items():
             if not _unchanged(value, before[argument]):
@@ -95,6 +116,24 @@ class Recorder:
         broken = {"rule": rule, "function": function, "what": what}
         if broken not in self._broken:
             self._broken.append(broken)
+
+
+def _may_be_called_again(args: Any, kwargs: Any) -> bool:
+    """Tell whether another call with these arguments changes nothing, and is not counted."""
+    leaves = tree_leaves((args, kwargs))
+    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+    return (
+        all(isinstance(leaf, PLAIN) for leaf in leaves)
+        and 0 < sum(tensor.numel() for tensor in tensors) <= LARGEST_AGAIN
+        and all(tensor.device.type == "cpu" for tensor in tensors)
+        and all(
+            isinstance(mode, NoReadyMadeAttention) for mode in _get_current_function_mode_stack()
+        )
+    )
+
+
+def _copied_tensor(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, Tensor) else value
 
 
 def given(array: np.ndarray, dtype: torch.dtype | None = None) -> Tensor:

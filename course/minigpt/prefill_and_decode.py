@@ -123,9 +123,10 @@ def pad_prompts(prompts: Sequence[Tensor], pad_id: int) -> tuple[Tensor, Tensor]
         ValueError: no prompts, an empty one, or one that is no (P,) int64.
     """
     check_prompts(prompts)
-    lengths = torch.tensor([len(prompt) for prompt in prompts])  # (B,)
+    device = prompts[0].device
+    lengths = torch.tensor([len(prompt) for prompt in prompts], device=device)  # (B,)
     T = int(lengths.max())
-    tokens = torch.full((len(prompts), T), pad_id, dtype=torch.int64)  # (B, T)
+    tokens = torch.full((len(prompts), T), pad_id, device=device)  # (B, T)
     for row, prompt in zip(tokens, prompts, strict=True):
         row[T - len(prompt) :] = prompt
     return tokens, T - lengths

@@ -234,7 +234,7 @@ def generate_prefill_first(model, prompt, n_new, cache=None):
     model.check_tokens(prompt)
     check_between("n_new", n_new, 0, model.config.max_seq_len - prompt.shape[1])
     B, P = prompt.shape
-    text = torch.empty(B, P + n_new, dtype=torch.int64)
+    text = torch.empty(B, P + n_new, dtype=torch.int64, device=prompt.device)
     text[:, :P] = prompt
     if n_new == 0:
         return text

@@ -115,7 +115,7 @@ def sample_with_ties_kept(logits, temperature=1.0, top_k=None, generator=None):
 
 
 DRAW = "torch.multinomial(weights, 1, generator=generator)"
-NOISE = "torch.rand(weights.shape, generator=generator).clamp(1e-7, 1 - 1e-7)"
+NOISE = "torch.rand(weights.shape, generator=generator, device=logits.device).clamp(1e-7, 1 - 1e-7)"
 sample_by_gumbel = Edits(
     ((DRAW, f"(weights.log() - (-{NOISE}.log()).log()).argmax(-1, keepdim=True)"),)
 )
@@ -198,7 +198,8 @@ def layer_row_by_row(attn, x, positions):
 
 def greedy_by_unpacking(logits):
     _, V = logits.shape  # another number of axes is a ValueError
-    return torch.tensor([max(range(V), key=row.__getitem__) for row in logits.tolist()])
+    best = [max(range(V), key=row.__getitem__) for row in logits.tolist()]
+    return torch.tensor(best, device=logits.device)
 
 
 class Sampler:

@@ -43,10 +43,10 @@ def row_by_row(model, prompt, n_new):
     rows = []
     for row in prompt.tolist():
         for _ in range(n_new):
-            logits = model(torch.tensor([row]))[0, -1]
+            logits = model(torch.tensor([row], device=prompt.device))[0, -1]
             row = [*row, int(torch.softmax(logits.double(), dim=-1).argmax())]
         rows.append(row)
-    return torch.tensor(rows)
+    return torch.tensor(rows, device=prompt.device)
 
 
 def rows_as_float(p, g):

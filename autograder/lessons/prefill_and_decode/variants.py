@@ -95,8 +95,8 @@ def prefill_by_recursion(model, prompt, cache, chunk_size=256):
 def pad_by_cat(prompts, pad_id):
     check_prompts(prompts)
     T = max(map(len, prompts))
-    rows = [torch.cat([torch.full((T - len(p),), pad_id), p]) for p in prompts]
-    return torch.stack(rows), torch.tensor([T - len(p) for p in prompts])
+    rows = [torch.cat([p.new_full((T - len(p),), pad_id), p]) for p in prompts]
+    return torch.stack(rows), prompts[0].new_tensor([T - len(p) for p in prompts])
 
 
 def prefill_with_all_logits(model, prompt, cache, chunk_size=256):
@@ -190,11 +190,12 @@ def pad_by_functional(prompts, pad_id):
     T = max(prompt.shape[0] for prompt in prompts)
     n_pads = [T - prompt.shape[0] for prompt in prompts]
     rows = [F.pad(p, (n, 0), value=pad_id) for p, n in zip(prompts, n_pads, strict=True)]
-    return torch.vstack(rows), torch.tensor(n_pads, dtype=torch.long)
+    return torch.vstack(rows), prompts[0].new_tensor(n_pads)
 
 
 def mask_by_loops(n_new, n_visible, n_pads):
-    mask = torch.zeros(len(n_pads), 1, n_new, n_visible, dtype=torch.bool)
+    size = len(n_pads), 1, n_new, n_visible
+    mask = torch.zeros(size, dtype=torch.bool, device=n_pads.device)
     for b, pads in enumerate(n_pads.tolist()):
         for t in range(n_new):
             own = n_visible - n_new + t
@@ -205,15 +206,14 @@ def mask_by_loops(n_new, n_visible, n_pads):
 
 def positions_by_loops(n_new, n_visible, n_pads):
     first = n_visible - n_new
-    return torch.tensor(
-        [[max(first + t - pads, 0) for t in range(n_new)] for pads in n_pads.tolist()]
-    )
+    rows = [[max(first + t - pads, 0) for t in range(n_new)] for pads in n_pads.tolist()]
+    return torch.tensor(rows, device=n_pads.device)
 
 
 def pad_by_flipping(prompts, pad_id):
     check_prompts(prompts)
     turned = pad_sequence([p.flip(0) for p in prompts], batch_first=True, padding_value=pad_id)
-    lengths = torch.tensor([len(p) for p in prompts])
+    lengths = turned.new_tensor([len(p) for p in prompts])
     return turned.flip(1), turned.shape[1] - lengths
 
 
@@ -235,7 +235,8 @@ def pad_by_lists(prompts, pad_id):
     T = max(len(row) for row in rows)
     n_pads = [T - len(row) for row in rows]
     filled = [[pad_id] * n + row for n, row in zip(n_pads, rows, strict=True)]
-    return torch.tensor(filled), torch.tensor(n_pads)
+    device = prompts[0].device
+    return torch.tensor(filled, device=device), torch.tensor(n_pads, device=device)
 
 
 def mask_where_pads_see_pads(n_new, n_visible, n_pads):
@@ -255,7 +256,7 @@ def positions_with_pads_at_one(n_new, n_visible, n_pads):
 def mask_by_stacking(n_new, n_visible, n_pads):
     rows = []
     for pads in n_pads.tolist():
-        row = torch.ones(n_new, n_visible, dtype=torch.bool).tril(n_visible - n_new)
+        row = n_pads.new_ones(n_new, n_visible, dtype=torch.bool).tril(n_visible - n_new)
         row[:, :pads] = False
         row[~row.any(dim=1), 0] = True
         rows.append(row)

@@ -75,7 +75,7 @@ def quantize_by_nearest_level(x, bits, dim):
     low, high = moved.amin(-1, keepdim=True), moved.amax(-1, keepdim=True)
     scale = ((high.double() - low.double()) / (2**bits - 1)).to(x.dtype)
     scale = scale.clamp_min(torch.finfo(x.dtype).tiny)
-    levels = low.double() + scale.double() * torch.arange(2**bits)  # (…, 2^bits)
+    levels = low.double() + scale.double() * torch.arange(2**bits, device=x.device)  # (…, 2^bits)
     codes = (moved.double().unsqueeze(-1) - levels.unsqueeze(-2)).abs().argmin(-1)
     back = (part.movedim(-1, dim) for part in (codes.to(torch.uint8), scale, low))
     return Quantized(*back, bits)
@@ -109,11 +109,11 @@ def dequantize_by_lerp(q):
 def pack_in_pairs(codes):
     check_codes(codes, highest=15)
     pairs = codes.unflatten(-1, (-1, 2)).int()
-    return (pairs * torch.tensor([1, 16])).sum(-1).to(torch.uint8)
+    return (pairs * pairs.new_tensor([1, 16])).sum(-1).to(torch.uint8)
 
 
 def unpack_by_shifts(packed):
-    shifts = torch.tensor([0, 4], dtype=torch.uint8)
+    shifts = packed.new_tensor([0, 4])
     return ((packed.unsqueeze(-1) >> shifts) & 0xF).reshape(*packed.shape[:-1], -1)
 
 
@@ -133,11 +133,11 @@ def pack_one_by_one(codes):
     check_codes(codes, highest=15)
     flat = codes.reshape(-1).tolist()
     packed = [low + (high << 4) for low, high in zip(flat[::2], flat[1::2], strict=True)]
-    return torch.tensor(packed, dtype=torch.uint8).view(*codes.shape[:-1], -1)
+    return codes.new_tensor(packed).view(*codes.shape[:-1], -1)
 
 
 def unpack_by_a_table(packed):
-    table = torch.tensor([[byte % 16, byte // 16] for byte in range(256)], dtype=torch.uint8)
+    table = packed.new_tensor([[byte % 16, byte // 16] for byte in range(256)])
     return table[packed.long()].flatten(-2)
 
 
@@ -348,8 +348,8 @@ def quantize_in_loops(x, bits, dim):
     """Vector by vector, in float64."""
     check_quantizable(x, bits, dim)
     moved, smallest = x.movedim(dim, -1), torch.finfo(x.dtype).tiny
-    codes = torch.zeros(moved.shape, dtype=torch.uint8)
-    scale, zero = torch.zeros(2, *moved.shape[:-1], 1, dtype=x.dtype)
+    codes = x.new_zeros(moved.shape, dtype=torch.uint8)
+    scale, zero = x.new_zeros(2, *moved.shape[:-1], 1)
     for place in np.ndindex(*moved.shape[:-1]):
         row = moved[place].double()
         low, high = float(row.min()), float(row.max())
@@ -373,7 +373,7 @@ def quantize_with_a_step_of_1(x, bits, dim):
 def pack_by_a_product(codes):
     check_codes(codes, highest=15)
     pairs = codes.reshape(*codes.shape[:-1], codes.shape[-1] // 2, 2).float()
-    return torch.einsum("...p,p->...", pairs, torch.tensor([1.0, 16.0])).byte()
+    return torch.einsum("...p,p->...", pairs, pairs.new_tensor([1.0, 16.0])).byte()
 
 
 class TokensInADeque(QuantizedKVCache):

@@ -31,7 +31,7 @@ def mask_pair_by_pair(own, places, window, n_sinks=0):
         return j <= i and (i - j < window or j < n_sinks)
 
     rows = [[sees(i, j) for j in places.tolist()] for i in own.tolist()]
-    return torch.tensor(rows, dtype=torch.bool).view(len(own), len(places))
+    return own.new_tensor(rows, dtype=torch.bool).view(len(own), len(places))
 
 
 def mask_in_numpy(own, places, window, n_sinks=0):
@@ -43,7 +43,7 @@ def mask_in_numpy(own, places, window, n_sinks=0):
 
 def mask_row_by_row(own, places, window, n_sinks=0):
     check_window(window, n_sinks)
-    mask = torch.zeros(len(own), len(places), dtype=torch.bool)
+    mask = own.new_zeros(len(own), len(places), dtype=torch.bool)
     for row, i in zip(mask, own, strict=True):
         row[(places > i - window) & (places <= i)] = True
         row[(places < n_sinks) & (places <= i)] = True
@@ -63,7 +63,7 @@ def place_by_division(tokens, window, n_sinks=0):
 def place_one_by_one(tokens, window, n_sinks=0):
     check_window(window, n_sinks)
     places = [t if t < n_sinks else (t - n_sinks) % window + n_sinks for t in tokens.tolist()]
-    return torch.tensor(places, dtype=torch.int64)
+    return tokens.new_tensor(places)
 
 
 def place_in_numpy(tokens, window, n_sinks=0):

@@ -69,20 +69,20 @@ def speculate_in_a_list(model, propose, prompt, n_new, n_draft, cache=None):
     check_request(model, prompt, n_new, n_draft)
     text, size = prompt.tolist(), len(prompt) + n_new
     if not n_new:
-        return torch.tensor(text)
+        return prompt.new_tensor(text)
     cache = _room(model, cache, size - 1)
     before = len(cache)
     text.append(int(forward_cached(model, prompt[None], cache)[0, -1].argmax()))
     while len(text) < size:
-        guesses = propose(torch.tensor(text), min(n_draft, size - len(text) - 1)).tolist()
-        logits = forward_cached(model, torch.tensor([[text[-1], *guesses]]), cache)[0]
+        guesses = propose(prompt.new_tensor(text), min(n_draft, size - len(text) - 1)).tolist()
+        logits = forward_cached(model, prompt.new_tensor([[text[-1], *guesses]]), cache)[0]
         best = logits.argmax(dim=-1).tolist()
         kept = 0
         while kept < len(guesses) and guesses[kept] == best[kept]:
             kept += 1
         text += best[: kept + 1]
         cache.truncate(before + len(text) - 1)
-    return torch.tensor(text)
+    return prompt.new_tensor(text)
 
 
 def speculate_in_a_buffer(model, propose, prompt, n_new, n_draft, cache=None):
@@ -124,7 +124,7 @@ def speculate_with_pieces(model, propose, prompt, n_new, n_draft, cache=None):
         logits = forward_cached(model, torch.cat([newest, draft]).view(1, -1), cache).squeeze(0)
         kept, token = verify_greedy(draft, logits)
         cache.truncate(mark + 1 + kept)
-        newest = torch.tensor([token])
+        newest = prompt.new_tensor([token])
         pieces += [draft[:kept], newest]
         left -= kept + 1
     return torch.cat(pieces)
@@ -140,7 +140,7 @@ def speculate_recursive(model, propose, prompt, n_new, n_draft, cache=None):
         logits = forward_cached(model, torch.cat((feed, draft)).unsqueeze(0), cache)
         kept, token = verify_greedy(draft, logits[0, len(feed) - 1 :])
         cache.truncate(len(cache) + kept - len(draft))
-        text = torch.cat((text, draft[:kept], torch.tensor([token])))
+        text = torch.cat((text, draft[:kept], text.new_tensor([token])))
         left -= kept + 1
         if left == 0:
             return text
@@ -157,7 +157,7 @@ def sampled_by_ratio(draft, q, p, generator=None):
     check_odds(draft, q, p)
     K = len(draft)
     at = torch.arange(K)
-    u = torch.rand(K, generator=generator)
+    u = torch.rand(K, generator=generator, device=p.device)
     right = u < p[at, draft] / q[at, draft]
     kept = int(right.long().cumprod(dim=0).sum())
     odds = p[kept] if kept == K else (p[kept] - q[kept]).clamp(min=0)
@@ -217,7 +217,7 @@ def lookup_by_windows(text, n_draft, longest=3):
         if len(same):
             first = int(same[-1]) + n
             return text[first : first + n_draft].clone()
-    return torch.empty(0, dtype=torch.int64)
+    return text.new_empty(0)
 
 
 def lookup_by_growing_matches(text, n_draft, longest=3):
@@ -231,7 +231,7 @@ def lookup_by_growing_matches(text, n_draft, longest=3):
             n += 1
         if n and n >= best:
             best, at = n, end
-    return torch.tensor([] if at is None else words[at : at + n_draft], dtype=torch.int64)
+    return text.new_tensor([] if at is None else words[at : at + n_draft])
 
 
 def lookup_by_a_table(text, n_draft, longest=3):
@@ -245,8 +245,8 @@ def lookup_by_a_table(text, n_draft, longest=3):
     for n in range(longest, 0, -1):
         if n <= len(words) and words[len(words) - n :] in behind:
             first = behind[words[len(words) - n :]]
-            return torch.tensor(words[first : first + n_draft], dtype=torch.int64)
-    return torch.zeros(0, dtype=torch.int64)
+            return text.new_tensor(words[first : first + n_draft])
+    return text.new_zeros(0)
 
 
 def lookup_in_numpy(text, n_draft, longest=3):

@@ -227,7 +227,7 @@ def part_in_double(q, k, v, mask=None):
     grouped = q.unflatten(1, (G, H // G)).flatten(2, 3)
     scores = torch.matmul(grouped, k.transpose(2, 3)).double().div_(D**0.5).view(B, H, T, S)
     if mask is not None:
-        scores = scores + torch.zeros(mask.shape).masked_fill(mask.logical_not(), -math.inf)
+        scores = scores + q.new_zeros(mask.shape).masked_fill(mask.logical_not(), -math.inf)
     top = scores.amax(dim=3, keepdim=True)
     e = torch.where(scores == -math.inf, 0.0, torch.exp(scores - top))
     total = e.sum(dim=3, keepdim=True)
@@ -269,7 +269,7 @@ def blocks_by_mask(q, keys, values, table, length):
     size, whole = keys.shape[2], None
     for place in range(math.ceil(length / size)):
         number = int(table[place])
-        seen = torch.arange(place * size, (place + 1) * size) < length
+        seen = torch.arange(place * size, (place + 1) * size, device=q.device) < length
         part = attend_part(q, keys[number : number + 1], values[number : number + 1], seen)
         whole = part if whole is None else merge(whole, part)
     return finish(whole)

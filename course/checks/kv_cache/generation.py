@@ -10,9 +10,10 @@ import numpy as np
 from course.checks.caches import new_cache
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, WrongChoice, first_wrong_choice, outcome, uncached
-from course.checks.default_device import ELSEWHERE, cache_elsewhere
+from course.checks.default_device import beside_default
 from course.checks.drawing import build_model, draw_model, draw_rows_with_end_next, draw_tokens
 from course.checks.recorder import given
+from course.checks.rules import OWN_CACHE, wrong_device
 from course.measure.counting import count_kv_rows
 from course.model.cache import KVCacheLike
 from course.world.tokenizer import END
@@ -62,14 +63,14 @@ def probe_generation(student: SimpleNamespace, challenge: Challenge) -> Evidence
         "none": probe_none(student, model, challenge["prompt"]),
         **probe_given_caches(student, model, challenge),
         "refused": probe_refusals(student, model, challenge),
-        "elsewhere": cache_elsewhere(lambda: write_elsewhere(student, challenge)),
+        "elsewhere": write_elsewhere(student, challenge),
     }
 
 
-def write_elsewhere(student: SimpleNamespace, challenge: Challenge) -> Any:
-    """Generate two tokens on another device."""
-    model, prompt = build_model(challenge).to(ELSEWHERE), given(challenge["prompt"]).to(ELSEWHERE)
-    return student.generate_cached(model, prompt, 2)
+def write_elsewhere(student: SimpleNamespace, challenge: Challenge) -> str:
+    """Generate two tokens where new tensors lie elsewhere; return what is wrong."""
+    model, prompt = build_model(challenge), given(challenge["prompt"])
+    return beside_default(lambda: student.generate_cached(model, prompt, 2))
 
 
 def write(
@@ -224,9 +225,14 @@ def no_row_is_computed_twice(
         )
         or _wrong_refusal(challenge, evidence["refused"])
         or _wrong_work(case, evidence["rows"], B, P, g)
-        or (evidence["elsewhere"] and failed(f"generate_cached: {evidence['elsewhere']}"))
+        or _wrong_device(evidence["elsewhere"])
         or passed(f"{case}: the uncached text, and no row of keys computed twice.")
     )
+
+
+def _wrong_device(found: str) -> Verdict | None:
+    wrong = wrong_device("generate_cached", found)
+    return failed(f"{wrong} {OWN_CACHE}") if wrong else None
 
 
 def _wrong_text(

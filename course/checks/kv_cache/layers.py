@@ -12,9 +12,10 @@ import torch
 from course.checks.caches import new_cache
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import NO_PLACE, Difference, first_difference, question_about
-from course.checks.default_device import ELSEWHERE, on_another_device
+from course.checks.default_device import beside_default
 from course.checks.drawing import build_model, draw_model, draw_split
 from course.checks.recorder import given
+from course.checks.rules import wrong_device
 
 IN_FLOAT64 = 7
 """Tokens that are fed in float64. torch adds a mask of float32 to scores of float64 at the right places
@@ -66,7 +67,7 @@ def positions_of(case: Challenge) -> np.ndarray:
 
 def probe_layer(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Tell by how many tokens one call of each case's layer moved the cache; if by none, run the layer
-    chunk after chunk, and once on another device."""
+    chunk after chunk, and once where new tensors lie elsewhere."""
     moved = [_length_moved_by(student, case) for case in challenge["cases"]]
     if any(moved):
         return {"moved": moved, "runs": [], "elsewhere": ""}
@@ -79,16 +80,10 @@ def probe_layer(student: SimpleNamespace, challenge: Challenge) -> Evidence:
 
 
 def _run_elsewhere(student: SimpleNamespace, case: Challenge) -> str:
-    """Call a layer with its weights, its cache and its tokens on another device; return what is wrong."""
-    attn, x, _ = _prepare(student, case, 8)
-    attn, places = attn.to(ELSEWHERE), torch.from_numpy(positions_of(case)).to(ELSEWHERE)
-
-    def call() -> Any:
-        cache = new_cache(student, case, x.shape[1], batch=len(x), device=ELSEWHERE)
-        layer = case["layer"]
-        return student.attention_layer_cached(attn, x.to(ELSEWHERE), places, cache, layer)
-
-    return on_another_device(call)
+    """Call a layer where new tensors lie elsewhere; return what is wrong."""
+    attn, x, cache = _prepare(student, case, case["x"].shape[1])
+    request = attn, x, torch.from_numpy(positions_of(case)), cache, case["layer"]
+    return beside_default(lambda: student.attention_layer_cached(*request))
 
 
 def _prepare(
@@ -165,8 +160,8 @@ def layer_equals_uncached(
         if wrong := _wrong_run(case, run, truth(case), tolerance, agree):
             return failed(wrong)
         agree.append(case["config"]["n_kv_heads"])
-    if misplaced := evidence["elsewhere"]:
-        return failed(f"attention_layer_cached: {misplaced}")
+    if wrong := wrong_device("attention_layer_cached", evidence["elsewhere"]):
+        return failed(wrong)
     return passed(f"4 query heads on {agree[:-1]} KV heads: every chunk equals the uncached layer.")
 
 

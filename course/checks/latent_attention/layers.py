@@ -13,10 +13,11 @@ from torch import Tensor
 from course.checks.attention_cases import largest_text
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, first_difference, question_about
-from course.checks.default_device import ELSEWHERE, on_another_device
+from course.checks.default_device import beside_default
 from course.checks.drawing import draw_split, draw_state, draw_tokens
 from course.checks.recorder import given
 from course.checks.recording import TENSOR, as_array
+from course.checks.rules import wrong_device
 from course.given.latent import LatentAttention, LatentGPT, forward_latent
 from course.measure.allocations import watch_new_tensors
 from course.model.config import GPTConfig
@@ -191,8 +192,8 @@ def call(
 
 def probe_poison(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Call one layer on rows, on the negatives, in another order, with another newest row, and as at
-    first; with other new tokens; where all rows are one and the same; with other weights; and on another
-    device."""
+    first; with other new tokens; where all rows are one and the same; with other weights; and where new
+    tensors lie elsewhere."""
     attn, rows = make_layer(challenge), challenge["rows"]
     shuffled, newest = rows.copy(), rows.copy()
     shuffled[:, : len(challenge["order"])] = rows[:, challenge["order"]]
@@ -220,16 +221,11 @@ def probe_poison(student: SimpleNamespace, challenge: Challenge) -> Evidence:
         ("made_of_them", make_layer({**challenge, "weights": negative})),
     ):
         outs[name] = as_array(call(student, layer, challenge, rows)[0])
-    elsewhere = on_another_device(lambda: _call_elsewhere(student, challenge))
+    T = challenge["x"].shape[1]
+    kept, x = DrawnRows(torch.tensor(rows), T), given(challenge["x"])
+    request = attn, x, torch.arange(len(kept), len(kept) + T), kept, challenge["layer"]
+    elsewhere = beside_default(lambda: student.latent_attention_layer(*request))
     return {"outs": outs, "calls": calls, "elsewhere": elsewhere}
-
-
-def _call_elsewhere(student: SimpleNamespace, case: Challenge) -> Any:
-    """Call the layer with its weights, its rows and its tokens on another device."""
-    attn, x = make_layer(case).to(ELSEWHERE), given(case["x"]).to(ELSEWHERE)
-    kept = DrawnRows(torch.tensor(case["rows"]).to(ELSEWHERE), x.shape[1])
-    positions = torch.arange(len(kept), len(kept) + x.shape[1], device=ELSEWHERE)
-    return student.latent_attention_layer(attn, x, positions, kept, case["layer"])
 
 
 SENTENCES = {
@@ -297,8 +293,8 @@ def rows_are_the_only_memory(challenge: Challenge, evidence: Evidence, tolerance
             f"append was called with {evidence['calls']} (layer, shapes of c and k_rope), expected is "
             f"{[right]}. What belongs into the cache, how often, and for which layer?"
         )
-    if misplaced := evidence["elsewhere"]:
-        return failed(f"latent_attention_layer: {misplaced}")
+    if wrong := wrong_device("latent_attention_layer", evidence["elsewhere"]):
+        return failed(wrong)
     for name, (sentence, question) in SENTENCES.items():
         new = slice(-1 if name == "newest" else None, None)
         before = outs[BESIDE.get(name, "first")]

@@ -14,10 +14,9 @@ from torch.utils._pytree import tree_leaves
 from course.checks.caches import USED_AGAIN
 from course.checks.check import Challenge, Check, Evidence, Verdict, check, failed, passed
 from course.checks.counts import in_words
-from course.checks.default_device import beside_default, wrong_device
 from course.checks.recorded import Recorded
 from course.checks.recorder import given
-from course.checks.recording import RECORD, first_wrong, record, wrong_form
+from course.checks.recording import RECORD, first_wrong, one_each, record, wrong_form
 from course.measure.operations import OperationMode
 
 NAMES = ("S", "q", "k", "v", "beta", "decay")
@@ -153,24 +152,17 @@ def probe_rule(name: str) -> Callable[[SimpleNamespace, Challenge], Evidence]:
     """Make the probe of a function of that name."""
 
     def probe(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-        """Call it on every case, and then use the memory of what was given again; call it once more
-        where new tensors lie elsewhere by default."""
+        """Call it on every case, and then use the memory of what was given again."""
         results = []
-        function = getattr(student, name)
         for case in challenge["cases"]:
             tensors = tensors_of(case)
-            result = function(*tensors)
+            result = getattr(student, name)(*tensors)
             for tensor in tensors:
                 tensor.fill_(USED_AGAIN)
             results.append(record_pair(result))
-        tensors = tensors_of(challenge["cases"][-1])
-        return {"results": results, "elsewhere": beside_default(lambda: function(*tensors))}
+        return {"results": results}
 
     return probe
-
-
-def rule_form(challenge: Challenge) -> Evidence:
-    return {"results": [PAIR] * len(challenge["cases"]), "elsewhere": str}
 
 
 # --- what is said ---------------------------------------------------------------------------------
@@ -264,12 +256,10 @@ def rule_check(name: str, function: str, draw: Callable[[int], Challenge], prais
         for case, got in zip(challenge["cases"], evidence["results"], strict=True):
             if wrong := wrong_pair(case, got, truth, tolerance):
                 return failed(f"{case_text(case)}. {function}: {wrong}")
-        if wrong := wrong_device(evidence["elsewhere"]):
-            return failed(f"{function}: {wrong}")
         return passed(praise)
 
     right = Recorded("linear_state", name)
-    of_it = {"evidence": rule_form, "truth": right, "tolerance": TOLERANCE}
+    of_it = {"evidence": one_each(results=PAIR), "truth": right, "tolerance": TOLERANCE}
     return Check(name, (function,), draw, probe_rule(function), verdict, **of_it)
 
 

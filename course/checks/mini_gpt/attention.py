@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import torch
 
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.default_device import ELSEWHERE, on_another_device
 from course.checks.mini_gpt.outputs import OUTPUT, call, form_error, gap, moved, one_output_each
 from course.checks.mini_gpt.sizes import draw_sizes
 from course.checks.ready_made import NoReadyMadeAttention
@@ -138,18 +139,29 @@ def judge_equal_scores(
 
 
 def probe_nudged(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Call causal_attention on each case, and on case 0 in bfloat16 on another device."""
-    evidence, dtype = probe_attention(student, challenge), torch.bfloat16
-    case = [torch.from_numpy(part).to(ELSEWHERE, dtype) for part in challenge["cases"][0]]
-    wrong = on_another_device(lambda: student.causal_attention(*case), dtype)
-    return {**evidence, "elsewhere": wrong}
+    """Call causal_attention on each case, and on case 0 in bfloat16."""
+    case = [torch.from_numpy(part).to(torch.bfloat16) for part in challenge["cases"][0]]
+    wrong = other_dtype(lambda: student.causal_attention(*case), torch.bfloat16)
+    return {**probe_attention(student, challenge), "in_bfloat16": wrong}
+
+
+def other_dtype(call: Callable[[], Any], dtype: torch.dtype) -> str:
+    """Say that a call mixes dtypes, or gives another one than it was given; "" where it does not."""
+    try:
+        result = call()
+    except RuntimeError as error:
+        if not re.search("scalar type|same dtype|dtypes must be", str(error)):
+            raise
+        return f"it stopped ({error!s:.100})"
+    given_back = getattr(result, "dtype", dtype)
+    return "" if given_back == dtype else f"the result is {given_back}"
 
 
 @check(
     "causal_attention",
     draw=draw_nudged_tokens,
     probe=probe_nudged,
-    evidence=lambda challenge: {**attention_form(challenge), "elsewhere": str},
+    evidence=lambda challenge: {**attention_form(challenge), "in_bfloat16": str},
 )
 def attention_sees_no_future(challenge: Challenge, evidence: Evidence, tolerance: float) -> Verdict:
     """Judge which outputs a nudged token moved: those from it on, and no others."""
@@ -180,8 +192,11 @@ def attention_sees_no_future(challenge: Challenge, evidence: Evidence, tolerance
             )
     if wrong := judge_equal_scores(cases[-2:], outputs[-2:], tolerance):
         return wrong
-    if misplaced := evidence["elsewhere"]:
-        return failed(f"causal_attention: {misplaced}")
+    if wrong := evidence["in_bfloat16"]:
+        return failed(
+            f"causal_attention was given bfloat16, and {wrong}. Which of your lines makes a tensor and "
+            f"does not say of which dtype?"
+        )
     return passed("Nudge token j: outputs from j on move, and nothing left of it does.")
 
 

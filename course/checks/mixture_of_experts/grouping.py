@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.default_device import beside_default, wrong_device
+from course.checks.default_device import beside_default
 from course.checks.recorder import given
 from course.checks.recording import RECORD, first_wrong, one_each, record, wrong_form
+from course.checks.rules import wrong_device
 
 Truth = Callable[[Challenge], np.ndarray]
 TOLERANCES = {"float32": 1e-4, "float64": 1e-4, "bfloat16": 0.1}
@@ -297,8 +298,8 @@ def grouped_as_token_by_token(challenge: Challenge, evidence: Evidence, truth: T
     for case, got in zip(challenge["cases"], evidence["out"], strict=True):
         if wrong := wrong_output(case, got, truth(case)):
             return failed(wrong)
-    if wrong := wrong_device(evidence["elsewhere"]):
-        return failed(f"moe_grouped: {wrong}")
+    if wrong := wrong_device("moe_grouped", evidence["elsewhere"]):
+        return failed(wrong)
     return passed("In groups the experts give what they give token by token.")
 
 

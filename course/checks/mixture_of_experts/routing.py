@@ -10,7 +10,6 @@ import torch
 
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.counts import in_words
-from course.checks.default_device import beside_default, wrong_device
 from course.checks.recorder import given
 from course.checks.recording import RECORD, one_each, record, wrong_form
 
@@ -93,13 +92,9 @@ def probe_routes(student: SimpleNamespace, challenge: Challenge) -> Evidence:
 
 
 def probe_choices(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Route, whatever the weights; once more where new tensors lie elsewhere by default."""
-    case = challenge["cases"][2]
-    logits = logits_of(case)
-    elsewhere = beside_default(lambda: student.route(logits, case["k"]))
+    """Route, whatever the weights."""
     routes = probe_routes(student, challenge)["routes"]
-    choices = [{name: route[name] for name in CHOICE} for route in routes]
-    return {"routes": choices, "elsewhere": elsewhere}
+    return {"routes": [{name: route[name] for name in CHOICE} for route in routes]}
 
 
 def case_text(case: Challenge) -> str:
@@ -139,12 +134,7 @@ CHOICE_QUESTIONS = {
 }
 
 
-@check(
-    "route",
-    draw=draw_choices,
-    probe=probe_choices,
-    evidence=lambda challenge: {"routes": [CHOICE] * len(challenge["cases"]), "elsewhere": str},
-)
+@check("route", draw=draw_choices, probe=probe_choices, evidence=one_each(routes=CHOICE))
 def routing_takes_the_best(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Look for a logit that is larger than a chosen one, and was not chosen."""
     for case, got in zip(challenge["cases"], evidence["routes"], strict=True):
@@ -162,8 +152,6 @@ def routing_takes_the_best(challenge: Challenge, evidence: Evidence) -> Verdict:
                     f"{logits[worst]:.6g}, and not expert {better}, whose logit is "
                     f"{logits[better]:.6g}. {CHOICE_QUESTIONS[case['stage']].format(**case)}"
                 )
-    if wrong := wrong_device(evidence["elsewhere"]):
-        return failed(f"route: {wrong}")
     return passed("Each token uses the k experts with its largest logits, equal ones included.")
 
 

@@ -11,9 +11,11 @@ from torch import Tensor
 
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, WrongChoice, first_wrong_choice, uncached
+from course.checks.default_device import beside_default
 from course.checks.drawing import build_model, draw_model, draw_rows_with_end_next, draw_tokens
 from course.checks.recorder import given
 from course.checks.recording import RECORD, record
+from course.checks.rules import wrong_device
 from course.measure.counting import count_kv_rows
 from course.world.tokenizer import END, PAD
 
@@ -45,19 +47,21 @@ def requests_for_results(challenge: Challenge) -> list[tuple[np.ndarray, int]]:
 
 
 def probe_results(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    model = build_model(challenge)
+    """Continue every prompt, and one where new tensors lie elsewhere."""
+    model, short = build_model(challenge), given(challenge["prompt"][:1])
     results = [
         record(student.generate_naive(model, given(prompt), n_new))
         for prompt, n_new in requests_for_results(challenge)
     ]
-    return {"results": results}
+    elsewhere = beside_default(lambda: student.generate_naive(model, short, 2))
+    return {"results": results, "elsewhere": elsewhere}
 
 
 @check(
     "generate_naive",
     draw=draw_request,
     probe=probe_results,
-    evidence=lambda _: {"results": [RECORD] * 4},
+    evidence=lambda _: {"results": [RECORD] * 4, "elsewhere": str},
 )
 def result_starts_with_the_prompt(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Judge type and shape, and whether each row begins with its prompt."""
@@ -65,6 +69,8 @@ def result_starts_with_the_prompt(challenge: Challenge, evidence: Evidence) -> V
     for (prompt, n_new), result in zip(requests, evidence["results"], strict=True):
         if wrong := _judge_shape(challenge, prompt, n_new, result):
             return wrong
+    if wrong := wrong_device("generate_naive", evidence["elsewhere"]):
+        return failed(wrong)
     return passed("The prompt comes first, then as many new tokens as asked for; none for 0.")
 
 

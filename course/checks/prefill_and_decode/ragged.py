@@ -23,7 +23,6 @@ from course.checks.calls import (
 from course.checks.check import Challenge, Check, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, uncached
 from course.checks.counts import in_words
-from course.checks.default_device import ELSEWHERE, on_another_device
 from course.checks.drawing import build_model, draw_model
 from course.checks.passes import largest_difference, new_cache
 from course.checks.recorder import given
@@ -209,18 +208,6 @@ def run_ragged(function: Callable[..., Any], case: Case) -> Any:
         return f"stopped by {type(error).__name__}"
 
 
-def probe_sizes(function: str, student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Call a function on every case, and on the first with pads on another device."""
-    T, S, pads = challenge["cases"][0]["arguments"]
-    n_pads = torch.tensor(pads, device=ELSEWHERE)
-    elsewhere = on_another_device(lambda: getattr(student, function)(T, S, n_pads))
-    return {**probe_calls(student, challenge, run_ragged), "elsewhere": elsewhere}
-
-
-def sizes_form(challenge: Challenge) -> Evidence:
-    return {**one_result_each(challenge), "elsewhere": str}
-
-
 def check_ragged(
     function: str, kind: type, axes: str, praise: str
 ) -> Callable[[Callable[[str, int, int, int, Any], str | None]], Check]:
@@ -249,12 +236,12 @@ def check_ragged(
                         where = f"{call_text(case)}: in row {row}, with {n} pads, place {place}"
                         if wrong := rule(where, place, n, S, value):
                             return failed(wrong)
-            if misplaced := evidence["elsewhere"]:
-                return failed(f"{function}: {misplaced}")
             return passed(praise)
 
-        draw, probe = partial(draw_ragged_sizes, function), partial(probe_sizes, function)
-        return Check(rule.__name__, (function,), drawn(draw), probe, verdict, evidence=sizes_form)
+        draw, probe = partial(draw_ragged_sizes, function), partial(probe_calls, run=run_ragged)
+        return Check(
+            rule.__name__, (function,), drawn(draw), probe, verdict, evidence=one_result_each
+        )
 
     return made
 

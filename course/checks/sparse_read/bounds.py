@@ -11,9 +11,8 @@ from torch import Tensor
 
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.counts import in_words
-from course.checks.default_device import beside_default, wrong_device
 from course.checks.recorder import given
-from course.checks.recording import RECORD, first_wrong, record, wrong_form
+from course.checks.recording import RECORD, first_wrong, one_each, record, wrong_form
 from course.checks.sparse_read.cases import Truth
 
 NAMES = ("least", "largest")
@@ -50,25 +49,15 @@ def record_bounds(result: Any, keys: Tensor) -> Evidence:
 
 
 def probe_bounds(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Find the bounds of each case; once more where new tensors lie elsewhere by default."""
+    """Find the bounds of each case."""
     results = []
     for case in challenge["cases"]:
         keys = given(case["keys"], getattr(torch, case["dtype"]))
         results.append(record_bounds(student.page_bounds(keys, case["size"]), keys))
-    keys = given(challenge["cases"][2]["keys"])
-    elsewhere = beside_default(lambda: student.page_bounds(keys, challenge["cases"][2]["size"]))
-    return {"results": results, "elsewhere": elsewhere}
+    return {"results": results}
 
 
-@check(
-    "page_bounds",
-    draw=draw_keys,
-    probe=probe_bounds,
-    evidence=lambda challenge: {
-        "results": [BOUNDS] * len(challenge["cases"]),
-        "elsewhere": str,
-    },
-)
+@check("page_bounds", draw=draw_keys, probe=probe_bounds, evidence=one_each(results=BOUNDS))
 def bounds_of_each_page(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
     """Compare every number with the least or largest of its page."""
     for case, got in zip(challenge["cases"], evidence["results"], strict=True):
@@ -88,8 +77,6 @@ def bounds_of_each_page(challenge: Challenge, evidence: Evidence, truth: Truth) 
                     f"{where}: {name}[{', '.join(map(str, place))}] is {got[name]['numbers'][place]:.4g} "
                     f"and not {expected[place]:.4g}. {ask_about_page(case, name, place, got, right)}"
                 )
-    if wrong := wrong_device(evidence["elsewhere"]):
-        return failed(f"page_bounds: {wrong}")
     return passed(
         "Each page has the least and the largest of its own rows, the shorter last one too."
     )

@@ -8,9 +8,8 @@ import numpy as np
 import torch
 
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.default_device import beside_default, wrong_device
 from course.checks.recorder import given
-from course.checks.recording import RECORD, record, wrong_form
+from course.checks.recording import RECORD, one_each, record, wrong_form
 
 SIZES = ((5, 2, 0), (5, 2, 1), (5, 3, 2), (5, 2, 2), (4, 4, 1), (3, 5, 1), (2, 6, 4), (1, 1, 0))
 """Pages, how many are chosen, and how many of these are the newest."""
@@ -55,21 +54,15 @@ def draw_case(
 
 
 def probe_choice(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Choose in each case; once more where new tensors lie elsewhere by default."""
+    """Choose in each case."""
     chosen = []
     for case in challenge["cases"]:
         scores = given(case["scores"], getattr(torch, case["dtype"]))
         chosen.append(record(student.choose(scores, case["n"], case["newest"])))
-    scores = given(challenge["cases"][1]["scores"])
-    return {"chosen": chosen, "elsewhere": beside_default(lambda: student.choose(scores, 2, 1))}
+    return {"chosen": chosen}
 
 
-@check(
-    "choose",
-    draw=draw_scores,
-    probe=probe_choice,
-    evidence=lambda challenge: {"chosen": [RECORD] * len(challenge["cases"]), "elsewhere": str},
-)
+@check("choose", draw=draw_scores, probe=probe_choice, evidence=one_each(chosen=RECORD))
 def newest_and_best(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Look at what was chosen of each row: no order of equal scores is asked for."""
     for case, got in zip(challenge["cases"], evidence["chosen"], strict=True):
@@ -81,8 +74,6 @@ def newest_and_best(challenge: Challenge, evidence: Evidence) -> Verdict:
         for row in np.ndindex(scores.shape[:2]):
             if wrong := wrong_choice(scores[row], got["numbers"][row], newest):
                 return failed(f"{where} for batch row {row[0]}, KV head {row[1]} it {wrong}")
-    if wrong := wrong_device(evidence["elsewhere"]):
-        return failed(f"choose: {wrong}")
     return passed("The newest, and the best of the others: each once, in order, for each KV head.")
 
 

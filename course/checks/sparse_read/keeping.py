@@ -11,7 +11,6 @@ from torch import Tensor
 
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.counts import in_words
-from course.checks.default_device import beside_default, wrong_device
 from course.checks.recorder import given
 from course.checks.recording import RECORD, one_each, record, wrong_form
 from course.checks.sparse_read.cases import TOLERANCE, Truth, draw_grouped, heads_text
@@ -107,19 +106,12 @@ def record_kept(result: Any) -> Evidence:
 
 
 def probe_kept(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Shrink each case; once more where new tensors lie elsewhere by default."""
+    """Shrink each case."""
     kept = [
         record_kept(student.shrink(*tensors_of(case), case["budget"], case["recent"]))
         for case in challenge["cases"]
     ]
-    some = challenge["cases"][6]
-    tensors = tensors_of(some)
-    return {
-        "kept": kept,
-        "elsewhere": beside_default(
-            lambda: student.shrink(*tensors, some["budget"], some["recent"])
-        ),
-    }
+    return {"kept": kept}
 
 
 def probe_freed(student: SimpleNamespace, challenge: Challenge) -> Evidence:
@@ -199,19 +191,12 @@ def wrong_rows(listed: list[int], attended: np.ndarray, recent: int) -> Wrong:
     return None
 
 
-@check(
-    "shrink",
-    draw=draw_kept,
-    probe=probe_kept,
-    evidence=lambda challenge: {"kept": [KEPT] * len(challenge["cases"]), "elsewhere": str},
-)
+@check("shrink", draw=draw_kept, probe=probe_kept, evidence=one_each(kept=KEPT))
 def kept_are_the_most_attended(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
     """Compare the rows kept with what all rows got of the weights."""
     for case, got in zip(challenge["cases"], evidence["kept"], strict=True):
         if wrong := wrong_kept(case, got, truth(case), QUESTIONS[case["stage"]]):
             return failed(f"{case_text(case)} {wrong}")
-    if wrong := wrong_device(evidence["elsewhere"]):
-        return failed(f"shrink: {wrong}")
     return passed("The newest, and of the others those that these queries looked at most.")
 
 

@@ -10,9 +10,8 @@ from torch import Tensor
 
 from course.checks.attention_cases import NOT_READ, WATCHED, run_watched
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.default_device import beside_default, wrong_device
 from course.checks.recorder import given
-from course.checks.recording import RECORD, first_wrong, record, wrong_form
+from course.checks.recording import RECORD, first_wrong, one_each, record, wrong_form
 from course.checks.sparse_read.cases import TOLERANCE, Truth, draw_grouped, heads_text
 
 QUESTIONS = {
@@ -98,14 +97,11 @@ def tensors_of(case: Challenge) -> list[Tensor]:
 
 
 def probe_read(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Read the pages of each case; once more where new tensors lie elsewhere by default."""
-    out = [
-        record(student.attend_pages(*tensors_of(case), case["size"])) for case in challenge["cases"]
-    ]
-    short = challenge["cases"][4]
-    tensors = tensors_of(short)
-    elsewhere = beside_default(lambda: student.attend_pages(*tensors, short["size"]))
-    return {"out": out, "elsewhere": elsewhere}
+    """Read the pages of each case."""
+    cases = challenge["cases"]
+    return {
+        "out": [record(student.attend_pages(*tensors_of(case), case["size"])) for case in cases]
+    }
 
 
 def case_text(case: Challenge) -> str:
@@ -132,19 +128,12 @@ def wrong_output(case: Challenge, got: Evidence, expected: np.ndarray, question:
     )
 
 
-@check(
-    "attend_pages",
-    draw=draw_read,
-    probe=probe_read,
-    evidence=lambda challenge: {"out": [RECORD] * len(challenge["cases"]), "elsewhere": str},
-)
+@check("attend_pages", draw=draw_read, probe=probe_read, evidence=one_each(out=RECORD))
 def chosen_pages_alone(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
     """Compare with attention to the chosen rows, laid out in a row."""
     for case, got in zip(challenge["cases"], evidence["out"], strict=True):
         if wrong := wrong_output(case, got, truth(case), QUESTIONS[case["stage"]]):
             return failed(f"{case_text(case)}: {wrong}")
-    if wrong := wrong_device(evidence["elsewhere"]):
-        return failed(f"attend_pages: {wrong}")
     return passed("Attention to the rows of these pages, whatever their order, and to no others.")
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
-from course.checks.default_device import beside_default, wrong_device
 from course.checks.recorder import given
 from course.checks.recording import RECORD, first_wrong, one_each, record, wrong_form
 from course.checks.sparse_read.cases import TOLERANCE, Truth, draw_grouped, heads_text
@@ -65,13 +64,6 @@ def probe_scores(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     return {"scores": [record(score(student, case)) for case in challenge["cases"]]}
 
 
-def probe_scores_elsewhere(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Score all pages; once more where new tensors lie elsewhere by default."""
-    tensors = [given(challenge["cases"][3][name]) for name in ("q", "least", "largest")]
-    elsewhere = beside_default(lambda: student.page_scores(*tensors))
-    return {**probe_scores(student, challenge), "elsewhere": elsewhere}
-
-
 def case_text(case: Challenge) -> str:
     """Write "4 query heads on 2 KV heads, 10 rows in pages of 4"."""
     in_type = "" if case["dtype"] == "float32" else f", in {case['dtype']}"
@@ -95,12 +87,7 @@ def loosest(case: Challenge) -> np.ndarray:
     return reach.astype(np.float64) * total[:, :, None] / np.sqrt(D)
 
 
-@check(
-    "page_scores",
-    draw=draw_two_types,
-    probe=probe_scores_elsewhere,
-    evidence=lambda challenge: {"scores": [RECORD] * len(challenge["cases"]), "elsewhere": str},
-)
+@check("page_scores", draw=draw_two_types, probe=probe_scores, evidence=one_each(scores=RECORD))
 def no_score_is_above(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Compare with the scores of all rows; and with a bound that needs no look at single numbers."""
     for case, got in zip(challenge["cases"], evidence["scores"], strict=True):
@@ -122,8 +109,6 @@ def no_score_is_above(challenge: Challenge, evidence: Evidence) -> Verdict:
                 f"rows as large as its largest, the score would be {loosest(case)[place]:.4g}. Which "
                 f"product is too large, or is counted twice?"
             )
-    if wrong := wrong_device(evidence["elsewhere"]):
-        return failed(f"page_scores: {wrong}")
     return passed("No row of any page has a score above its page's, for any head of the group.")
 
 

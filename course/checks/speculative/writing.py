@@ -14,7 +14,7 @@ from torch import Tensor
 
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, first_wrong_choice, outcome, uncached
-from course.checks.default_device import ELSEWHERE, cache_elsewhere
+from course.checks.default_device import beside_default
 from course.checks.drawing import (
     build_model,
     draw_model,
@@ -25,6 +25,7 @@ from course.checks.drawing import (
 from course.checks.passes import count_passes, new_cache
 from course.checks.recorder import given
 from course.checks.recording import TENSOR, as_array
+from course.checks.rules import OWN_CACHE, wrong_device
 from course.minigpt.kv_cache import KVCache, forward_cached
 from course.model import MiniGPT
 
@@ -404,14 +405,13 @@ def draw_caches(seed: int) -> Challenge:
 
 
 def probe_caches(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Write each text; and one on another device, without guesses, in a cache of its own."""
-    model = build_model(challenge).to(ELSEWHERE)
-    prompt = given(challenge["cases"][0]["prompt"]).to(ELSEWHERE)
+    """Write each text; and one where new tensors lie elsewhere, in a cache of its own, with a guess."""
+    model, prompt = build_model(challenge), given(challenge["cases"][0]["prompt"])
 
     def speculate() -> Any:
-        return student.speculate(model, lambda text, n: text[:0], prompt, 2, 1)
+        return student.speculate(model, lambda text, n: text[:n].clone(), prompt, 3, 1)
 
-    return {**probe_texts(student, challenge), "elsewhere": cache_elsewhere(speculate)}
+    return {**probe_texts(student, challenge), "elsewhere": beside_default(speculate)}
 
 
 @check_texts(
@@ -443,8 +443,8 @@ def cache_is_left_as_alone(
             return failed(f"{describe(case)}: {wrong}")
     if wrong := _nothing_saved(challenge["cases"][0], evidence["runs"][0]["passes"]):
         return failed(wrong)
-    if wrong := evidence["elsewhere"]:
-        return failed(f"speculate: {wrong}")
+    if wrong := wrong_device("speculate", evidence["elsewhere"]):
+        return failed(f"{wrong} {OWN_CACHE}")
     return passed("The cache holds just what it holds when the text is written alone.")
 
 
