@@ -96,8 +96,9 @@ def test_a_function_is_not_called_again_with_what_may_keep_something(arguments):
     assert len(calls) == 1
 
 
-def test_the_other_call_changes_no_argument_and_draws_no_number():
+def test_the_other_call_changes_no_argument_draws_no_number_and_prints_nothing(capsys):
     def writes(x):
+        print("called")
         x.add_(1)
         return torch.rand(2, device=x.device)
 
@@ -108,3 +109,4 @@ def test_the_other_call_changes_no_argument_and_draws_no_number():
     torch.manual_seed(1)
     assert torch.equal(torch.cat([got, after]), torch.cat([torch.rand(2), torch.rand(2)]))
     assert x.tolist() == [1, 1, 1]
+    assert capsys.readouterr().out == "called\n"

@@ -11,8 +11,9 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from functools import wraps
+from io import StringIO
 from typing import Any
 
 import numpy as np
@@ -100,8 +101,10 @@ class Recorder:
         self._memories |= own
 
     def _look_at_device(self, name: str, function: Any, args: Any, kwargs: Any) -> None:
-        """Call a function once more, on copies, where new tensors lie elsewhere; see `beside_default`."""
-        with torch.random.fork_rng(devices=[]), _disable_current_modes():
+        """Call a function once more, on copies, where new tensors lie elsewhere; see `beside_default`. It
+        prints nothing, and draws no random number of anybody's."""
+        unseen, modes_off = redirect_stdout(StringIO()), _disable_current_modes()
+        with torch.random.fork_rng(devices=[]), unseen, modes_off:
             args, kwargs = tree_map(_copied_tensor, (args, kwargs))
             found = beside_default(lambda: function(*args, **kwargs))
         if found:
