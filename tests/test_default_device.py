@@ -36,6 +36,9 @@ def test_a_tensor_that_is_made_without_its_inputs_device_is_noticed(told):
     assert "mixed both" in beside_default(
         lambda: X.masked_fill(torch.ones(3, 4, **told).tril() > 0, 0)
     )
+    attend, rows = F.scaled_dot_product_attention, torch.rand(1, 1, 3, 4)
+    mask = beside_default(lambda: attend(rows, rows, rows, torch.ones(3, 3, **told)))
+    assert "mixed both" in mask
     assert beside_default(lambda: (X, torch.zeros(2, **told))) == ON_THE_OTHER
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
@@ -37,6 +38,12 @@ class MadeElsewhere(TorchFunctionMode):
         self, function: Any, types: Any, args: tuple = (), kwargs: dict | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if (
+            function is F.scaled_dot_product_attention
+        ):  # on the CPU it does not look where its mask lies
+            tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
+            if len({x.device for x in tensors}) > 1:
+                raise RuntimeError("query, key, value and mask do not lie on the same device")
         result = function(*args, **kwargs)
         is_told = isinstance(kwargs.get("device"), torch.device)
         return (

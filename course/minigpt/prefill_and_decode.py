@@ -125,8 +125,8 @@ def pad_prompts(prompts: Sequence[Tensor], pad_id: int) -> tuple[Tensor, Tensor]
     check_prompts(prompts)
     device = prompts[0].device
     lengths = torch.tensor([len(prompt) for prompt in prompts], device=device)  # (B,)
-    T = int(lengths.max())
-    tokens = torch.full((len(prompts), T), pad_id, device=device)  # (B, T)
+    T = max(map(len, prompts))
+    tokens = torch.full((len(prompts), T), pad_id, dtype=torch.int64, device=device)  # (B, T)
     for row, prompt in zip(tokens, prompts, strict=True):
         row[T - len(prompt) :] = prompt
     return tokens, T - lengths
