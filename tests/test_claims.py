@@ -33,7 +33,8 @@ def generate_cached(model, prompt, n_new, cache=None):
     B, P = prompt.shape
     needed = P + n_new - 1 if n_new else 0
     if cache is None:
-        cache = KVCache(model.config, B, needed + 1, dtype=model.embed.weight.dtype)
+        weight = model.embed.weight
+        cache = KVCache(model.config, B, needed + 1, dtype=weight.dtype, device=weight.device)
     start, text = len(cache), prompt.clone()
     if start + needed > cache.max_len:
         raise CacheFull("full")
@@ -92,7 +93,7 @@ def generate_naive(model, prompt, n_new):
     text, new, kept = prompt.clone(), prompt, [None] * len(model.blocks)
     for _ in range(n_new):
         start = text.shape[1] - new.shape[1]
-        positions = torch.arange(start, text.shape[1])
+        positions = torch.arange(start, text.shape[1], device=text.device)
         x = model.embed(new)
         for i, block in enumerate(model.blocks):
             attn, y = block.attn, block.attn_norm(x)
@@ -105,7 +106,7 @@ def generate_naive(model, prompt, n_new):
             group = attn.n_heads // attn.n_kv_heads
             k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
             T, S = q.shape[2], k.shape[2]
-            mask = torch.ones(T, S, dtype=torch.bool).tril(S - T)
+            mask = torch.ones(T, S, dtype=torch.bool, device=x.device).tril(S - T)
             x = x + attn.wo(merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=mask)))
             x = x + block.mlp(block.mlp_norm(x))
         new = model.lm_head(model.norm(x))[:, -1].argmax(-1, keepdim=True)
