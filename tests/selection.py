@@ -184,9 +184,11 @@ def night() -> tuple[str, Path] | None:
 
 
 def begin_night() -> None:
-    """Draw seeds from the date, and keep replies in a new folder, for this process and its workers."""
-    date = os.environ.get("SEEDS_FROM") or f"{datetime.date.today():%Y%m%d}"
-    os.environ.setdefault(NIGHT, f"{date}:{tempfile.mkdtemp(prefix='second-token-night-')}")
+    """Draw seeds from the date, and keep replies in a new folder, for this process and its workers, in
+    which that was done already."""
+    if NIGHT not in os.environ:
+        date = os.environ.get("SEEDS_FROM") or f"{datetime.date.today():%Y%m%d}"
+        os.environ[NIGHT] = f"{date}:{tempfile.mkdtemp(prefix='second-token-night-')}"
 
 
 def end_night() -> None:

@@ -491,13 +491,14 @@ def test_a_notebook_that_fails_leaves_every_built_file_as_it_was(story, rebuilt,
     assert built_files(rebuilt) == before
 
 
-def test_an_interrupted_build_leaves_every_built_file_as_it_was(rebuilt, text, monkeypatch):
+@pytest.mark.parametrize("step", ["recorded_text", "execute"])
+def test_an_interrupted_build_leaves_every_built_file_as_it_was(rebuilt, text, monkeypatch, step):
     def interrupted(*_):
         raise KeyboardInterrupt
 
     before = built_files(rebuilt)
     edit(text, "return math.fsum([x, x])", "return x + x")
-    monkeypatch.setattr(command, "execute", interrupted)
+    monkeypatch.setattr(command, step, interrupted)
     with pytest.raises(KeyboardInterrupt):
         command.build(rebuilt.read("00-tiny"))
     assert built_files(rebuilt) == before

@@ -9,7 +9,6 @@ from course.checks.recorder import Recorder
 from course.checks.rules import judge_rules, wrong_device
 
 X = torch.rand(3, 4)
-HERE = X.device
 ON_THE_OTHER = "its result lies on the other"
 
 

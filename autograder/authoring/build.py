@@ -6,6 +6,8 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import nbformat
@@ -62,32 +64,40 @@ def build(lesson: Lesson, force: bool = False) -> None:
     notebook = write_notebook(lesson)
     reason = "asked to" if force else _why_stale(lesson, notebook)
     student = student_notebook(lesson, notebook)
-    before = lesson.exported.read_text(encoding="utf-8") if lesson.exported.exists() else None
     done = []
-    # The module comes first: with it, the notebook runs as later lessons will see it.
-    if write_atomically(lesson.exported, module_text(lesson)):
-        done.append(f"exported {lesson.exported.name}")
-    recorded = recorded_text(lesson)
-    if recorded is not None and write_atomically(lesson.recorded, recorded):
-        done.append(f"recorded {lesson.recorded.name}")
-    if reason:
-        print(f"{lesson.folder}: executing, since {reason}", flush=True)
-        start = time.monotonic()
-        try:
+    with _restored_on_failure(lesson.exported, lesson.recorded):
+        # The module comes first: with it, the notebook runs as later lessons will see it.
+        if write_atomically(lesson.exported, module_text(lesson)):
+            done.append(f"exported {lesson.exported.name}")
+        recorded = recorded_text(lesson)
+        if recorded is not None and write_atomically(lesson.recorded, recorded):
+            done.append(f"recorded {lesson.recorded.name}")
+        if reason:
+            print(f"{lesson.folder}: executing, since {reason}", flush=True)
+            start = time.monotonic()
             execute(notebook, lesson)
-        except BaseException:
-            if before is None:
-                lesson.exported.unlink()
-            else:
-                write_atomically(lesson.exported, before)
-            raise
-        done.append(f"executed in {time.monotonic() - start:.0f} s")
-        write_atomically(lesson.solved, to_text(notebook))
+            done.append(f"executed in {time.monotonic() - start:.0f} s")
+            write_atomically(lesson.solved, to_text(notebook))
     if write_atomically(lesson.student, student):
         done.append("released the student's notebook")
     if write_atomically(lesson.released, released_text(lesson, student)):
         done.append(f"recorded its graded cells in {lesson.released.name}")
     print(f"{lesson.folder}: {', '.join(done) or 'up to date'}", flush=True)
+
+
+@contextmanager
+def _restored_on_failure(*files: Path) -> Iterator[None]:
+    """Put files back as they were before the block if it fails; remove those that were not there."""
+    before = {file: file.read_text(encoding="utf-8") if file.exists() else None for file in files}
+    try:
+        yield
+    except BaseException:
+        for file, text in before.items():
+            if text is None:
+                file.unlink(missing_ok=True)
+            else:
+                write_atomically(file, text)
+        raise
 
 
 def _why_stale(lesson: Lesson, notebook: nbformat.NotebookNode) -> str | None:

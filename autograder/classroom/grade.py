@@ -42,8 +42,8 @@ def main(arguments: list[str]) -> int:
 
 @contextmanager
 def _started_ahead(options: argparse.Namespace) -> Iterator[ForkServer | None]:
-    """Start the fork server before it is known whether anything is to be judged, where a core is free for
-    it; what hinders that is said later, if it is needed."""
+    """Start the fork server where a core is free for it, though perhaps nothing is to be judged. If it
+    cannot start, `Launcher` tries again when there is something, and says why."""
     with ExitStack() as stack:
         server = None
         if CORES > 1 and not (options.kept_only or options.dask):
