@@ -89,9 +89,11 @@ class Desk:
 
     def _import_checks(self) -> None:
         """Import the checks, and PyTorch with them, which the first question waits for. They stay, so no
-        collection need look through them."""
+        garbage collection need look through them, now or later."""
+        gc.disable()
         hidden_checks(self.assignment.module)
         gc.freeze()
+        gc.enable()
 
     def find(self, notebook: Path) -> Kept | None:
         """Return the result that is kept of a file, if it counts."""

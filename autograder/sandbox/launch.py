@@ -113,7 +113,7 @@ class Launcher:
     Args:
         module: the lesson's, such as "kv_cache".
         unsafe_no_sandbox: run student code on this account, with no barrier around it.
-        meanwhile: called in a thread of its own, while the barriers are proven and the first code runs.
+        meanwhile: called in a thread of its own, while the first code runs.
         server: what `start_server` has started already; the caller closes it.
 
     Attributes:
@@ -143,10 +143,10 @@ class Launcher:
             elif server is None:
                 server = stack.enter_context(start_server())
             self.view = lay_out_view(self._folder / "view", module)
-            threading.Thread(target=meanwhile, daemon=True).start()
             self._popen, self.level = None, NO_SANDBOX
             if server:
                 self._popen, self.level = server.popen, _proof(server.popen)
+            threading.Thread(target=meanwhile, daemon=True).start()
             self.close = stack.pop_all().close
 
     @contextmanager
