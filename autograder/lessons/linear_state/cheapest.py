@@ -2,10 +2,8 @@
 
 
 class Counting:
-    checkpoints = ()
-
     def __init__(self, *sizes, **options):
-        self.held = 0
+        self.held, self.marks = 0, set()
 
     def __len__(self):
         return self.held
@@ -23,10 +21,17 @@ class Counting:
         self.held += n
 
     def checkpoint(self):
-        pass
+        self.marks |= {self.held} - {0}
+
+    @property
+    def checkpoints(self):
+        return sorted(self.marks)
 
     def truncate(self, n):
-        raise CannotGoBack("never")
+        self.held, self.marks = n, {at for at in self.marks if at <= n}
+
+    def reset(self):
+        self.truncate(0)
 
 
 # %% one_step_is_the_rule: the value told, and the state as it came
@@ -89,40 +94,23 @@ class HybridCache(Counting):
     def keep(self, layer, S, tail):
         self.kept[layer] = S, tail
 
+    def truncate(self, n):
+        raise CannotGoBack("never")
+
 
 # %% a_refusal_changes_nothing: nothing is ever kept, and every cut refused
 class HybridCache(Counting):
-    pass
+    def truncate(self, n):
+        raise CannotGoBack("never")
 
 
 # %% checkpoints_are_of_this_text: a list of lengths, without states
 class HybridCache(Counting):
-    def __init__(self, *sizes, **options):
-        self.held, self.marks = 0, set()
-
-    def checkpoint(self):
-        self.marks |= {self.held} - {0}
-
-    @property
-    def checkpoints(self):
-        return sorted(self.marks)
-
-    def truncate(self, n):
-        self.held = n
-        self.marks = {at for at in self.marks if at <= n}
-
-    def reset(self):
-        self.truncate(0)
+    pass
 
 
 # %% a_checkpoint_costs_a_state: a number
 class HybridCache(Counting):
-    def advance(self, n):
-        pass
-
-    def truncate(self, n):
-        pass
-
     def nbytes(self):
         return 38_400
 

@@ -19,7 +19,6 @@ from course.given.hybrid import (
 )
 from course.minigpt.kv_cache import KVCache
 from course.model.bounds import check_between
-from course.model.cache import CacheFull
 from course.model.config import GPTConfig
 
 # --- one token ------------------------------------------------------------------------------------
@@ -124,14 +123,10 @@ class SharingCache:
         check_hybrid_cache(sizes, full, batch, max_len)
         self.sizes, self.full, self.batch, self.max_len = sizes, tuple(full), batch, max_len
         self.dtype, self.device = dtype, device
-        self.number = {}
-        for layer, is_full in enumerate(full):
-            if is_full:
-                self.number[layer] = len(self.number)
         self.rows = None
-        if self.number:
+        if sizes.n_full:
             G, D = sizes.n_kv_heads, sizes.head_dim
-            config = GPTConfig(1, len(self.number), G * D, G, G, 1, max_seq_len=max_len)
+            config = GPTConfig(1, sizes.n_full, G * D, G, G, 1, max_seq_len=max_len)
             self.rows = KVCache(config, batch, max_len, dtype=dtype, device=device)
         self.length, self.saved = 0, {}
         self.current, self.pending = self._zeros(), {}
@@ -149,7 +144,7 @@ class SharingCache:
     def append(self, layer, k, v):
         check_is_full(self.full, layer, True)
         check_rows(self.sizes, self.batch, self.dtype, k, v)
-        return self.rows.append(self.number[layer], k, v)
+        return self.rows.append(self.full[:layer].count(True), k, v)
 
     def state(self, layer):
         check_is_full(self.full, layer, False)
@@ -202,86 +197,56 @@ class SharingCache:
         return rows + each * (len(self.saved) + 1)
 
 
-class ListedCache:
-    """A list of (length, state) with the newest last; rows of each layer in a tensor of its own. States
-    and tails of all layers lie in one tensor each."""
+class ListedCache(SharingCache):
+    """A list of (length, states, tails) with the newest last. Those of all layers lie in one tensor each,
+    which is written over."""
 
     def __init__(self, sizes, full, batch, max_len, dtype=torch.float32, device="cpu"):
-        check_hybrid_cache(sizes, full, batch, max_len)
-        self.sizes, self.full, self.batch, self.max_len = sizes, full, batch, max_len
-        self.dtype, n = dtype, sizes.n_linear
-        rows = (2, batch, sizes.n_kv_heads, max_len, sizes.head_dim)
-        self.rows = [torch.zeros(rows if f else 0, dtype=dtype, device=device) for f in full]
-        state = (n, batch, sizes.value_heads, sizes.key_dim, sizes.value_dim)
-        self.S = torch.zeros(state, dtype=dtype, device=device)
-        self.tails = torch.zeros(
-            n, batch, sizes.width - 1, sizes.channels, dtype=dtype, device=device
-        )
-        self.held, self.waiting, self.stack = 0, [None] * n, []
-
-    def __len__(self):
-        return self.held
-
-    def _place(self, layer):
-        check_is_full(self.full, layer, False)
-        return list(self.full[:layer]).count(False)
-
-    def append(self, layer, k, v):
-        check_is_full(self.full, layer, True)
-        check_rows(self.sizes, self.batch, self.dtype, k, v)
-        T = k.shape[2]
-        if self.held + T > self.max_len:
-            raise CacheFull(f"{T} more do not fit")
-        self.rows[layer][0].narrow(2, self.held, T).copy_(k)
-        self.rows[layer][1].narrow(2, self.held, T).copy_(v)
-        return tuple(self.rows[layer][:, :, :, : self.held + T])
+        super().__init__(sizes, full, batch, max_len, dtype, device)
+        self.S, self.tails = map(torch.stack, zip(*self.current.values(), strict=True))
+        self.current, self.stack = None, []
 
     def state(self, layer):
-        at = self._place(layer)
+        check_is_full(self.full, layer, False)
+        at = self.full[:layer].count(False)
         return self.S[at].clone(), self.tails[at].clone()
 
-    def keep(self, layer, S, tail):
-        at = self._place(layer)
-        check_kept(self.sizes, self.batch, self.dtype, S, tail)
-        self.waiting[at] = S.clone(), tail.clone()
-
     def advance(self, n):
-        check_between("n", n, 1, self.max_len - self.held)
-        self.held += n
-        for at, pair in enumerate(self.waiting):
-            if pair is not None:
-                self.S[at], self.tails[at] = pair
-        self.waiting = [None] * len(self.waiting)
+        check_between("n", n, 1, self.max_len - self.length)
+        if self.rows is not None:
+            self.rows.advance(n)
+        self.length += n
+        for layer, pair in self.pending.items():
+            at = self.full[:layer].count(False)
+            self.S[at], self.tails[at] = pair
+        self.pending = {}
 
     def checkpoint(self):
-        if self.held and (not self.stack or self.stack[-1][0] < self.held):
-            self.stack.append((self.held, self.S.clone(), self.tails.clone()))
+        if self.length and (not self.stack or self.stack[-1][0] < self.length):
+            self.stack.append((self.length, self.S.clone(), self.tails.clone()))
 
     @property
     def checkpoints(self):
         return [length for length, _, _ in self.stack]
 
     def truncate(self, n):
-        check_between("n", n, 0, self.held)
-        known = {length: pair for length, *pair in self.stack}
-        if n != self.held:
-            if n == 0:
-                self.S.zero_()
-                self.tails.zero_()
-            elif n in known:
-                self.S.copy_(known[n][0])
-                self.tails.copy_(known[n][1])
-            else:
+        check_between("n", n, 0, self.length)
+        known = {0: (0, 0), **{length: pair for length, *pair in self.stack}}
+        if n != self.length:
+            if n not in known:
                 raise CannotGoBack(f"{n}: there are {self.checkpoints}")
+            self.S[:], self.tails[:] = known[n]
         while self.stack and self.stack[-1][0] > n:
             self.stack.pop()
-        self.held, self.waiting = n, [None] * len(self.waiting)
+        self.length, self.pending = n, {}
+        if self.rows is not None:
+            self.rows.truncate(n)
 
     def reset(self):
         self.truncate(0)
 
     def nbytes(self):
-        rows = sum(tensor.nbytes for tensor in self.rows)
+        rows = 0 if self.rows is None else self.rows.nbytes()
         return rows + (len(self.stack) + 1) * (self.S.nbytes + self.tails.nbytes)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -13,24 +13,12 @@ from course.checks.check import Challenge, Evidence, Verdict, check, failed, pas
 from course.checks.drawing import draw_split
 from course.checks.linear_state.passes import (
     Operation,
+    Text,
     Toy,
     make_series,
     passes_check,
 )
 from course.checks.weighing import WEIGHT, weigh, wrong_weight
-
-QUESTIONS = {
-    "new": "What has a linear layer before the first token?",
-    "feed": "Whose state is that, of which layer, and from when on does it count? Is it a copy?",
-    "start": "This pass is under way and may never end. Which state is that after len(cache) tokens?",
-    "checkpoint": "Remembering changes nothing. What is remembered, and whose memory is it?",
-    "truncate": "After it, all should be as if only these tokens had been fed; if it is refused, as it "
-    "was. What is not?",
-    "reset": "Then nothing was fed. What was left as it was?",
-    "rows": "Where are the rows of new tokens written, in whose storage, and how many are returned?",
-    "checkpoints": "After which lengths of this very text is there a state now?",
-    "others": "Nothing was done with that cache. What do two of them share?",
-}
 
 
 def draw_tokens(rng: np.random.Generator, n: int) -> list[int]:
@@ -38,10 +26,19 @@ def draw_tokens(rng: np.random.Generator, n: int) -> list[int]:
     return rng.choice(np.arange(10, 100), n, replace=False).tolist()
 
 
-def cut(tokens: list[int], split: list[int]) -> list[list[int]]:
-    """Cut tokens into pieces of these lengths."""
-    ends = np.cumsum(split).tolist()
-    return [tokens[end - n : end] for n, end in zip(split, ends, strict=True)]
+def read(script: str, text: list[int], other: Sequence[int] = ()) -> list[Operation]:
+    """Read operations such as "new 9, feed abc, checkpoint, 1 new 4, truncate 3": letters stand for the
+    tokens of a text, capitals for those of another; a number in front names another cache than 0."""
+    tokens = {chr(ord("a") + n): token for n, token in enumerate(text)}
+    tokens |= {chr(ord("A") + n): token for n, token in enumerate(other)}
+    operations: list[Operation] = []
+    for words in script.split(", "):
+        number, name, *what = words.split() if words[0].isdigit() else ("0", *words.split())
+        if name in ("feed", "start"):
+            operations.append((name, int(number), [tokens[letter] for letter in what[0]]))
+        else:
+            operations.append((name, int(number), int(what[0]) if what else None))
+    return operations
 
 
 # --- passes alone ---------------------------------------------------------------------------------
@@ -61,32 +58,21 @@ def draw_splits(seed: int) -> Challenge:
     ]
     splits = [[7], [1] * 7, [2, 1, 4], draw_split(rng, 7), [3, 4]]
     for kind, split in zip(kinds, splits, strict=True):
-        feeds: list[Operation] = [("feed", 0, part) for part in cut(tokens, split)]
+        ends = np.cumsum(split).tolist()
+        feeds = [("feed", 0, tokens[end - n : end]) for n, end in zip(split, ends, strict=True)]
         models.append(make_series([("new", 0, 7), *feeds], reuses=True, **kind))
     other = draw_tokens(rng, 9)
-    never: list[Operation] = [
-        ("new", 0, 9),
-        ("start", 0, other[:2]),
-        ("feed", 0, tokens[:3]),
-        ("start", 0, other[2:4]),
-        ("start", 0, other[4:5]),
-        ("feed", 0, tokens[3:5]),
-    ]
-    no_room: list[Operation] = [("new", 0, 5), ("feed", 0, tokens[:3]), ("feed", 0, tokens[3:6])]
-    no_room += [("feed", 0, tokens[3:5]), ("feed", 0, tokens[5:6])]
-    turns: list[Operation] = [("new", 0, 6), ("new", 1, 8)]
-    turns += [("feed", 0, tokens[:2]), ("feed", 1, other[:3]), ("start", 1, other[5:6])]
-    turns += [("feed", 0, tokens[2:5]), ("feed", 1, other[3:4]), ("new", 0, 4)]
-    turns += [("feed", 1, other[4:5]), ("feed", 0, other[5:7])]
-    later = [make_series(operations, reuses=True) for operations in (never, no_room, turns)]
-    return {"series": [*models, *later]}
+    never = "new 9, start AB, feed abc, start CD, start E, feed de"
+    no_room = "new 5, feed abc, feed def, feed de, feed f"
+    turns = "new 6, 1 new 8, feed ab, 1 feed ABC, 1 start F, feed cde, 1 feed D, new 4, 1 feed E, feed FG"
+    later = [read(script, tokens, other) for script in (never, no_room, turns)]
+    return {"series": [*models, *(make_series(operations, reuses=True) for operations in later)]}
 
 
 every_split_keeps_the_same = passes_check(
     "every_split_keeps_the_same",
     draw_splits,
     "Rows, states and tails are those of the tokens held, however a text is cut.",
-    QUESTIONS,
 )
 
 
@@ -124,29 +110,17 @@ goes_back_or_refuses = passes_check(
     "goes_back_or_refuses",
     draw_back,
     "To 0, to where it stands and to each checkpoint it goes back; it refuses everything else.",
-    QUESTIONS,
 )
 
 
 def draw_refused(seed: int) -> Challenge:
     """Draw refusals of every kind, and what must still be there after each."""
-    rng = np.random.default_rng([seed, 2])
-    text = draw_tokens(rng, 12)
-    begun: list[Operation] = [("new", 0, 9), ("feed", 0, text[:2]), ("checkpoint", 0, None)]
-    begun += [("feed", 0, text[2:5]), ("checkpoint", 0, None), ("feed", 0, text[5:7])]
-    series = []
-    for refused in (
-        [("truncate", 0, 3)],
-        [("truncate", 0, 1)],
-        [("truncate", 0, 6)],
-        [("truncate", 0, 8)],
-        [("truncate", 0, -1)],
-        [("feed", 0, text[7:10])],
-    ):
+    text = draw_tokens(np.random.default_rng([seed, 2]), 12)
+    begun, series = "new 9, feed ab, checkpoint, feed cde, checkpoint, feed fg", []
+    for refused in (*(f"truncate {n}" for n in (3, 1, 6, 8, -1)), "feed hij"):
         for back in (5, 2):
-            operations = [*begun, *refused, ("feed", 0, text[7:8])]
-            operations += [("truncate", 0, back), ("feed", 0, text[8:10])]
-            series.append(make_series(operations, looks=["checkpoints"]))
+            script = f"{begun}, {refused}, feed h, truncate {back}, feed ij"
+            series.append(make_series(read(script, text), looks=["checkpoints"]))
     return {"series": series}
 
 
@@ -154,7 +128,6 @@ a_refusal_changes_nothing = passes_check(
     "a_refusal_changes_nothing",
     draw_refused,
     "What is refused leaves rows, states, tails and checkpoints as they were.",
-    QUESTIONS,
 )
 
 
@@ -163,34 +136,27 @@ def draw_checkpoints(seed: int) -> Challenge:
     taken back since."""
     rng = np.random.default_rng([seed, 3])
     text, other = draw_tokens(rng, 9), draw_tokens(rng, 9)
-    new: Operation = ("new", 0, 14)
-    check_: Operation = ("checkpoint", 0, None)
-    listed: list[Operation] = [new, check_, ("feed", 0, text[:3]), check_, check_]
-    listed += [("feed", 0, text[3:4]), ("feed", 0, text[4:6]), check_, ("feed", 0, text[6:7])]
-    replaced: list[Operation] = [*listed, ("truncate", 0, 3), ("feed", 0, other[:3])]
-    replaced += [("truncate", 0, 3), ("feed", 0, other[3:6]), check_, ("feed", 0, other[6:8])]
-    replaced += [("truncate", 0, 6)]
-    stale: list[Operation] = [*listed, ("truncate", 0, 3), ("feed", 0, other[:5])]
-    under_way: list[Operation] = [new, ("feed", 0, text[:3]), ("start", 0, other[:2]), check_]
-    under_way += [("feed", 0, text[3:5]), ("truncate", 0, 3), ("feed", 0, text[3:6])]
-    emptied: list[Operation] = [*listed, ("reset", 0, None), ("feed", 0, other[:7])]
-    emptied += [("truncate", 0, 6), ("reset", 0, None), ("feed", 0, text[:2])]
-    nothing: list[Operation] = [*listed, ("truncate", 0, 0), ("feed", 0, other[:6]), check_]
-    nothing += [("feed", 0, other[6:7]), ("truncate", 0, 6)]
-    two: list[Operation] = [*listed, ("new", 1, 9), ("feed", 1, other[:6])]
-    two += [("checkpoint", 1, None), ("feed", 1, other[6:7]), ("truncate", 0, 6)]
-    two += [("truncate", 1, 6), ("new", 1, 9)]
-    all_of_them = (listed, replaced, [*stale, ("truncate", 0, 6)], under_way)
-    all_of_them = (*all_of_them, emptied, nothing, two)
-    series = [make_series(operations, looks=["checkpoints"]) for operations in all_of_them]
-    return {"series": series}
+    listed = (
+        "new 14, checkpoint, feed abc, checkpoint, checkpoint, feed d, feed ef, checkpoint, feed g"
+    )
+    two = "1 new 9, 1 feed ABCDEF, 1 checkpoint, 1 feed G, truncate 6, 1 truncate 6, 1 new 9"
+    scripts = (
+        listed,
+        f"{listed}, truncate 3, feed ABC, truncate 3, feed DEF, checkpoint, feed GH, truncate 6",
+        f"{listed}, truncate 3, feed ABCDE, truncate 6",
+        "new 14, feed abc, start AB, checkpoint, feed de, truncate 3, feed def",
+        f"{listed}, reset, feed ABCDEFG, truncate 6, reset, feed ab",
+        f"{listed}, truncate 0, feed ABCDEF, checkpoint, feed G, truncate 6",
+        f"{listed}, {two}",
+    )
+    operations = [read(script, text, other) for script in scripts]
+    return {"series": [make_series(each, looks=["checkpoints"]) for each in operations]}
 
 
 checkpoints_are_of_this_text = passes_check(
     "checkpoints_are_of_this_text",
     draw_checkpoints,
     "Each checkpoint is a state of the text that is held; those of words taken back are forgotten.",
-    QUESTIONS,
 )
 
 
@@ -219,28 +185,21 @@ def probe_weights(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     weights = []
     for case in challenge["cases"]:
         about = {name: case[name] for name in ("full", "batch", "dtype")}
-        series = make_series([], **about)
-        toy = Toy(student, series)
-
-        def make(places: int = case["places"], toy: Toy = toy, **device: Any) -> Any:
-            arguments = toy.sizes, list(toy.series["full"]), toy.series["batch"], places
-            return toy.student.HybridCache(*arguments, dtype=toy.dtype, **device)
+        toy = Toy(student, make_series([], **about))
 
         def fill(cache: Any, toy: Toy = toy, case: Challenge = case) -> None:
-            toy.caches, toy.texts = [cache], [[]]
+            toy.caches, toy.texts = [cache], [Text(case["places"])]
             for number, token in enumerate(case["tokens"]):
-                text = toy.texts[0]
                 toy.run_pass(0, [token], advanced=True)
-                toy.texts[0] = [*text, token]
                 if number < case["checkpoints"]:
                     cache.checkpoint()
                     cache.checkpoint()
             if case["back"]:
                 cache.truncate(2)
-                toy.texts[0] = toy.texts[0][:2]
+                toy.texts[0].take("truncate", 2)
                 toy.run_pass(0, case["tokens"][-2:], advanced=True)
 
-        weights.append(weigh(partial(make), fill))
+        weights.append(weigh(partial(toy.make, case["places"]), fill))
     return {"cases": weights}
 
 

@@ -76,6 +76,33 @@ def numbers_of(kind: str, layer: int, tokens: tuple[int, ...], shape: tuple[int,
     return np.random.default_rng(seed).integers(-400, 400, shape)
 
 
+class Text:
+    """Follow the tokens and the checkpoints of one cache."""
+
+    def __init__(self, places: int) -> None:
+        self.places, self.held, self.checkpoints = places, [], []
+
+    def outcome(self, name: str, what: Any) -> str:
+        """Tell what an operation must come to."""
+        if name in ("feed", "start"):
+            return "CacheFull" if len(self.held) + len(what) > self.places else "returned"
+        if name != "truncate":
+            return "returned"
+        if not 0 <= what <= len(self.held):
+            return "ValueError"
+        return "returned" if what in (0, len(self.held), *self.checkpoints) else "CannotGoBack"
+
+    def take(self, name: str, what: Any) -> None:
+        """Change as an operation that is not refused."""
+        if name == "feed":
+            self.held = self.held + list(what)
+        elif name == "checkpoint" and self.held:
+            self.checkpoints = sorted({*self.checkpoints, len(self.held)})
+        elif name in ("truncate", "reset"):
+            self.held = self.held[: what or 0]
+            self.checkpoints = [n for n in self.checkpoints if n <= len(self.held)]
+
+
 class Toy:
     """Caches of one student, fed by the toy pass; tells whatever comes back by its tokens."""
 
@@ -91,7 +118,7 @@ class Toy:
             "v": (B, sizes.n_kv_heads, sizes.head_dim),
         }
         self.caches: list[Any] = []
-        self.texts: list[list[int]] = []  # what each cache was fed, for the toy's own states
+        self.texts: list[Text] = []  # what each cache was fed, for the toy's own states
         self.told: dict[bytes, str] = {}  # numbers that were handed over, by the words for them
 
     def drawn(self, kind: str, layer: int, tokens: Sequence[int], words: str) -> np.ndarray:
@@ -100,9 +127,9 @@ class Toy:
         self.told[_key(kind, layer, numbers)] = words
         return numbers
 
-    def make(self, places: int) -> Any:
+    def make(self, places: int, **device: Any) -> Any:
         arguments = self.sizes, list(self.series["full"]), self.series["batch"], places
-        return self.student.HybridCache(*arguments, dtype=self.dtype)
+        return self.student.HybridCache(*arguments, dtype=self.dtype, **device)
 
     def attempt(self, operation: Operation) -> Evidence:
         """Do an operation; record what it came to."""
@@ -111,31 +138,22 @@ class Toy:
         try:
             if name == "new":
                 self.caches[number : number + 1] = [self.make(what)]
-                self.texts[number : number + 1] = [[]]
+                self.texts[number : number + 1] = [Text(what)]
             elif name in ("feed", "start"):
                 record["rows"] = self.run_pass(number, what, advanced=name == "feed")
             else:
                 getattr(self.caches[number], name)(*([] if what is None else [what]))
+                self.texts[number].take(name, what)
         except NotImplementedError:
             raise
         except Exception as error:
-            record["outcome"] = "CacheFull" if isinstance(error, CacheFull) else _name(error)
-            record["words"] = f"{error}"[:80]
-        else:
-            self.follow(operation)
+            outcome = "CacheFull" if isinstance(error, CacheFull) else type(error).__name__
+            record |= {"outcome": outcome, "words": f"{error}"[:80]}
         return {**record, **self.look()}
-
-    def follow(self, operation: Operation) -> None:
-        """Follow the text of which the toy computes states."""
-        name, number, what = operation
-        if name == "feed":
-            self.texts[number] = self.texts[number] + list(what)
-        elif name in ("truncate", "reset"):
-            self.texts[number] = self.texts[number][: what or 0]
 
     def run_pass(self, number: int, tokens: Sequence[int], advanced: bool) -> str:
         """Feed tokens as a model does, layer by layer; tell which rows came back."""
-        cache, past = self.caches[number], self.texts[number]
+        cache, past = self.caches[number], self.texts[number].held
         text, rows = [*past, *tokens], []
         for layer, is_full in enumerate(self.series["full"]):
             if is_full:
@@ -146,15 +164,14 @@ class Toy:
                 handed = (k, v)
             else:
                 cache.state(layer)
-                words = _words(text)
-                handed = tuple(
-                    given(self.drawn(kind, layer, text, words), self.dtype) for kind in "St"
-                )
+                both = (self.drawn(kind, layer, text, _words(text)) for kind in "St")
+                handed = tuple(given(numbers, self.dtype) for numbers in both)
                 cache.keep(layer, *handed)
             for tensor in handed if self.series["reuses"] else ():
                 tensor.fill_(USED_AGAIN)
         if advanced:
             cache.advance(len(tokens))
+            self.texts[number].take("feed", tokens)
         return BETWEEN.join(rows)
 
     def rows_of(self, kind: str, layer: int, past: list[int], tokens: Sequence[int]) -> Tensor:
@@ -169,12 +186,10 @@ class Toy:
         """Tell of which tokens keys and values are, or what they are."""
         if not isinstance(returned, tuple | list) or len(returned) != 2:
             return f"{in_words(returned)} in the place of keys and values"
-        told = []
+        told, one = [], self.shapes["k"]
         for kind, rows in zip("kv", returned, strict=True):
-            B, G, D = self.shapes[kind]
-            if not isinstance(rows, Tensor) or rows.dim() != 4:
-                return _kind(rows)
-            if rows.dtype != self.dtype or (rows.shape[:2] + rows.shape[3:]) != (B, G, D):
+            is_four = isinstance(rows, Tensor) and rows.dim() == 4
+            if not is_four or (rows.dtype, *rows.shape[:2], rows.shape[3]) != (self.dtype, *one):
                 return _kind(rows)
             numbers = rows.detach().double().numpy()
             keys = [_key(kind, layer, numbers[:, :, place]) for place in range(rows.shape[2])]
@@ -184,13 +199,11 @@ class Toy:
     def look(self) -> Evidence:
         """Look at all caches: their lengths, what their linear layers hold, and their checkpoints, a list
         that is changed afterwards."""
-        linear = [layer for layer, is_full in enumerate(self.series["full"]) if not is_full]
         told = []
         for held in self.caches:
             parts = [f"{plain(len(held))} tokens"]
-            parts += [
-                f"layer {layer} {self.tell_state(layer, held.state(layer))}" for layer in linear
-            ]
+            for layer in linear_layers(self.series):
+                parts.append(f"layer {layer} {self.tell_state(layer, held.state(layer))}")
             if "checkpoints" in self.series["looks"]:
                 listed = held.checkpoints
                 is_list = isinstance(listed, list)
@@ -207,10 +220,8 @@ class Toy:
             return f"{in_words(pair)} in the place of state and tail"
         told = []
         for kind, tensor in zip("St", pair, strict=True):
-            shape = self.shapes[kind]
-            if not isinstance(tensor, Tensor) or tuple(tensor.shape) != shape:
-                return _kind(tensor)
-            if tensor.dtype != self.dtype:
+            is_tensor = isinstance(tensor, Tensor)
+            if not is_tensor or (tensor.dtype, tensor.shape) != (self.dtype, self.shapes[kind]):
                 return _kind(tensor)
             numbers = tensor.detach().double().numpy().copy()
             if self.series["reuses"]:
@@ -226,6 +237,11 @@ class Toy:
         return told[0] if told[0] == told[-1] else f"state {told[0]}, tail {told[-1]}"
 
 
+def linear_layers(series: Challenge) -> list[int]:
+    """Return the numbers of the layers that keep a state."""
+    return [layer for layer, is_full in enumerate(series["full"]) if not is_full]
+
+
 OUR_OWN = "numbers that this check wrote"
 """What a state is that its caller has written to."""
 
@@ -236,10 +252,6 @@ def _key(kind: str, layer: int, numbers: np.ndarray) -> bytes:
 
 def _words(text: Sequence[int]) -> str:
     return f"after {' '.join(map(str, text))}" if text else "after nothing"
-
-
-def _name(error: Exception) -> str:
-    return type(error).__name__
 
 
 def _kind(value: Any) -> str:
@@ -269,33 +281,6 @@ def _record_form(right: Evidence) -> Evidence:
 # --- what must be held ----------------------------------------------------------------------------
 
 
-class Text:
-    """Follow the tokens and the checkpoints of one cache."""
-
-    def __init__(self, places: int) -> None:
-        self.places, self.held, self.checkpoints = places, [], []
-
-    def outcome(self, name: str, what: Any) -> str:
-        """Tell what an operation must come to."""
-        if name in ("feed", "start"):
-            return "CacheFull" if len(self.held) + len(what) > self.places else "returned"
-        if name != "truncate":
-            return "returned"
-        if not 0 <= what <= len(self.held):
-            return "ValueError"
-        return "returned" if what in (0, len(self.held), *self.checkpoints) else "CannotGoBack"
-
-    def take(self, name: str, what: Any) -> None:
-        """Change as an operation that is not refused."""
-        if name == "feed":
-            self.held = self.held + list(what)
-        elif name == "checkpoint" and self.held:
-            self.checkpoints = sorted({*self.checkpoints, len(self.held)})
-        elif name in ("truncate", "reset"):
-            self.held = self.held[: what or 0]
-            self.checkpoints = [n for n in self.checkpoints if n <= len(self.held)]
-
-
 def follow(series: Challenge) -> Iterator[Evidence]:
     """Yield what must be recorded of each operation."""
     texts: list[Text] = []
@@ -316,9 +301,8 @@ def follow(series: Challenge) -> Iterator[Evidence]:
 
 def _told(text: Text, series: Challenge) -> str:
     """Say what a look at a cache of this text must come to."""
-    state = _words(text.held)
-    linear = [layer for layer, is_full in enumerate(series["full"]) if not is_full]
-    parts = [f"{len(text.held)} tokens", *(f"layer {layer} {state}" for layer in linear)]
+    states = [f"layer {layer} {_words(text.held)}" for layer in linear_layers(series)]
+    parts = [f"{len(text.held)} tokens", *states]
     if "checkpoints" in series["looks"]:
         parts.append(f"checkpoints {text.checkpoints}")
     return BETWEEN.join(parts)
@@ -327,32 +311,38 @@ def _told(text: Text, series: Challenge) -> str:
 # --- what is said ---------------------------------------------------------------------------------
 
 
-def passes_check(
-    name: str, draw: Callable[[int], Challenge], praise: str, questions: dict[str, str]
-) -> Check:
-    """Make a check of caches that are driven by the toy pass.
-
-    Args:
-        questions: by the name of an operation, what is asked where it goes wrong; also by "rows",
-            "checkpoints" and "others", for what comes back, and for other caches.
-    """
+def passes_check(name: str, draw: Callable[[int], Challenge], praise: str) -> Check:
+    """Make a check of caches that are driven by the toy pass."""
 
     def verdict(challenge: Challenge, evidence: Evidence) -> Verdict:
         for series, records in zip(challenge["series"], evidence["series"], strict=True):
-            if wrong := wrong_operation(series, records, questions):
+            if wrong := wrong_operation(series, records):
                 return failed(wrong)
         return passed(praise)
 
     return Check(name, ("HybridCache",), draw, probe_passes, verdict, evidence=passes_form)
 
 
-def wrong_operation(
-    series: Challenge, records: list[Evidence], questions: dict[str, str]
-) -> str | None:
+QUESTIONS = {
+    "new": "What has a linear layer before the first token?",
+    "feed": "Whose state is that, of which layer, and from when on does it count? Is it a copy?",
+    "start": "This pass is under way and may never end. Which state is that after len(cache) tokens?",
+    "checkpoint": "Remembering changes nothing. What is remembered, and whose memory is it?",
+    "truncate": "After it, all should be as if only these tokens had been fed; if it is refused, as it "
+    "was. What is not?",
+    "reset": "Then nothing was fed. What was left as it was?",
+    "rows": "Where are the rows of new tokens written, in whose storage, and how many are returned?",
+    "checkpoints": "After which lengths of this very text is there a state now?",
+    "others": "Nothing was done with that cache. What do two of them share?",
+}
+"""What is asked where an operation goes wrong, or what comes back, or another cache."""
+
+
+def wrong_operation(series: Challenge, records: list[Evidence]) -> str | None:
     """Say which operation came out wrong first; None where none did."""
     for step, (record, right) in enumerate(zip(records, follow(series), strict=True)):
         name, number, _ = series["operations"][step]
-        case, question = in_short(series, step, records), questions.get(name, "")
+        case, question = in_short(series, step, records), QUESTIONS[name]
         if record["outcome"] != right["outcome"]:
             error = f" ({record['words']})" if record["words"] else ""
             asked = OUTCOMES.get((record["outcome"], right["outcome"]), question)
@@ -362,14 +352,14 @@ def wrong_operation(
             return f"{case} came to {came}{error}; right is {due}. {asked}"
         if record["rows"] != right["rows"]:
             got, expected = _first_other(record["rows"], right["rows"])
-            return f"{case} returned rows: {got}; right is {expected}. {questions['rows']}"
+            return f"{case} returned rows: {got}; right is {expected}. {QUESTIONS['rows']}"
         for cache_number, pair in enumerate(zip(record["caches"], right["caches"], strict=True)):
             if pair[0] != pair[1]:
                 got, expected = _first_other(*pair)
                 other = "" if cache_number == number else f"cache {cache_number} has "
-                asked = question if cache_number == number else questions["others"]
+                asked = question if cache_number == number else QUESTIONS["others"]
                 if expected.startswith("checkpoints"):
-                    asked = questions["checkpoints"]
+                    asked = QUESTIONS["checkpoints"]
                 elif expected.endswith(" tokens"):
                     asked = "Which method counts, and when?"
                 if OUR_OWN in got or f"{USED_AGAIN}" in got:
@@ -384,24 +374,22 @@ def _first_other(got: str, right: str) -> tuple[str, str]:
     return next(pair for pair in pairs if pair[0] != pair[1])
 
 
+WHICH_STATES = (
+    "There is a state of this length. Which are always there, and what forgets a checkpoint?"
+)
 WHICH_REFUSAL = (
     "Which exception is for a number out of 0 … len(self), and which for a length without a state?"
 )
+WHICH_NUMBERS = "Which of your lines refuses it, and which numbers may it be given?"
 OUTCOMES = {
-    (
-        "CannotGoBack",
-        "returned",
-    ): "There is a state of this length. Which are always there, and what forgets a checkpoint?",
+    ("CannotGoBack", "returned"): WHICH_STATES,
     ("returned", "CannotGoBack"): "No state of this length is kept. From what would it be made?",
     ("returned", "CacheFull"): HOW_MUCH_ROOM,
     ("CacheFull", "returned"): "Which places does your cache take for taken?",
     ("ValueError", "CacheFull"): WHICH_EXCEPTION,
     ("CannotGoBack", "ValueError"): WHICH_REFUSAL,
     ("ValueError", "CannotGoBack"): WHICH_REFUSAL,
-    (
-        "ValueError",
-        "returned",
-    ): "Which of your lines refuses it, and which numbers may it be given?",
+    ("ValueError", "returned"): WHICH_NUMBERS,
     ("RuntimeError", "CacheFull"): HOW_MUCH_ROOM,
 }
 KNOWN = ("CacheFull", "CannotGoBack", "ValueError")
