@@ -124,7 +124,7 @@ class Toy:
     def drawn(self, kind: str, layer: int, tokens: Sequence[int], words: str) -> np.ndarray:
         """Return the numbers of tokens, and remember what they are to be called."""
         numbers = numbers_of(kind, layer, tuple(tokens), self.shapes[kind])
-        self.told[_key(kind, layer, numbers)] = words
+        self.told[_key(kind, layer, numbers.astype(np.float64).tobytes())] = words
         return numbers
 
     def make(self, places: int, **device: Any) -> Any:
@@ -191,8 +191,8 @@ class Toy:
             is_four = isinstance(rows, Tensor) and rows.dim() == 4
             if not is_four or (rows.dtype, *rows.shape[:2], rows.shape[3]) != (self.dtype, *one):
                 return _kind(rows)
-            numbers = rows.detach().double().numpy()
-            keys = [_key(kind, layer, numbers[:, :, place]) for place in range(rows.shape[2])]
+            places = rows.detach().double().numpy().transpose(2, 0, 1, 3)
+            keys = [_key(kind, layer, place.tobytes()) for place in places]
             told.append(" ".join(self.told.get(key, "?") for key in keys))
         return told[0] if told[0] == told[1] else f"keys {told[0]}, values {told[1]}"
 
@@ -223,17 +223,15 @@ class Toy:
             is_tensor = isinstance(tensor, Tensor)
             if not is_tensor or (tensor.dtype, tensor.shape) != (self.dtype, self.shapes[kind]):
                 return _kind(tensor)
-            numbers = tensor.detach().double().numpy().copy()
+            if not tensor.numel():
+                continue
+            data = tensor.detach().double().contiguous().numpy().tobytes()
+            told.append(self.told.get(_key(kind, layer, data)) or _unknown(np.frombuffer(data)))
             if self.series["reuses"]:
                 try:
                     tensor.add_(1).fill_(USED_AGAIN)
                 except RuntimeError:
                     return "a tensor that its caller cannot write to"
-            if not numbers.size:
-                continue
-            others = OUR_OWN if (numbers == USED_AGAIN).all() else "unknown numbers"
-            others = others if numbers.any() else "after nothing"
-            told.append(self.told.get(_key(kind, layer, numbers), others))
         return told[0] if told[0] == told[-1] else f"state {told[0]}, tail {told[-1]}"
 
 
@@ -246,8 +244,15 @@ OUR_OWN = "numbers that this check wrote"
 """What a state is that its caller has written to."""
 
 
-def _key(kind: str, layer: int, numbers: np.ndarray) -> bytes:
-    return f"{kind}{layer} ".encode() + np.ascontiguousarray(numbers, dtype=np.float64).tobytes()
+def _key(kind: str, layer: int, data: bytes) -> bytes:
+    return f"{kind}{layer} ".encode() + data
+
+
+def _unknown(numbers: np.ndarray) -> str:
+    """Say what numbers are that no tokens stand for."""
+    if not numbers.any():
+        return "after nothing"
+    return OUR_OWN if (numbers == USED_AGAIN).all() else "unknown numbers"
 
 
 def _words(text: Sequence[int]) -> str:
@@ -341,30 +346,35 @@ QUESTIONS = {
 def wrong_operation(series: Challenge, records: list[Evidence]) -> str | None:
     """Say which operation came out wrong first; None where none did."""
     for step, (record, right) in enumerate(zip(records, follow(series), strict=True)):
-        name, number, _ = series["operations"][step]
-        case, question = in_short(series, step, records), QUESTIONS[name]
-        if record["outcome"] != right["outcome"]:
-            error = f" ({record['words']})" if record["words"] else ""
-            asked = OUTCOMES.get((record["outcome"], right["outcome"]), question)
-            if right["outcome"] == "returned" and record["outcome"] not in KNOWN:
-                asked = WHICH_LINE
-            came, due = (outcome_in_words(one["outcome"]) for one in (record, right))
-            return f"{case} came to {came}{error}; right is {due}. {asked}"
-        if record["rows"] != right["rows"]:
-            got, expected = _first_other(record["rows"], right["rows"])
-            return f"{case} returned rows: {got}; right is {expected}. {QUESTIONS['rows']}"
-        for cache_number, pair in enumerate(zip(record["caches"], right["caches"], strict=True)):
-            if pair[0] != pair[1]:
-                got, expected = _first_other(*pair)
-                other = "" if cache_number == number else f"cache {cache_number} has "
-                asked = question if cache_number == number else QUESTIONS["others"]
-                if expected.startswith("checkpoints"):
-                    asked = QUESTIONS["checkpoints"]
-                elif expected.endswith(" tokens"):
-                    asked = "Which method counts, and when?"
-                if OUR_OWN in got or f"{USED_AGAIN}" in got:
-                    asked = "This check wrote into what it had been given. Whose memory is that?"
-                return f"{case}, and then {other}{got}; right is {expected}. {asked}"
+        if wrong := _wrong_record(series["operations"][step], record, right):
+            return f"{in_short(series, step, records)}{wrong}"
+    return None
+
+
+def _wrong_record(operation: Operation, record: Evidence, right: Evidence) -> str | None:
+    name, number, _ = operation
+    if record["outcome"] != right["outcome"]:
+        error = f" ({record['words']})" if record["words"] else ""
+        asked = OUTCOMES.get((record["outcome"], right["outcome"]), QUESTIONS[name])
+        if right["outcome"] == "returned" and record["outcome"] not in KNOWN:
+            asked = WHICH_LINE
+        came, due = (outcome_in_words(one["outcome"]) for one in (record, right))
+        return f" came to {came}{error}; right is {due}. {asked}"
+    if record["rows"] != right["rows"]:
+        got, expected = _first_other(record["rows"], right["rows"])
+        return f" returned rows: {got}; right is {expected}. {QUESTIONS['rows']}"
+    for cache_number, pair in enumerate(zip(record["caches"], right["caches"], strict=True)):
+        if pair[0] != pair[1]:
+            got, expected = _first_other(*pair)
+            other = "" if cache_number == number else f"cache {cache_number} has "
+            asked = QUESTIONS[name if cache_number == number else "others"]
+            if expected.startswith("checkpoints"):
+                asked = QUESTIONS["checkpoints"]
+            elif expected.endswith(" tokens"):
+                asked = "Which method counts, and when?"
+            if OUR_OWN in got or f"{USED_AGAIN}" in got:
+                asked = "This check wrote into what it had been given. Whose memory is that?"
+            return f", and then {other}{got}; right is {expected}. {asked}"
     return None
 
 

@@ -12,7 +12,7 @@ from course.checks.recording import Place
 
 
 def draw_prompts(rng: np.random.Generator) -> Iterator[Case]:
-    """Draw the cases that are easily forgotten, and then 200 pairs of texts of two words, which begin
+    """Draw the cases that are easily forgotten, and then 120 pairs of texts of two words, which begin
     alike more often than not."""
     a, b, c, d, e = rng.choice(np.arange(100, 1000), 5, replace=False).tolist()
     for case in (
@@ -33,7 +33,7 @@ def draw_prompts(rng: np.random.Generator) -> Iterator[Case]:
         ([1, 12, 3], [11, 2, 3, 4], [1, 2]),
     ):
         yield call("resume_point", *case)
-    for _ in range(200):
+    for _ in range(120):
         n, m = rng.integers((0, 1), 9).tolist()
         held, prompt = rng.choice([a, b], n, p=(0.8, 0.2)), rng.choice([a, b], m, p=(0.8, 0.2))
         checkpoints = [at for at in range(1, n + 1) if rng.random() < 0.4]
