@@ -2,8 +2,8 @@
 
 One JSON file per submission, written whole or not at all. Its name is a digest of all that the result
 depends on: what was handed in, the released lesson, the code that judges that lesson, the secret, and
-the settings. So whatever changes is judged anew, and nothing else is: no picture, no other lesson, and
-not the museum, which names mistakes and decides about no point.
+the settings. So whatever changes is judged anew, the lesson's museum included, since a mistake that it
+knows costs less; and nothing else is: no picture, no other lesson, no words that a message adds.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from autograder import account_cache
+from autograder import account_cache, sources
 from autograder.judge import grade_one
 from autograder.lessons.assembly import answer_cells
+from autograder.lessons.exhibits import museum_files
 from autograder.result import Answer, Outcome, Result
 from autograder.sandbox import submission_view
 from autograder.sources import (
@@ -42,8 +43,9 @@ INSIDE = ("autograder.student", "autograder.wire")
 BARRIERS = ("command", "seccomp", "memory", "host_view", "library_view", "submission_view", "child")
 BARRIERS += ("launch", "fork_server", "fork_child")
 """Modules of the sandbox that decide in what a student's code runs."""
-BESIDE = ("autograder.diagnosis", "autograder.sandbox.doctor", "autograder.sandbox.proof")
-"""What only names a mistake, and so may change a message and no point; and what tries the barriers."""
+BESIDE = ("autograder.diagnosis.relations", "course.checks.relations")
+BESIDE += ("autograder.sandbox.doctor", "autograder.sandbox.proof")
+"""What only adds words to a message, and so changes no point; and what tries the barriers."""
 LIBRARIES = ("torch", "numpy", "ipython")
 KNOWN, MOST_KNOWN = "judging.json", 100
 """The file of the account's cache that holds the digests of judging, and how many it keeps."""
@@ -184,7 +186,8 @@ def _digest_of_project(texts: Iterable[str]) -> str:
 
 def digest_of_judging(lesson: str) -> str:
     """Digest the code on which the points of a lesson rest: its hidden checks and probes with all that
-    these stand on, the judge, the sandbox, and the reference answers, which follow-through puts in."""
+    these stand on, the judge, the sandbox, the reference answers, which follow-through puts in, and the
+    museum, by which the judge recognizes mistakes."""
     forget()
     probes = f"autograder.lessons.{lesson}.probes"
     whole = [*INSIDE, *(f"autograder.sandbox.{name}" for name in BARRIERS)]
@@ -193,7 +196,8 @@ def digest_of_judging(lesson: str) -> str:
     # By name: who looks up what is kept need not wait until the checks are imported, and torch.
     checks = Definition(f"autograder.lessons.{lesson}.hidden", "CHECKS")
     starts = [grade_one, checks, *(Definition(name, EVERYTHING) for name in whole)]
-    return digest_of(starts, without=BESIDE, texts=answer_cells(lesson, {}))
+    museum = hashed(map(sources.source_of, museum_files(lesson)))
+    return digest_of(starts, without=BESIDE, texts=[*answer_cells(lesson, {}), museum])
 
 
 def _digest_of_files(folder: Path) -> bytes:

@@ -170,11 +170,7 @@ class Judge(Settings, NotebookExporter):
 
         try:
             desk.open()
-        except SandboxMissing as error:
-            self._refuse(
-                f"{error}\nHere that is: nbgrader autograde --Judge.unsafe_no_sandbox=True"
-            )
-        except (OSError, ValueError) as error:
+        except (SandboxMissing, OSError, ValueError) as error:
             self._refuse(str(error))
 
     def _refuse(self, why: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import json
-import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -94,15 +93,15 @@ def opening(lesson: Lesson, *first: str, **instead: str) -> nbformat.NotebookNod
 
 
 @cache
-def warm_start() -> Callable[..., subprocess.Popen] | None:
-    """Return what starts processes warm, in the sandbox; None where bubblewrap is not installed.
+def fork_server() -> ForkServer | None:
+    """Return the server from which all processes of this one are forked; None without bubblewrap.
 
     A cold start takes two seconds, most of them for importing torch."""
     if not HAS_SANDBOX:
         return None
     server = ForkServer()
     atexit.register(server.close)
-    return server.popen
+    return server
 
 
 class Desk:
@@ -127,10 +126,10 @@ class Desk:
 
     def start_for(self, folder: Path) -> Child:
         """Start a process for the folder of a submission, as a grader does."""
-        if warm_start() is None:
+        if (server := fork_server()) is None:
             return self.start(folder)
         copy = submission_view.lay_out(folder, self.new_folder() / "submission")
-        return sandboxed(warm_start(), self.view, self.lesson.module, copy)
+        return sandboxed(server.popen, self.view, self.lesson.module, copy)
 
     def write(self, content: nbformat.NotebookNode | bytes) -> Path:
         """A submitted file."""

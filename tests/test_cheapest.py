@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 from confined import needs_bubblewrap
-from submissions import ORDER
+from submissions import ORDER, fork_server
 
 from autograder.cheapest import (
     FILE,
@@ -42,7 +42,7 @@ def test_the_question_was_put_to_every_check(lesson):
 @needs_bubblewrap
 @pytest.mark.parametrize("lesson", ORDER)
 def test_the_cheapest_wrong_functions_get_what_the_table_says(lesson):
-    with closing(Launcher(lesson)) as launcher:
+    with closing(Launcher(lesson, server=fork_server())) as launcher:
         rows = rows_of(lesson, launcher.start_for)
     assert [row for row in rows if points_in(row) > most_of(row)] == []
     known = FILE.read_text(encoding="utf-8").splitlines()
@@ -63,7 +63,7 @@ def test_replaced_probes_gain_only_where_the_judge_knows_no_truth(lesson, record
         name: record.ask(lesson, {}, check, seed)["evidence"] for name, check in checks.items()
     }
     cell = REPLAY.format(evidence=pickle.dumps(evidence))
-    with closing(Launcher(lesson)) as launcher:
+    with closing(Launcher(lesson, server=fork_server())) as launcher:
         result = judge_cheats(lesson, [Cheat(next(iter(checks)), "", cell)], launcher.start_for)
     gained = {answer.check for answer in result.answers if answer.points}
     assert gained <= {name for name, check in checks.items() if check.truth is None}

@@ -64,7 +64,7 @@ def test_every_exhibit_answers_as_the_notebook_does(lesson, desks, record):
     desk = desks(lesson_folders()[lesson])
     drawn = [(check, check.challenge(SEED)) for check in hidden_checks(lesson).values()]
     different = []
-    with desk.start() as child:
+    with desk.start_for(desk.new_folder()) as child:
         child.ask({"cell": "empty = {*globals(), 'empty'}"}, 60)
         for exhibit in [*bugs_of(lesson), *variants_of(lesson)]:
             notebook = desk.write(short(desk.lesson, **by_grade_id(lesson, exhibit.answer)))

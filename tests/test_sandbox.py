@@ -454,7 +454,7 @@ def test_a_machine_without_bubblewrap_is_told_what_to_install(tmp_path, monkeypa
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(command.SandboxMissing) as refused:
         doctor.require()
-    for word in ("bwrap", "apt-get install bubblewrap", "--unsafe-no-sandbox"):
+    for word in ("bwrap", "apt-get install bubblewrap", "--Judge.unsafe_no_sandbox=True"):
         assert word in str(refused.value)
     assert main(["doctor"]) == 1
     assert "apt-get install bubblewrap" in capsys.readouterr().out
@@ -482,7 +482,7 @@ def test_a_machine_that_forbids_user_namespaces_gets_a_reason():
     assert done.returncode == 1, done.stdout + done.stderr
     assert "OPEN  start" in done.stdout
     assert "bwrap: " in done.stdout
-    assert "--unsafe-no-sandbox" in done.stdout
+    assert "--Judge.unsafe_no_sandbox=True" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The README's table of ratios says what the kept runs say, and marks what misses its bar."""
+"""The log's table of ratios says what the kept runs say, and marks what misses its bar."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Write the README's table of measured ratios from the runs that `make bench RECORD=yes` kept."""
+"""Write the table of measured ratios in docs/LOG.md from the runs that `make bench RECORD=yes` kept."""
 
 from __future__ import annotations
 

@@ -36,6 +36,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import autograder.lessons
+
 FAMILIES = {
     "position": "at which position a token stands",
     "mask": "which tokens a token may see",
@@ -306,17 +308,20 @@ def bugs_of(lesson: str) -> list[Bug]:
 @cache
 def _read_museum(lesson: str) -> list[Bug]:
     museum = importlib.import_module(f"autograder.lessons.{lesson}.museum")
-    file = Path(museum.__file__)
-    files = (
-        sorted(file.parent.iterdir()) if hasattr(museum, "__path__") else [file.with_suffix(".txt")]
-    )
-    for path in files:
-        if path.suffix == ".txt" and path.exists():
+    for path in museum_files(lesson):
+        if path.suffix == ".txt":
             museum.MUSEUM.read(path)
-        elif path.suffix == ".py" and path != file:
+        elif path != Path(museum.__file__):
             importlib.import_module(f"{museum.__name__}.{path.stem}")
     checks = list(dict.fromkeys(bug.check for bug in museum.MUSEUM.bugs))
     return sorted(museum.MUSEUM.bugs, key=lambda bug: checks.index(bug.check))
+
+
+def museum_files(lesson: str) -> list[Path]:
+    """List the files in which a lesson's wrong answers are stated, in the order of their names."""
+    folder = Path(autograder.lessons.__file__).parent / lesson
+    files = [*folder.glob("museum.*"), *folder.glob("museum/*")]
+    return sorted(path for path in files if path.suffix in (".py", ".txt"))
 
 
 def variants_of(lesson: str) -> list[Variant]:

@@ -187,7 +187,7 @@ def ways_out() -> str:
         "Student code is not run outside the sandbox. Debian, Ubuntu: apt-get install bubblewrap "
         "libseccomp2, pip install pyseccomp.\nmacOS, Windows: grade in a Linux machine, virtual or "
         "not. To accept the risk by name, with the student's code free to read, write and send all "
-        "that you can: --unsafe-no-sandbox."
+        "that you can: add --Judge.unsafe_no_sandbox=True to the command."
     )
 
 

@@ -1,1 +1,2 @@
-"""What lessons 08, 09, 10 and 13 to 15 are given: windows, parts, pages, latents, some rows, prefixes."""
+"""What lessons 08 to 10 and 13 to 17 are given: windows, parts, pages, latents, sparse reads, prefixes,
+experts, and states."""

@@ -8,7 +8,6 @@ A file begins with its story, one line or two, and then with what must come of i
     state: STUDENT_FAULT SCORE where nothing is said
     says: words          which stand in the report: a message, the reason, or what was printed
     stops: words         which stand in the report on the cell; else no cell may stop
-    slow: yes            it takes as long as it is allowed to; not part of the class run
 
 What follows is the text of a cell that is added to the end of the notebook, unless the file defines
 `submit(notebook, folder)`. That one gets the notebook to begin with, and the folder that is handed in; it

@@ -17,7 +17,7 @@ from autograder.authoring.source import Lesson
 from lessons import COURSE
 
 FOLDER = Path(__file__).parent
-KEYS = {"points", "lesson", "start", "state", "says", "stops", "slow"}
+KEYS = {"points", "lesson", "start", "state", "says", "stops"}
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,6 @@ class Attack:
     @property
     def solved(self) -> bool:
         return self.expected.get("start") == "solved"
-
-    @property
-    def slow(self) -> bool:
-        return self.expected.get("slow") == "yes"
 
     @property
     def points(self) -> tuple[float, float]:

@@ -32,7 +32,7 @@ BEGUN = datetime(2026, 11, 2, 8)
 CONFIG = """
 # --- of a simulated class -------------------------------------------------------------------------
 # Some of its students wait for ever. These are far less than a real class needs; raise them on a
-# machine that is slow or busy.
+# slow machine.
 c.Judge.cell_seconds = 5
 c.Judge.question_seconds = 5
 c.Judge.submission_seconds = 120

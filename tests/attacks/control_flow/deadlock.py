@@ -3,7 +3,6 @@
 points: 10
 start: solved
 stops: the time limit of
-slow: yes
 """
 
 import threading

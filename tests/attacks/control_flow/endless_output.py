@@ -3,7 +3,6 @@
 points: 7
 start: solved
 says: the time limit of
-slow: yes
 """
 
 

@@ -3,7 +3,6 @@
 points: 10
 start: solved
 stops: the time limit of
-slow: yes
 """
 
 from nbformat.v4 import new_code_cell
