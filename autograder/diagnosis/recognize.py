@@ -105,8 +105,10 @@ def name_mistake(
     (family,) = families
     stopped = bool(kind_of_error(reply))
     if len(found) == 1:
-        words = "Known to stop like this" if stopped else "These numbers come from"
-        return Diagnosis(found[0].name, family, f"{words}{':' * stopped} {found[0].mistake}.")
+        words = "Known to stop like this:" if stopped else "These numbers come from"
+        if reply.get("broken"):  # perhaps with right numbers
+            words = "This comes from"
+        return Diagnosis(found[0].name, family, f"{words} {found[0].mistake}.")
     words = "end like this" if stopped else "give these numbers"
     return Diagnosis("", family, f"Several known mistakes {words}, all about {FAMILIES[family]}.")
 
