@@ -66,7 +66,7 @@ def delta_chunk(
         out: (B, H, T, V).
         S: (B, H, K, V), a new tensor, after the last token.
         Nothing given is changed. `out` and S have the arguments' dtype, float32 or float64. 256 tokens
-        take fewer than 256 operations of PyTorch, views included, and no others.
+        take fewer than 512 operations of PyTorch, views included, and no others.
     """
     check_delta(S, q, k, v, beta, decay, tokens=True)
     q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)

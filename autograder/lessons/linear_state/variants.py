@@ -95,6 +95,15 @@ def chunk_by_doubling(S, q, k, v, beta, decay):
     return _results(S, q, k, fading, start, written)
 
 
+def chunk_in_blocks(S, q, k, v, beta, decay):
+    """As many at a time as `forward_hybrid` takes."""
+    outs = []
+    for block in zip(*(x.split(64, dim=2) for x in (q, k, v, beta, decay)), strict=True):
+        out, S = chunk_by_solve(S, *block)
+        outs.append(out)
+    return torch.cat(outs, dim=2), S
+
+
 # --- sizes ----------------------------------------------------------------------------------------
 
 
@@ -273,6 +282,7 @@ VARIANTS = [
     Variant("in place on a copy", {"delta_step": step_in_place_on_a_copy}),
     Variant("solve", {"delta_chunk": chunk_by_solve}),
     Variant("doubling", {"delta_chunk": chunk_by_doubling}),
+    Variant("blocks", {"delta_chunk": chunk_in_blocks}),
     Variant("layer by layer", {"state_bytes": bytes_layer_by_layer}),
     Variant("a ceiling", {"break_even": even_by_ceiling}),
     Variant("checkpoints that share", {"HybridCache": SharingCache}),

@@ -120,6 +120,9 @@ def draw_refused(seed: int) -> Challenge:
     for refused in (*(f"truncate {n}" for n in (3, 1, 6, 8, -1)), "feed hij"):
         script = f"{begun}, {refused}, feed h, truncate 5, feed ij, truncate 2, feed kl"
         series.append(make_series(read(script, text), looks=["checkpoints"]))
+    for n in (3, 8):
+        script = f"{begun}, start h, truncate {n}, advance 1, truncate 5, start i, advance 1"
+        series.append(make_series(read(script, text), looks=["checkpoints"]))
     return {"series": series}
 
 
@@ -223,7 +226,7 @@ def a_checkpoint_costs_a_state(
         if weight["empty"] != rows + state:
             return failed(
                 f"{where} nbytes() of a new cache gives {weight['empty']}; right is {rows + state:,}. "
-                f"What is there before the first token?"
+                f"Which tensors are there before the first token, and of how many bytes is each number?"
             )
         full = {**weight, "empty": weight["full"]}
         if wrong := wrong_weight(full, rows + state * (1 + left), when=["full"]):

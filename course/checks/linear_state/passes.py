@@ -6,7 +6,8 @@ is a name, the number of a cache, and what it is given:
 
     ("new", 0, places)            a cache; a number that was used is used anew
     ("feed", 0, tokens)           a pass over these tokens, advanced
-    ("start", 0, tokens)          a pass that is never advanced
+    ("start", 0, tokens)          a pass that is not advanced
+    ("advance", 0, n)             what was started counts after all
     ("checkpoint", 0, None), ("truncate", 0, n), ("reset", 0, None)
 
 A lesson's check says at what it looks, so that one mistake does not fail all of them.
@@ -80,7 +81,7 @@ class Text:
     """Follow the tokens and the checkpoints of one cache."""
 
     def __init__(self, places: int) -> None:
-        self.places, self.held, self.checkpoints = places, [], []
+        self.places, self.held, self.pending, self.checkpoints = places, [], [], []
 
     def outcome(self, name: str, what: Any) -> str:
         """Tell what an operation must come to."""
@@ -94,13 +95,17 @@ class Text:
 
     def take(self, name: str, what: Any) -> None:
         """Change as an operation that is not refused."""
+        if name == "checkpoint":
+            self.checkpoints = sorted({*self.checkpoints, len(self.held)} - {0})
+            return
         if name == "feed":
             self.held = self.held + list(what)
-        elif name == "checkpoint" and self.held:
-            self.checkpoints = sorted({*self.checkpoints, len(self.held)})
+        elif name == "advance":
+            self.held = self.held + self.pending
         elif name in ("truncate", "reset"):
             self.held = self.held[: what or 0]
             self.checkpoints = [n for n in self.checkpoints if n <= len(self.held)]
+        self.pending = list(what) if name == "start" else []
 
 
 class Toy:
@@ -135,10 +140,12 @@ class Toy:
         """Do an operation; record what it came to."""
         name, number, what = operation
         record: Evidence = {"outcome": "returned", "words": "", "rows": ""}
+        if name == "new":
+            self.caches[number : number + 1] = [None]
+            self.texts[number : number + 1] = [Text(what)]
         try:
             if name == "new":
-                self.caches[number : number + 1] = [self.make(what)]
-                self.texts[number : number + 1] = [Text(what)]
+                self.caches[number] = self.make(what)
             elif name in ("feed", "start"):
                 record["rows"] = self.run_pass(number, what, advanced=name == "feed")
             else:
@@ -171,7 +178,7 @@ class Toy:
                 tensor.fill_(USED_AGAIN)
         if advanced:
             cache.advance(len(tokens))
-            self.texts[number].take("feed", tokens)
+        self.texts[number].take("feed" if advanced else "start", tokens)
         return BETWEEN.join(rows)
 
     def rows_of(self, kind: str, layer: int, past: list[int], tokens: Sequence[int]) -> Tensor:
@@ -201,6 +208,9 @@ class Toy:
         that is changed afterwards."""
         told = []
         for held in self.caches:
+            if held is None:
+                told.append("no cache")
+                continue
             parts = [f"{plain(len(held))} tokens"]
             for layer in linear_layers(self.series):
                 parts.append(f"layer {layer} {self.tell_state(layer, held.state(layer))}")
@@ -332,6 +342,7 @@ QUESTIONS = {
     "new": "What has a linear layer before the first token?",
     "feed": "Whose state is that, of which layer, and from when on does it count? Is it a copy?",
     "start": "This pass is under way and may never end. Which state is that after len(cache) tokens?",
+    "advance": "Now the pass counts that was under way. What did a refusal before it change?",
     "checkpoint": "Remembering changes nothing. What is remembered, and whose memory is it?",
     "truncate": "After it, all should be as if only these tokens had been fed; if it is refused, as it "
     "was. What is not?",
@@ -356,7 +367,8 @@ def _wrong_record(operation: Operation, record: Evidence, right: Evidence) -> st
     if record["outcome"] != right["outcome"]:
         error = f" ({record['words']})" if record["words"] else ""
         asked = OUTCOMES.get((record["outcome"], right["outcome"]), QUESTIONS[name])
-        if right["outcome"] == "returned" and record["outcome"] not in KNOWN:
+        refuses = KNOWN if name == "truncate" else KNOWN[:2]
+        if right["outcome"] == "returned" and record["outcome"] not in refuses:
             asked = WHICH_LINE
         came, due = (outcome_in_words(one["outcome"]) for one in (record, right))
         return f" came to {came}{error}; right is {due}. {asked}"
@@ -406,7 +418,7 @@ KNOWN = ("CacheFull", "CannotGoBack", "ValueError")
 """Exceptions of this lesson; any other stops a line that was not meant to."""
 MEANINGS = {
     "feed": "append or keep in every layer, then advance",
-    "start": "append or keep in every layer, never advanced",
+    "start": "append or keep in every layer, not advanced",
 }
 
 

@@ -126,7 +126,8 @@ def draw_chunks(seed: int) -> Challenge:
     mixed["decay"][:, :, 5::6] = 1e-6
     silent = draw_case(rng, (1, 2, 3, 2), 4, "silent", decay=(0.1, 0.6))
     silent["q"][:, 0, 1], silent["k"][:, :, 2] = 0, 0
-    return {"cases": [first, twice, *several, mixed, silent]}
+    longer = draw_case(rng, (1, 1, 3, 2), 6, "both", decay=(0.1, 0.6))
+    return {"cases": [first, twice, *several[:4], longer, *several[4:], mixed, silent]}
 
 
 # --- what is recorded -----------------------------------------------------------------------------
@@ -279,7 +280,7 @@ chunk_equals_steps = rule_check(
 
 # --- how many operations --------------------------------------------------------------------------
 
-LONG = 256
+LONG, MOST = 256, 512
 
 
 class CountedOperations(OperationMode):
@@ -346,9 +347,9 @@ def a_chunk_is_no_loop(challenge: Challenge, evidence: Evidence, truth: Truth) -
             f"{case}: no operations of PyTorch lead from {', '.join(missing)} to out, and others cannot "
             f"be counted. Which of your lines leave PyTorch, or who reads {missing[0]}?"
         )
-    if (count := 10 * evidence["tens"]) >= LONG:
+    if (count := 10 * evidence["tens"]) >= MOST:
         return failed(
-            f"{case}: delta_chunk takes {count:,} operations or a few more; fewer than {LONG} are "
+            f"{case}: delta_chunk takes {count:,} operations or a few more; fewer than {MOST} are "
             f"asked for. Which of your lines runs once for each token, or for each few of them?"
         )
     if wrong := wrong_pair(challenge, evidence, truth, TOLERANCE):

@@ -84,7 +84,8 @@ def bytes_of_states(case: Case, result: float, expected: int, place: Place) -> W
         ),
         (
             True,
-            "Which of these numbers are a state's, which a tail's, and what belongs to each text?",
+            "Which of these numbers are a state's, which a tail's, of how many bytes is each, and what "
+            "belongs to each text?",
         ),
     )
 
@@ -113,11 +114,15 @@ def draw_break_even(rng: np.random.Generator) -> Iterator[Case]:
 )
 def break_even_tokens(case: Case, result: float, expected: int, place: Place) -> Words:
     """Ask whether it is one off, and what is compared with what."""
+    few = case["arguments"][0]["width"] == 1  # the first cases, where rounding shows first
     return f"gave {result:,}; the fewest tokens are {expected:,}.", (
         (
-            result == expected - 1,
+            few and result == expected - 1,
             "So many rows take less than the state. Which way is it rounded?",
         ),
-        (result == expected + 1, "One row fewer would take as much. Which way is it rounded?"),
+        (
+            few and result == expected + 1,
+            "One row fewer would take as much. Which way is it rounded?",
+        ),
         (True, "How many layers of each kind are compared, and of how many bytes is each number?"),
     )
