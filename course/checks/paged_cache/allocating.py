@@ -92,14 +92,18 @@ def run(allocator: Any, n_blocks: int, operations: list[Operation]) -> list[Evid
     """Do the operations, and record what each came to; stop where one speaks of a block that was never
     handed out."""
     records, handed = [], []
+    newest: list[int] = []  # the list that was handed out last: it is the caller's
+    as_it_was: list[int] = []
 
     def operate(name: str, argument: Any) -> None:
+        nonlocal newest
         if name != "allocate":
             getattr(allocator, name)(argument)
             return
         blocks = allocator.allocate() if argument == 1 else allocator.allocate(argument)
         handed.extend(int(block) for block in blocks)
-        blocks.clear()  # it is the caller's list
+        blocks.extend([])  # as its caller may; no other sequence can
+        newest = blocks
 
     for name, what in operations:
         if name != "allocate" and max(what, default=-1) >= len(handed):
@@ -107,12 +111,16 @@ def run(allocator: Any, n_blocks: int, operations: list[Operation]) -> list[Evid
         argument = what if name == "allocate" else [handed[place] for place in what]
         argument = len(allocator) if argument is None else argument
         copy, before = argument if name == "allocate" else [*argument], len(handed)
+        earlier = newest
         ending = outcome(lambda name=name, argument=argument: operate(name, argument))
+        kept = argument == copy and earlier == as_it_was
+        earlier.clear()  # the caller may do so
+        as_it_was = handed[before:] if newest is not earlier else []
         records.append(
             {
                 "outcome": ending,
                 "returned": handed[before:],
-                "list_kept": argument == copy,
+                "list_kept": kept,
                 "free": len(allocator),
                 "owners": [int(allocator.owners(block)) for block in range(n_blocks)],
             }

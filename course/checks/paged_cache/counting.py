@@ -119,7 +119,7 @@ def first_wrong(
 
 def draw_lengths(seed: int) -> Challenge:
     """Draw 30 operations on two caches that never run out of blocks: feeds, appends that are not
-    advanced, truncates and resets."""
+    advanced, truncates and resets; at the end resets behind appends that are not advanced."""
     rng = np.random.default_rng(seed)
     size = int(rng.integers(3, 6))
     operations: list[Operation] = [
@@ -146,7 +146,8 @@ def draw_lengths(seed: int) -> Challenge:
         else:
             held[number] = int(rng.integers(held[number] + 1)) if name == "truncate" else 0
             operations.append((name, number, held[number] if name == "truncate" else None))
-    operations += [("reset", 0, None), ("reset", 1, None)]
+    for number in (0, 1):  # with tokens and without, behind a pass that goes no further
+        operations += [("append", number, [*range(size + 1)]), ("reset", number, None)] * 2
     case = _case(rng, size, 24, operations)
     return {"cases": [{**case, "rows": case["rows"].astype(np.float16)}]}
 

@@ -296,8 +296,9 @@ def gone_is_gone_kept_is_kept(challenge: Challenge, evidence: Evidence) -> Verdi
 def draw_unfinished(seed: int) -> Challenge:
     """Draw a ring that is full; three tokens that are appended to all layers and never advanced, others
     that are appended to the first layer alone; three of which only the first counts, and others that a
-    truncate forgets; then two that count, after them one more, and a reset; at the end a block that is
-    longer than the window, of which two tokens do not count."""
+    truncate forgets; then two that count, after them one more, and a reset; a block that is longer than
+    the window, of which two tokens do not count; blocks that fit, though not beside the pending one that
+    they replace; and at the end another cache's pending token."""
     rng = np.random.default_rng(seed)
     window, n_sinks = int(rng.integers(3, 6)), int(rng.integers(0, 3))
     n = n_sinks + window + int(rng.integers(2, 4))  # the ring has begun its second round
@@ -317,6 +318,13 @@ def draw_unfinished(seed: int) -> Challenge:
         ("advance", 0, window + 1),
         ("feed", 0, [n]),
     ]
+    operations += [
+        ("append", 0, [*range(5)]),
+        ("append", 0, [*range(6)]),
+        ("feed", 0, [n + 1, n + 2]),
+    ]
+    operations += [("append", 0, [3, 4]), ("new", 1, 9), ("append", 1, [0]), ("advance", 0, 1)]
+    operations += [("feed", 0, [n + 3])]
     case = {"window": window, "n_sinks": n_sinks, "rows": draw_rows(rng, n + 6), "too_far": n - 3}
     return {"series": [{**case, "operations": operations}]}
 

@@ -17,7 +17,7 @@ SIZES = ((5, 2, 0), (5, 2, 1), (5, 3, 2), (5, 2, 2), (4, 4, 1), (3, 5, 1), (2, 6
 
 def draw_scores(seed: int) -> Challenge:
     """Draw scores in which the newest are the worst and in which they are the best; of other sizes, with
-    ties, some of -inf, all negative."""
+    ties, some of -inf, all but one of -inf, all negative."""
     rng = np.random.default_rng(seed)
     cases = [draw_case(rng, (1, 1), *SIZES[0])]
     for P, n, newest in SIZES[1:]:
@@ -42,7 +42,9 @@ def draw_scores(seed: int) -> Challenge:
     tied["scores"][:, 0] = [1, 1, 1, 1, 1, 1, 0, 2, 0]  # a larger one behind many that are equal
     equal = draw_case(rng, (1, 2), 7, 3, 0)
     equal["scores"][:] = 1
-    return {"cases": [*cases, hidden, large, tied, equal]}
+    few = draw_case(rng, (2, 2), 5, 4, 1)
+    few["scores"][..., :-1] = -np.inf  # of which three are needed beside the newest one
+    return {"cases": [*cases, hidden, large, tied, equal, few]}
 
 
 def draw_case(
