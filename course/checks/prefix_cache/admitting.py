@@ -19,7 +19,7 @@ QUESTIONS = {
 
 def draw_admissions(seed: int) -> Challenge:
     """Draw a pool of 12 blocks with two known texts, the older of which is asked for; then requests that
-    just fit, just do not, need nothing, are promised away, or fit only since they reuse."""
+    just fit, just do not, need nothing, are promised away, fit only since they reuse, or take all."""
     rng = np.random.default_rng(seed)
     size = int(rng.integers(2, 5))
     words = draw_words(rng, 20 * size)
@@ -67,6 +67,12 @@ def draw_admissions(seed: int) -> Challenge:
         ("match", [*young, 5]),
         ("admit", "M", [*other, 5], 1, 0),
         ("evict", 1),
+        ("leave", "M"),
+        ("evict all",),
+        ("begin", "N", other),
+        ("insert", "N", other),
+        ("leave", "N"),
+        ("admit", "O", part[13], 11 * size + 1, 0),  # just all that could go is missing
     ]
     return {"n_blocks": 12, "size": size, "moves": moves}
 

@@ -60,7 +60,8 @@ def draw_ages(seed: int) -> Challenge:
         ("evict", 3),
         ("evict", 1),
     ]
-    return {"n_blocks": 18, "size": size, "moves": [*draw_unlocked(rng, size), *moves]}
+    first = [*draw_unlocked(rng, size), *draw_again(rng, size)]
+    return {"n_blocks": 18, "size": size, "moves": [*first, *moves]}
 
 
 def draw_unlocked(rng: np.random.Generator, size: int) -> list[Move]:
@@ -77,6 +78,16 @@ def draw_unlocked(rng: np.random.Generator, size: int) -> list[Move]:
     moves += [("adopt", "S", trunk + part[2]), ("insert", "S", trunk + part[2]), ("leave", "S")]
     moves += [("begin", "T", part[5]), ("insert", "T", part[5]), ("leave", "T")]
     return [*moves, ("adopt", "U", [*trunk, 5]), ("evict", 2), ("leave", "U"), ("evict", 2)]
+
+
+def draw_again(rng: np.random.Generator, size: int) -> list[Move]:
+    """Draw three texts, two of which are offered once more, one after the other, with nothing new."""
+    words = draw_words(rng, 3 * size)
+    moves: list[Move] = []
+    for name, number in zip("VWXYZ", (0, 1, 2, 0, 1), strict=True):
+        text = words[number * size : (number + 1) * size]
+        moves += [("begin", name, text), ("insert", name, text), ("leave", name)]
+    return [*moves, ("evict", 1), ("evict", 1), ("evict", 1)]
 
 
 oldest_leaves_first = check_moves(
@@ -99,7 +110,7 @@ def draw_locked(seed: int) -> Challenge:
     left, right = trunk + part[2] + part[3], trunk + part[4]
     alone = part[5] + part[6] + part[7]
     all_of_them: list[Move] = [("evictable",), ("evict too many",), ("evict all",), ("evictable",)]
-    moves: list[Move] = [("evictable",), ("evict", 1)]
+    moves: list[Move] = [("evictable",), ("evict", 0), ("evict", 1)]
     moves += [("begin", "Z", trunk), ("insert", "Z", trunk), ("leave", "Z"), *all_of_them]
     for name, text in (("X", left), ("Y", right)):
         moves += [("adopt", name, text), ("insert", name, text), ("leave", name)]

@@ -135,7 +135,7 @@ class Engine:
         named = self.named(found) if isinstance(found, list) else Told(in_words(found))
         if isinstance(found, list):
             found.clear()  # it is the caller's
-        return named if given == tokens else Told("blocks, and changed the tokens")
+        return named if given == tokens else Told(f"{named}, and changed the tokens")
 
     def insert(self, text: str, tokens: list[int]) -> Any:
         cache, given = self.caches[text], list(tokens)

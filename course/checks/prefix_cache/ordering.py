@@ -55,9 +55,24 @@ class Looks:
         self.looks = [0] * len(queue["known"])
 
     def match(self, tokens: list[int]) -> list[int]:
-        """Return so many blocks."""
+        """Return so many blocks.
+
+        Raises:
+            TypeError: no list.
+        """
+        if not isinstance(tokens, list):
+            raise TypeError(f"match wants a list of tokens, got a {type(tokens).__name__}")
         self.looks[tokens[0]] += 1
         return list(range(self._known[tokens[0]]))
+
+
+LAST = 1000
+"""The id of the first request of a queue; those behind it have smaller ones."""
+
+
+def place_of(request: Any) -> int | float | str:
+    """Return the place of a request in its queue; of anything else, what it is."""
+    return LAST - request.id if isinstance(request, Request) else plain(request)
 
 
 def probe_queues(student: SimpleNamespace, challenge: Challenge) -> Evidence:
@@ -65,7 +80,7 @@ def probe_queues(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     queues = []
     for queue in challenge["queues"]:
         waiting = [
-            Request(n, prompt, 1, queue["now"] - waited)
+            Request(LAST - n, tuple(prompt), 1, queue["now"] - waited)
             for n, (prompt, waited) in enumerate(
                 zip(queue["prompts"], queue["waited"], strict=True)
             )
@@ -73,7 +88,7 @@ def probe_queues(student: SimpleNamespace, challenge: Challenge) -> Evidence:
         tree, before = Looks(queue), list(waiting)
         result = student.order_by_prefix(tree, waiting, queue["now"], queue["max_wait"])
         is_list = isinstance(result, list)
-        order = [plain(getattr(r, "id", None)) for r in result] if is_list else in_words(result)
+        order = [place_of(r) for r in result] if is_list else in_words(result)
         kept = waiting == before and result is not waiting
         queues.append({"order": order, "looks": tree.looks, "kept": kept})
     return {"queues": queues}
