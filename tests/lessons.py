@@ -1,7 +1,10 @@
 """The lessons there are, for tests that hold for each of them, and the fixture course."""
 
+import ast
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from autograder.authoring.source import Course
 
@@ -11,6 +14,17 @@ FOLDERS = COURSE.folders()
 OVERLAY = ROOT / "tests" / "fixtures" / "overlay"
 RELEASES = "SECOND_TOKEN_RELEASES"
 """Names the folder in which the processes of one session keep the lessons that they released."""
+
+
+def definitions_in(folder: str, **computed: Any) -> SimpleNamespace:
+    """Run the imports, functions and classes of a lesson's page, and nothing that it computes; what they
+    need of that is given by name."""
+    source = next((ROOT / "solutions" / folder).glob("*.py"))
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    kinds = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
+    tree.body = [node for node in tree.body if isinstance(node, kinds)]
+    exec(compile(tree, str(source), "exec"), computed)
+    return SimpleNamespace(**computed)
 
 
 def lay_out_fixture_course(place: Path) -> Course:

@@ -2,29 +2,13 @@
 
 import json
 from dataclasses import replace
-from math import ceil
 
 import pytest
 import torch
 import torch.nn.functional as F
 
 from course import weights
-from course.given.hybrid import (
-    CannotGoBack,
-    HybridGPT,
-    HybridSizes,
-    OtherStates,
-    check_hybrid_cache,
-    forward_hybrid,
-)
-from course.minigpt.linear_state import (
-    HybridCache,
-    break_even,
-    delta_chunk,
-    delta_step,
-    resume_point,
-    state_bytes,
-)
+from course.given.hybrid import CannotGoBack, HybridGPT, HybridSizes, check_hybrid_cache
 from course.model.cache import CacheFull
 from course.plots import linear_state as plots
 from course.world.asking import (
@@ -39,9 +23,11 @@ from course.world.asking import (
 from course.world.evaluation import evaluate, held_out
 from course.world.train_hybrid import RECIPE, SIBLINGS, starting_model
 from course.world.turns import tokens_fed
+from lessons import definitions_in
 
 QWEN3_NEXT = HybridSizes(36, 12, 2, 256, 16, 32, 128, 128)
 QWEN35_4B = HybridSizes(24, 8, 4, 256, 16, 32, 128, 128)
+page = definitions_in("17-linear-state", story=None)
 
 
 @pytest.fixture(scope="module", params=SIBLINGS)
@@ -54,57 +40,30 @@ def hybrid() -> HybridGPT:
     return HybridGPT.from_weights("story-hybrid")
 
 
-def new_cache(model: HybridGPT, batch: int, max_len: int = 1024) -> HybridCache:
-    return HybridCache(model.sizes, model.full, batch, max_len)
-
-
-@torch.no_grad()
-def feed(model: HybridGPT, tokens: torch.Tensor, cache) -> torch.Tensor:
-    return forward_hybrid(model, tokens, cache, delta_step, delta_chunk)
-
-
-def reader(model: HybridGPT):
-    return lambda tokens: feed(model, tokens, new_cache(model, len(tokens)))
-
-
-def after_a_cut(model: HybridGPT, texts, change) -> torch.Tensor:
-    """Predictions once tokens were taken back, from states that `change` makes of those left."""
-    cache = new_cache(model, len(texts.before))
-    feed(model, texts.before, cache)
-    cache.checkpoint()
-    feed(model, texts.cut, cache)
-    linear = [layer for layer, is_full in enumerate(model.full) if not is_full]
-    left = {layer: cache.state(layer) for layer in linear}
-    cache.truncate(texts.before.shape[1])
-    return feed(model, texts.after, OtherStates(cache, change(left))).argmax(dim=-1)
-
-
 def test_the_states_of_qwen3_next_are_the_rows_of_3144_tokens():
-    kept = state_bytes(QWEN3_NEXT)
+    kept = page.state_bytes(QWEN3_NEXT)
     assert round(kept / 1e6, 1) == 77.3
     assert round(kept / (12 * 2 * 2 * 256 * 2)) == 3144
-    assert state_bytes(QWEN3_NEXT, 1, 4, 4) / 2**20 == pytest.approx(75.376, abs=0.002)
+    assert page.state_bytes(QWEN3_NEXT, 1, 4, 4) / 2**20 == pytest.approx(75.376, abs=0.002)
 
 
 def test_a_layer_of_qwen35_4b_breaks_even_a_little_below_the_block_that_vllm_takes():
-    assert break_even(QWEN35_4B) == 524
-    assert 16 * ceil(524 / 16) == 528
+    assert page.break_even(QWEN35_4B) == 524
 
 
 def test_a_checkpoint_of_the_hybrid_is_nine_tokens_of_story(hybrid):
     assert hybrid.sizes == HybridSizes(3, 1, 8, 16, 8, 8, 16, 16)
-    assert state_bytes(hybrid.sizes, 1, 4, 4) == 38_400
-    assert round(38_400 / (4 * 2 * 8 * 16 * 4), 1) == 9.4
-    assert plots.cache_bytes(state_bytes, hybrid.sizes, 200) == 243_200
-    assert plots.cache_bytes(state_bytes, plots.with_full(hybrid.sizes, 4), 1000) == 4_096_000
+    assert page.state_bytes(hybrid.sizes, 1, 4, 4) == 38_400
+    assert plots.cache_bytes(page.state_bytes, hybrid.sizes, 200) == 243_200
+    assert plots.cache_bytes(page.state_bytes, plots.with_full(hybrid.sizes, 4), 1000) == 4_096_000
 
 
 def test_every_split_of_a_text_gives_the_logits_of_one_pass(model):
     text = stories_cut(2).before
-    whole = feed(model, text, new_cache(model, 2))
+    whole = page.feed(model, text, page.new_cache(model, text))
     for split in ([1] * 100, [70, 30], [3, 64, 1, 32]):
-        cache = new_cache(model, 2)
-        parts = [feed(model, chunk, cache) for chunk in text.split(split, dim=1)]
+        cache = page.new_cache(model, text)
+        parts = [page.feed(model, chunk, cache) for chunk in text.split(split, dim=1)]
         assert (torch.cat(parts, dim=1) - whole).abs().max() < 2e-4
 
 
@@ -122,7 +81,7 @@ def test_a_state_forgets_by_what_comes_between(model):
     story = [name_after_a_story(seed) for seed in range(20)]
     first = [name_of_a_list(16, n, seed) for n in range(4) for seed in range(5)]
     last = [name_of_a_list(16, n, seed) for n in range(12, 16) for seed in range(5)]
-    known = [share_known(reader(model), asked) for asked in (pause, story, first, last)]
+    known = [share_known(page.reader(model), asked) for asked in (pause, story, first, last)]
     assert known[0] == 1
     assert known[1] < 0.4
     assert known[2] < 0.7 < known[3]
@@ -131,32 +90,26 @@ def test_a_state_forgets_by_what_comes_between(model):
 def test_a_story_behind_others_is_read_as_well_as_alone(model):
     behind = behind_others(held_out(3), 3)
     assert max(len(story.words) for story in behind) <= 1024
-    assert evaluate(reader(model), behind)["recall_surname_near"] > 0.95
+    assert evaluate(page.reader(model), behind)["recall_surname_near"] > 0.95
 
 
 def test_states_that_were_left_change_little_and_say_the_wrong_name(hybrid):
     texts, names = stories_cut(20), wrong_names_cut(20)
-    right = after_a_cut(hybrid, texts, lambda left: {})
-    wrong = after_a_cut(hybrid, texts, lambda left: left)
-    zeros = after_a_cut(
-        hybrid,
-        texts,
-        lambda left: {n: [torch.zeros_like(x) for x in pair] for n, pair in left.items()},
-    )
+    right, wrong, zeros = (page.after_a_cut(hybrid, texts, left) for left in ("", "left", "reset"))
     assert 0 < (wrong != right).float().mean() < 0.1
     assert (zeros != right).float().mean() > 0.12
     said, taken_back = names.said
-    assert (after_a_cut(hybrid, names, lambda left: {})[:, -1] == said).all()
-    assert (after_a_cut(hybrid, names, lambda left: left)[:, -1] == taken_back).sum() > 15
+    assert (page.after_a_cut(hybrid, names, "")[:, -1] == said).all()
+    assert (page.after_a_cut(hybrid, names, "left")[:, -1] == taken_back).sum() > 15
 
 
 def test_a_chat_feeds_as_many_tokens_as_the_lesson_says():
-    assert tokens_fed(resume_point, every=1)[0] == 806
-    assert tokens_fed(resume_point) == (3592, 0)
-    assert tokens_fed(resume_point, prompts=True) == (1072, 8)
-    assert tokens_fed(resume_point, every=64) == (1032, 12)
-    assert tokens_fed(resume_point, every=16) == (856, 49)
-    assert tokens_fed(resume_point, changed=0) == (799, 0)
+    assert tokens_fed(page.resume_point, every=1)[0] == 806
+    assert tokens_fed(page.resume_point) == (3592, 0)
+    assert tokens_fed(page.resume_point, prompts=True) == (1072, 8)
+    assert tokens_fed(page.resume_point, every=64) == (1032, 12)
+    assert tokens_fed(page.resume_point, every=16) == (856, 49)
+    assert tokens_fed(page.resume_point, changed=0) == (799, 0)
 
 
 def test_the_delta_rule_knows_what_was_told_last():
@@ -165,7 +118,7 @@ def test_the_delta_rule_knows_what_was_told_last():
     values = torch.randn(50, 1, 8, 16, generator=generator)
     keys[:, :, -1] = keys[:, :, 0]
     gate, empty = torch.ones(50, 1, 8), torch.zeros(50, 1, 16, 16)
-    S = delta_chunk(empty, keys, keys, values, gate, gate)[1]
+    S = page.delta_chunk(empty, keys, keys, values, gate, gate)[1]
     assert (keys[:, :, -1:] @ S - values[:, :, -1:]).abs().max() < 1e-4
 
 
@@ -187,15 +140,15 @@ def test_what_does_not_fit_is_refused_by_name(hybrid):
         check_hybrid_cache(replace(hybrid.sizes, n_linear=0, n_full=4), [True] * 4, 1, 9)
     two_of_each = HybridSizes(2, 2, 8, 16, 8, 8, 16, 16)
     with pytest.raises(ValueError, match="full="):
-        HybridCache(two_of_each, hybrid.full, 1, 9)
+        page.HybridCache(two_of_each, hybrid.full, 1, 9)
     with pytest.raises(ValueError, match="not the weights of a hybrid"):
         HybridGPT.from_weights("story")
     with pytest.raises(ValueError, match="states equally"):
         HybridSizes(1, 1, 1, 2, 3, 4, 2, 2)
-    cache = new_cache(hybrid, 1, max_len=4)
+    cache = page.HybridCache(hybrid.sizes, hybrid.full, 1, 4)
     with pytest.raises(CacheFull):
-        feed(hybrid, torch.zeros(1, 5, dtype=torch.int64), cache)
-    feed(hybrid, torch.zeros(1, 4, dtype=torch.int64), cache)
+        page.feed(hybrid, torch.zeros(1, 5, dtype=torch.int64), cache)
+    page.feed(hybrid, torch.zeros(1, 4, dtype=torch.int64), cache)
     with pytest.raises(CannotGoBack):
         cache.truncate(2)
     with pytest.raises(ValueError, match="layer 3 is a full layer"):
@@ -207,18 +160,16 @@ def test_what_does_not_fit_is_refused_by_name(hybrid):
 def test_pictures_say_what_they_show(hybrid):
     states = {2: torch.eye(3), 5: torch.eye(3) * 2}
     assert "largest difference 1" in plots.draw_cut(states, 2, 5).caption
-    picture = plots.draw_bytes(state_bytes, break_even, hybrid.sizes, 1000)
+    picture = plots.draw_bytes(page.state_bytes, page.break_even, hybrid.sizes, 1000)
     assert "4 full (story): 4,096,000" in picture.caption
     assert "Below 13 tokens" in picture.caption
     known = plots.draw_known({"a\nlist": {"story": 1.0, "hybrid": 0.5}})
     assert "a list: story 100%, hybrid 50%" in known.caption
-    functions = state_bytes, break_even, resume_point
-    choice = plots.draw_choice(*functions, hybrid.sizes, 1, 64, 400, 12)
-    assert "To take 12 tokens back, 4 are fed again" in choice.caption
-    assert "230,400 of them checkpoints" in choice.caption
-    assert (
-        "388 are fed again" in plots.draw_choice(*functions, hybrid.sizes, 0, None, 400, 12).caption
-    )
-    assert (
-        " 0 are fed again" in plots.draw_choice(*functions, hybrid.sizes, 4, None, 400, 12).caption
-    )
+    functions = page.state_bytes, page.break_even, page.resume_point
+    chosen = [
+        plots.draw_choice(*functions, hybrid.sizes, n_full, every, 400, 12).caption
+        for n_full, every in ((1, 64), (0, None), (4, None))
+    ]
+    for caption, again in zip(chosen, (4, 388, 0), strict=True):
+        assert f"To take 12 tokens back, {again} are fed again" in caption
+    assert "230,400 of them checkpoints" in chosen[0]

@@ -7,6 +7,7 @@ import numpy as np
 from course.checks import linear_state as visible
 from course.checks.check import Challenge, by_name
 from course.checks.linear_state.passes import SIZES
+from course.checks.linear_state.sizes import FIELDS
 
 
 def unit(vector: np.ndarray) -> np.ndarray:
@@ -62,16 +63,7 @@ def even(sizes: dict[str, int], state_element: int = 4, element: int = 2) -> int
 
 def weights(case: Challenge) -> list[int]:
     """Return the bytes of a cache's rows, and those of its states and tails of one length."""
-    names = (
-        "n_kv_heads",
-        "head_dim",
-        "key_heads",
-        "value_heads",
-        "key_dim",
-        "value_dim",
-        "width",
-    )
-    sizes, n_bytes = dict(zip(names, SIZES, strict=True)), int(case["dtype"][5:]) // 8
+    sizes, n_bytes = dict(zip(FIELDS[2:], SIZES, strict=True)), int(case["dtype"][5:]) // 8
     row = 2 * sizes["n_kv_heads"] * sizes["head_dim"]
     rows = sum(row * case["places"] for is_full in case["full"] if is_full)
     states = sum(sum(state_numbers(sizes)) for is_full in case["full"] if not is_full)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import takewhile
 
 import torch
 import torch.nn.functional as F
@@ -58,41 +57,17 @@ def step_in_place_on_a_copy(S, q, k, v, beta, decay):
 # --- a chunk --------------------------------------------------------------------------------------
 
 
-def _system(S, q, k, v, beta, decay):
-    """The triangular system of a chunk: what fades between any two tokens, and both sides."""
-    q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
-    T = k.shape[2]
-    logs = decay.log().cumsum(-1)
-    fading = (logs[..., :, None] - logs[..., None, :]).clamp(max=0).exp().tril()
-    start = logs.exp()[..., None]
-    gate = beta[..., None]
-    below = (gate * fading * (k @ k.transpose(-1, -2))).tril(-1)
-    one = torch.eye(T, dtype=S.dtype, device=S.device)
-    return q, k, fading, start, one + below, gate * (v - start * (k @ S))
-
-
-def _results(S, q, k, fading, start, written):
-    out = start * (q @ S) + (fading * (q @ k.transpose(-1, -2))) @ written
-    last = fading[..., -1, :, None]
-    return out, start[..., -1, :, None] * S + (k * last).transpose(-1, -2) @ written
-
-
 def chunk_by_solve(S, q, k, v, beta, decay):
     check_delta(S, q, k, v, beta, decay, tokens=True)
-    q, k, fading, start, matrix, right = _system(S, q, k, v, beta, decay)
-    return _results(S, q, k, fading, start, torch.linalg.solve(matrix, right))
-
-
-def chunk_by_doubling(S, q, k, v, beta, decay):
-    """(I + A)⁻¹ = (I - A)(I + A²)(I + A⁴) …, for a power of A that is large enough is zero."""
-    q, k, fading, start, matrix, written = _system(S, q, k, v, beta, decay)
-    T = k.shape[2]
-    power = torch.eye(T, dtype=S.dtype, device=S.device) - matrix  # -A
-    reach = 1
-    while reach < T:
-        written = written + power @ written
-        power, reach = power @ power, 2 * reach
-    return _results(S, q, k, fading, start, written)
+    q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
+    logs, gate = decay.log().cumsum(-1), beta[..., None]
+    fading = (logs[..., :, None] - logs[..., None, :]).clamp(max=0).exp().tril()
+    start, last = logs.exp()[..., None], fading[..., -1, :, None]
+    below = (gate * fading * (k @ k.transpose(-1, -2))).tril(-1)
+    one = torch.eye(k.shape[2], dtype=S.dtype, device=S.device)
+    written = torch.linalg.solve(one + below, gate * (v - start * (k @ S)))
+    out = start * (q @ S) + (fading * (q @ k.transpose(-1, -2))) @ written
+    return out, start[..., -1, :, None] * S + (k * last).transpose(-1, -2) @ written
 
 
 def chunk_in_blocks(S, q, k, v, beta, decay):
@@ -194,10 +169,7 @@ class SharingCache:
             self.rows.truncate(n)
 
     def reset(self):
-        self.pending, self.saved, self.length = {}, {}, 0
-        self.current = self._zeros()
-        if self.rows is not None:
-            self.rows.reset()
+        self.truncate(0)
 
     def nbytes(self):
         pair = next(iter(self.current.values()))
@@ -206,57 +178,23 @@ class SharingCache:
         return rows + each * (len(self.saved) + 1)
 
 
-class ListedCache(SharingCache):
-    """A list of (length, states, tails) with the newest last. Those of all layers lie in one tensor each,
-    which is written over."""
+class StackedCache(SharingCache):
+    """States and tails of all layers lie in one tensor each, which is written over."""
 
-    def __init__(self, sizes, full, batch, max_len, dtype=torch.float32, device="cpu"):
-        super().__init__(sizes, full, batch, max_len, dtype, device)
-        self.S, self.tails = map(torch.stack, zip(*self.current.values(), strict=True))
-        self.current, self.stack = None, []
-
-    def state(self, layer):
-        check_is_full(self.full, layer, False)
-        at = self.full[:layer].count(False)
-        return self.S[at].clone(), self.tails[at].clone()
-
-    def advance(self, n):
-        check_between("n", n, 1, self.max_len - self.length)
-        if self.rows is not None:
-            self.rows.advance(n)
-        self.length += n
-        for layer, pair in self.pending.items():
-            at = self.full[:layer].count(False)
-            self.S[at], self.tails[at] = pair
-        self.pending = {}
-
-    def checkpoint(self):
-        if self.length and (not self.stack or self.stack[-1][0] < self.length):
-            self.stack.append((self.length, self.S.clone(), self.tails.clone()))
+    stacked = None
 
     @property
-    def checkpoints(self):
-        return [length for length, _, _ in self.stack]
+    def current(self):
+        pairs = zip(*(tensor.clone() for tensor in self.stacked), strict=True)
+        return dict(
+            zip((n for n, is_full in enumerate(self.full) if not is_full), pairs, strict=True)
+        )
 
-    def truncate(self, n):
-        check_between("n", n, 0, self.length)
-        known = {0: (0, 0), **{length: pair for length, *pair in self.stack}}
-        if n != self.length:
-            if n not in known:
-                raise CannotGoBack(f"{n}: there are {self.checkpoints}")
-            self.S[:], self.tails[:] = known[n]
-        while self.stack and self.stack[-1][0] > n:
-            self.stack.pop()
-        self.length, self.pending = n, {}
-        if self.rows is not None:
-            self.rows.truncate(n)
-
-    def reset(self):
-        self.truncate(0)
-
-    def nbytes(self):
-        rows = 0 if self.rows is None else self.rows.nbytes()
-        return rows + (len(self.stack) + 1) * (self.S.nbytes + self.tails.nbytes)
+    @current.setter
+    def current(self, states):
+        S, tails = map(torch.stack, zip(*(states[layer] for layer in sorted(states)), strict=True))
+        self.stacked = self.stacked or (torch.empty_like(S), torch.empty_like(tails))
+        self.stacked[0][:], self.stacked[1][:] = S, tails
 
 
 # --- where to resume ------------------------------------------------------------------------------
@@ -269,24 +207,15 @@ def resume_from_the_top(held, prompt, checkpoints):
     return 0
 
 
-def resume_by_prefix(held, prompt, checkpoints):
-    both = list(takewhile(lambda pair: pair[0] == pair[1], zip(held, prompt, strict=False)))
-    most = min(len(both), len(prompt) - 1)
-    fitting = [n for n in [*checkpoints, len(held)] if n <= most]
-    return max(fitting, default=0)
-
-
 VARIANTS = [
     Variant("einsum", {"delta_step": step_by_einsum}),
     Variant("a product of matrices", {"delta_step": step_by_matrices}),
     Variant("in place on a copy", {"delta_step": step_in_place_on_a_copy}),
     Variant("solve", {"delta_chunk": chunk_by_solve}),
-    Variant("doubling", {"delta_chunk": chunk_by_doubling}),
     Variant("blocks", {"delta_chunk": chunk_in_blocks}),
     Variant("layer by layer", {"state_bytes": bytes_layer_by_layer}),
     Variant("a ceiling", {"break_even": even_by_ceiling}),
     Variant("checkpoints that share", {"HybridCache": SharingCache}),
-    Variant("a list of checkpoints", {"HybridCache": ListedCache}),
+    Variant("layers in one tensor", {"HybridCache": StackedCache}),
     Variant("from the top", {"resume_point": resume_from_the_top}),
-    Variant("a common beginning", {"resume_point": resume_by_prefix}),
 ]

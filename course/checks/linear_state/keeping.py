@@ -11,13 +11,7 @@ import numpy as np
 
 from course.checks.check import Challenge, Evidence, Verdict, check, failed, passed
 from course.checks.drawing import draw_split
-from course.checks.linear_state.passes import (
-    Operation,
-    Text,
-    Toy,
-    make_series,
-    passes_check,
-)
+from course.checks.linear_state.passes import Operation, Text, Toy, make_series, passes_check
 from course.checks.weighing import WEIGHT, weigh, wrong_weight
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
-from course.checks.calls import Case, Words, call, check_calls, run_call
+from course.checks.calls import Case, Words, call, check_calls
+from course.checks.linear_state.sizes import run_whole
 from course.checks.recording import Place
 
 
@@ -40,16 +40,10 @@ def draw_prompts(rng: np.random.Generator) -> Iterator[Case]:
         yield call("resume_point", held.tolist(), prompt.tolist(), checkpoints)
 
 
-def run_resume(function: Callable[..., Any], case: Case) -> Any:
-    """Call the function; a float is no number of tokens."""
-    result = run_call(function, case)
-    return f"{result!r}, no int" if isinstance(result, float) else result
-
-
 @check_calls(
     "resume_point",
     draw=draw_prompts,
-    run=run_resume,
+    run=run_whole,
     praise="The longest beginning that is known, has a state, and leaves a token to feed.",
 )
 def resume_leaves_a_token(case: Case, result: float, expected: int, place: Place) -> Words:

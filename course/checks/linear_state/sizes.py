@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -11,17 +13,7 @@ from course.checks.calls import Case, Words, call, check_calls
 from course.checks.recording import Place
 from course.given.hybrid import HybridSizes
 
-FIELDS = (
-    "n_linear",
-    "n_full",
-    "n_kv_heads",
-    "head_dim",
-    "key_heads",
-    "value_heads",
-    "key_dim",
-    "value_dim",
-    "width",
-)
+FIELDS = [field.name for field in fields(HybridSizes)]
 
 
 def draw_sizes(rng: np.random.Generator) -> dict[str, int]:
@@ -34,10 +26,13 @@ def draw_sizes(rng: np.random.Generator) -> dict[str, int]:
     return dict(zip(FIELDS, numbers, strict=True))
 
 
-def run_sizes(function: Callable[..., Any], case: Case) -> Any:
-    """Call a function of sizes; a float is no right result."""
-    sizes, *others = case["arguments"]
-    result = function(HybridSizes(**sizes), *others)
+def run_whole(function: Callable[..., Any], case: Case) -> Any:
+    """Call a function of whole numbers, with HybridSizes where the case has a dict; a float is no right
+    result."""
+    arguments = [
+        HybridSizes(**a) if isinstance(a, dict) else deepcopy(a) for a in case["arguments"]
+    ]
+    result = function(*arguments)
     return f"{result!r}, no int" if isinstance(result, float) else result
 
 
@@ -64,7 +59,7 @@ def draw_states(rng: np.random.Generator) -> Iterator[Case]:
 @check_calls(
     "state_bytes",
     draw=draw_states,
-    run=run_sizes,
+    run=run_whole,
     describe=describe,
     praise="States and tails of all linear layers are counted, whatever the length.",
 )
@@ -108,21 +103,16 @@ def draw_break_even(rng: np.random.Generator) -> Iterator[Case]:
 @check_calls(
     "break_even",
     draw=draw_break_even,
-    run=run_sizes,
+    run=run_whole,
     describe=describe,
     praise="So many tokens, and a full layer's rows have caught up with a linear layer's state.",
 )
 def break_even_tokens(case: Case, result: float, expected: int, place: Place) -> Words:
     """Ask whether it is one off, and what is compared with what."""
-    few = case["arguments"][0]["width"] == 1  # the first cases, where rounding shows first
+    no_tail = case["arguments"][0]["width"] == 1  # the first cases, where rounding shows first
+    less, more = (no_tail and result == expected + by for by in (-1, 1))
     return f"gave {result:,}; the fewest tokens are {expected:,}.", (
-        (
-            few and result == expected - 1,
-            "So many rows take less than the state. Which way is it rounded?",
-        ),
-        (
-            few and result == expected + 1,
-            "One row fewer would take as much. Which way is it rounded?",
-        ),
+        (less, "So many rows take less than the state. Which way is it rounded?"),
+        (more, "One row fewer would take as much. Which way is it rounded?"),
         (True, "How many layers of each kind are compared, and of how many bytes is each number?"),
     )
