@@ -214,7 +214,7 @@ def a_checkpoint_costs_a_state(
         left = 2 if case["back"] else case["checkpoints"]
         where = (
             f"Layers {', '.join('full' if is_full else 'linear' for is_full in case['full'])}, batch "
-            f"{case['batch']}, {case['places']} places, {case['dtype']}, {left} checkpoints: rows take "
+            f"{case['batch']}, {case['places']} places, {case['dtype']}, checkpoints: {left}. Rows take "
             f"{rows:,} bytes, states and tails {state:,} for each length."
         )
         if weight["empty"] != rows + state:
