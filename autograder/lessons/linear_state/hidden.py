@@ -10,29 +10,27 @@ from course.checks.linear_state.passes import SIZES
 from course.checks.linear_state.sizes import FIELDS
 
 
-def unit(vector: np.ndarray) -> np.ndarray:
-    length = np.sqrt((vector**2).sum())
-    return vector / length if length else vector
+def unit(vectors: np.ndarray) -> np.ndarray:
+    """Scale the vectors of the last axis to length 1; zeros stay zeros."""
+    lengths = np.sqrt((vectors**2).sum(axis=-1, keepdims=True))
+    return vectors / np.where(lengths > 0, lengths, 1)
 
 
 def rule(case: Challenge) -> tuple[np.ndarray, np.ndarray]:
-    """Return outputs and last state of a case, one token of one head at a time."""
+    """Return outputs and last state of a case, one token at a time."""
     S, q, k, v, beta, decay = (
         case[name].astype(np.float64) for name in ("S", "q", "k", "v", "beta", "decay")
     )
     single = q.ndim == 3
     if single:
         q, k, v, beta, decay = (x[:, :, None] for x in (q, k, v, beta, decay))
-    B, H, T, V = v.shape
-    out, after = np.zeros((B, H, T, V)), S.copy()
-    for b, h in np.ndindex(B, H):
-        state = after[b, h]
-        for t in range(T):
-            state, key = state * decay[b, h, t], unit(k[b, h, t])
-            state = state + beta[b, h, t] * np.outer(key, v[b, h, t] - key @ state)
-            out[b, h, t] = unit(q[b, h, t]) @ state
-        after[b, h] = state
-    return (out[:, :, 0] if single else out), after
+    queries, keys, out = unit(q), unit(k), np.zeros(v.shape)
+    for t in range(v.shape[2]):
+        S, column = S * decay[:, :, t, None, None], keys[:, :, t, :, None]
+        found = (column * S).sum(axis=2)  # (B, H, V)
+        S = S + beta[:, :, t, None, None] * column * (v[:, :, t] - found)[:, :, None]
+        out[:, :, t] = (queries[:, :, t, :, None] * S).sum(axis=2)
+    return (out[:, :, 0] if single else out), S
 
 
 def state_numbers(sizes: dict[str, int]) -> tuple[int, int]:

@@ -68,13 +68,16 @@ def make_series(
 
 
 @cache
-def numbers_of(kind: str, layer: int, tokens: tuple[int, ...], shape: tuple[int, ...]) -> Any:
-    """Draw the numbers that stand for some tokens in a layer: whole ones, exact in any type. They are
-    the same for the same tokens; of none they are zeros, as in a new cache."""
-    if not tokens:
-        return np.zeros(shape)
+def numbers_of(
+    kind: str, layer: int, tokens: tuple[int, ...], shape: tuple[int, ...]
+) -> tuple[np.ndarray, bytes]:
+    """Draw the numbers that stand for some tokens in a layer: whole ones, exact in any type; and the key
+    by which they are known again. They are the same for the same tokens; of none they are zeros, as in
+    a new cache."""
     seed = [ord(kind), layer, len(tokens), *tokens]
-    return np.random.default_rng(seed).integers(-400, 400, shape)
+    largest = 400 if tokens else 1
+    numbers = np.random.default_rng(seed).integers(1 - largest, largest, shape).astype(np.float64)
+    return numbers, _key(kind, layer, numbers.tobytes())
 
 
 class Text:
@@ -128,8 +131,8 @@ class Toy:
 
     def drawn(self, kind: str, layer: int, tokens: Sequence[int], words: str) -> np.ndarray:
         """Return the numbers of tokens, and remember what they are to be called."""
-        numbers = numbers_of(kind, layer, tuple(tokens), self.shapes[kind])
-        self.told[_key(kind, layer, numbers.astype(np.float64).tobytes())] = words
+        numbers, key = numbers_of(kind, layer, tuple(tokens), self.shapes[kind])
+        self.told[key] = words
         return numbers
 
     def make(self, places: int, **device: Any) -> Any:

@@ -34,9 +34,10 @@ def draw_prompts(rng: np.random.Generator) -> Iterator[Case]:
     ):
         yield call("resume_point", *case)
     for _ in range(120):
-        n, m = rng.integers((0, 1), 9).tolist()
-        held, prompt = rng.choice([a, b], n, p=(0.8, 0.2)), rng.choice([a, b], m, p=(0.8, 0.2))
-        checkpoints = [at for at in range(1, n + 1) if rng.random() < 0.4]
+        held, prompt = (
+            np.where(rng.random(rng.integers(least, 9)) < 0.8, a, b) for least in (0, 1)
+        )
+        checkpoints = [at for at in range(1, len(held) + 1) if rng.random() < 0.4]
         yield call("resume_point", held.tolist(), prompt.tolist(), checkpoints)
 
 
