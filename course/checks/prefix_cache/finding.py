@@ -46,7 +46,8 @@ def draw_beginnings(seed: int) -> Challenge:
         ("leave", "A"),
         ("match", [*text, 5]),
     ]
-    return {"n_blocks": 7, "size": size, "moves": moves}  # all are used: block 0, too
+    # All blocks are used: block 0, too.
+    return {"n_blocks": 7, "size": size, "moves": moves, "keeps_lists": True}
 
 
 finds_the_longest_beginning = check_moves(

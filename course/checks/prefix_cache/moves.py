@@ -61,11 +61,12 @@ class Engine:
     """A pool on paper, a student's tree, and the caches of some texts."""
 
     def __init__(self, student: SimpleNamespace, n_blocks: int, size: int) -> None:
-        self.student = student
+        self.student, self.keeps_lists = student, False
         self.pool = PaperPool(BlockAllocator(n_blocks), size)
         self.tree = student.PrefixTree(self.pool.allocator, size)
         self.caches: dict[str, PaperCache] = {}
         self.names: dict[int, str] = {}
+        self.found: list[list] = []  # what match gave, while somebody looks whose lists these are
 
     def play(self, move: Move) -> dict[str, Any]:
         """Make a move; record what it came to, and how everything stands."""
@@ -132,6 +133,10 @@ class Engine:
     def match(self, tokens: list[int]) -> Any:
         given = list(tokens)
         found = self.tree.match(given)
+        if isinstance(found, list) and any(found is earlier for earlier in self.found):
+            return Told("the very list that an earlier match gave")
+        if self.keeps_lists:
+            self.found.append(found)
         named = self.named(found) if isinstance(found, list) else Told(in_words(found))
         if isinstance(found, list):
             found.clear()  # it is the caller's
@@ -173,6 +178,7 @@ class Engine:
 def probe_moves(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Play all moves on one engine; a second tree of another pool knows other words all along."""
     engine = Engine(student, challenge["n_blocks"], challenge["size"])
+    engine.keeps_lists = "keeps_lists" in challenge
     other = Engine(student, 4, 1)
     other.begin("Z", [7, 8, 9])
     other.insert("Z", [7, 8, 9])
@@ -226,6 +232,12 @@ def wrong_move(
             f"{n_blocks} blocks of {size}. After {'… ' * (number > SHOWN)}{before or 'nothing'}: "
         )
         case += move_text(move)
+        offers = any(name == "insert" for name, *_ in moves[: number + 1])
+        if got["offered"] != expected["offered"] and not offers:
+            return (
+                f"{case}: two trees share something, for nothing was offered to this one, and len(tree) "
+                f"is {got['offered']}. Where are a tree's nodes made?"
+            )
         question = ask_about(move, got, expected) or questions.get(move[0], "")
         if got["outcome"] != expected["outcome"]:
             came, due = (outcome_in_words(one["outcome"]) for one in (got, expected))
