@@ -20,6 +20,7 @@ def draw_expectations(rng: np.random.Generator) -> Iterator[Case]:
     yield call("expected_experts", 4, 1, 5000)
     for n_tokens in (5, 16, 400):
         yield call("expected_experts", 128, 8, n_tokens)
+    yield call("expected_experts", 80, 1, 1100)
     N = int(rng.integers(9, 60))
     yield call("expected_experts", N, int(rng.integers(2, 8)), int(rng.integers(3, 30)))
 
@@ -38,6 +39,10 @@ def expectation_is_the_mean(case: Case, result: float, expected: float, place: P
         (n_tokens == 1, "How many experts does one token read?"),
         (k == N, "Every token uses all. How many are read?"),
         (result == min(N, k * n_tokens), "May two tokens choose the same expert?"),
+        (
+            abs(result - expected) < 0.01 * expected,
+            "That is nearly the mean. Is yours rounded, drawn at random, or approximated?",
+        ),
         (True, "With which probability does an expert stay unread by one token, and by all?"),
     )
 
@@ -63,8 +68,9 @@ def draw_size(rng: np.random.Generator, **changed: int) -> list[int]:
 
 
 def draw_bills(rng: np.random.Generator) -> Iterator[Case]:
-    """Draw mixtures: no expert read, one, a mean, all; a shared one; numbers of other widths."""
-    one = [10, 1, 6, 1, 1, 4, 3, 2, 1, 0]
+    """Draw mixtures: no expert read, one, a mean, all; a shared one; numbers of other widths; one expert
+    alone, and the sizes of Qwen3-30B-A3B."""
+    one = [10, 1, 6, 1, 1, 4, 3, 3, 1, 0]
     for size, *read in (
         (one, 0, 1),
         (one, 1, 1),
@@ -76,6 +82,10 @@ def draw_bills(rng: np.random.Generator) -> Iterator[Case]:
         (draw_size(rng, shared=20), 2.25),
         (draw_size(rng, shared=12, k=2), 0.25, 1),
         (draw_size(rng, N=7, k=7), 7, 2),
+        (one, 1, 4),
+        (one, 0.3, 1),
+        (draw_size(rng, N=1, k=1), 1),
+        ([151_936, 48, 2048, 32, 4, 128, 768, 128, 8, 0], 8),
     ):
         yield call("step_bytes", size, *read)
 
@@ -172,6 +182,7 @@ def draw_bounds(rng: np.random.Generator) -> Iterator[Case]:
     ):
         rate = balance * float(rng.uniform(1, 1.2))
         yield call("compute_bound_from", draw_size(rng, **changed), [rate * 1e9, 1e9], width)
+    yield call("compute_bound_from", draw_size(rng, N=1, k=1), [20e9, 1e9])
 
 
 @check_calls(
@@ -195,10 +206,14 @@ def first_compute_bound_pass(case: Case, result: int, expected: int, place: Plac
             (expected == 1, "Even one token is bound by arithmetic here. How many is the least?"),
             (
                 abs(result - expected) == 1,
-                "Is that the least by your own count? If so, is it the FLOPs or the bytes that differ?",
+                "Is that the least by your own count? If so, do FLOPs or bytes differ, or is something "
+                "rounded?",
             ),
             (k == N, "Every token uses all. How many FLOPs are done for one number that is read?"),
             (result < expected, "Do you count too many FLOPs, or too few bytes?"),
-            (True, "Do you count too few FLOPs, or too many bytes?"),
+            (
+                True,
+                "Do you count too few FLOPs or too many bytes, or leave some numbers of tokens out?",
+            ),
         ),
     )

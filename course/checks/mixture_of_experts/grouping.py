@@ -51,20 +51,16 @@ def crowded(case: Challenge, rng: np.random.Generator) -> Challenge:
 
 
 def opposed(case: Challenge, rng: np.random.Generator) -> Challenge:
-    """Let each row use two experts alike, one that adds a large number and one that subtracts it, of
-    which float32 would leave nothing exact."""
+    """Let each row use two experts nearly alike, one that adds a large number and one that subtracts it,
+    of which float32 would leave nothing exact."""
     n, N = len(case["x"]), len(case["matrices"])
     chosen = np.stack(
         [2 * rng.permutation(N // 2)[:1].repeat(2) + rng.permutation(2) for _ in range(n)]
     )
     signs = np.where(np.arange(N) % 2, -1, 1)[:, None]
     offsets = case["offsets"] + (2**20 * signs).astype(np.float32)
-    return {
-        **case,
-        "chosen": chosen.astype(np.int64),
-        "offsets": offsets,
-        "weights": np.full_like(case["weights"], 0.5),
-    }
+    weights = np.tile([1 / 3, 1 / 3 + 1e-6], (n, 1))
+    return {**case, "chosen": chosen.astype(np.int64), "offsets": offsets, "weights": weights}
 
 
 def returned(rng: np.random.Generator) -> Challenge:
@@ -78,15 +74,9 @@ def returned(rng: np.random.Generator) -> Challenge:
     }
 
 
-def lent(case: Challenge) -> Challenge:
-    """Give each expert the same constant for an answer, which they hand out in one tensor."""
-    offsets = np.repeat(case["offsets"][:1], len(case["offsets"]), axis=0)
-    return {**case, "matrices": np.zeros_like(case["matrices"]), "offsets": offsets}
-
-
 def draw_sums(seed: int) -> Challenge:
-    """Draw one row and one expert, more of each, all experts, one feature, other types, and experts that
-    return what is theirs or the caller's."""
+    """Draw one row and one expert, more of each, all experts, one feature, other types, experts that
+    return what is the caller's, and very many experts."""
     rng = np.random.default_rng(seed)
     cases = [
         draw_case(rng, "one", 1, 1, 1),
@@ -102,8 +92,9 @@ def draw_sums(seed: int) -> Challenge:
         opposed(draw_case(rng, "type", 6, 4, 2, dtype="float64"), rng),
         draw_case(rng, "type", 6, 4, 2, dtype="bfloat16"),
         {**returned(rng), "weights": np.full((3, 1), 2, np.float32), "stage": "twice"},
-        lent(draw_case(rng, "lent", 1, 2, 2)),
+        draw_case(rng, "rows", 4, 130, 2, 1),
     ]
+    cases[-1]["chosen"][0] = 129, 64
     return {"cases": cases}
 
 
@@ -177,7 +168,6 @@ class Experts:
             {"times": 0, "rows": np.zeros((0, 0))} for _ in case["matrices"]
         ]
         self.returns = case["stage"] in ("returned", "twice")
-        self.lent: dict[int, Tensor] | None = {} if case["stage"] == "lent" else None
         self.matrices, self.offsets = (
             torch.tensor(case[name], dtype=dtype) for name in ("matrices", "offsets")
         )
@@ -195,8 +185,7 @@ class Experts:
         self.calls[number]["times"] += 1
         if self.returns:
             return rows
-        out = (rows @ self.matrices[number]).clamp_min(0) + self.offsets[number]
-        return out if self.lent is None else self.lent.setdefault(len(rows), out)
+        return (rows @ self.matrices[number]).clamp_min(0) + self.offsets[number]
 
 
 def mix(student: SimpleNamespace, case: Challenge) -> tuple[Tensor, Experts]:
@@ -256,16 +245,16 @@ QUESTIONS = {
     "one": "There is one row, and one expert is chosen. What does it give, and what is its weight?",
     "two": "One expert of the weight 1 is right. What does a weight multiply, and how do two outputs "
     "become one row?",
-    "rows": "One row alone is right. Does each output come back to the row that it belongs to?",
+    "rows": "One row alone is right. Does each output come back to the row that it belongs to, times the "
+    "weight of that row?",
     "all": "Fewer experts agree. What is different when a row uses all of them?",
     "one feature": "Rows of more features agree. Which axis disappears when it is 1 long?",
-    "lent": "Both experts return one tensor, which is theirs. Which of your lines writes into it?",
     "returned": "The expert returned its input, which has been overwritten since. Whose memory is yours?",
     "twice": "The expert returned its input, and its weight is 2. What is done with a weight, and whose "
     "memory is the result?",
     "type": "float32 agrees. Which of your lines makes numbers of another type?",
     "base": "Does grouped_as_token_by_token pass?",
-    "alone": "Among others the same row gave that. What else than the row decides about its output?",
+    "alone": "It is the same row. What else than the row decides about its output?",
     "moved": "The same rows came in another order. What depends on the order?",
     "listed": "Each row lists its experts in another order, with their weights. What goes by the order?",
     "weights": "These weights do not add up to 1. What do you do with them beside multiplying?",
@@ -273,15 +262,21 @@ QUESTIONS = {
 }
 
 
-def wrong_output(case: Challenge, got: Evidence, expected: np.ndarray) -> str | None:
-    """Say what is wrong about an output, and ask about it; None where nothing is."""
+def wrong_output(
+    case: Challenge, got: Evidence, expected: np.ndarray, rather: str = "and not"
+) -> str | None:
+    """Say what is wrong about an output, and ask about it; None where nothing is.
+
+    Args:
+        rather: stands before what is expected.
+    """
     if wrong := wrong_form(got, expected.shape, case["dtype"]):
         return f"{case_text(case)}: moe_grouped {wrong}"
     if (place := first_wrong(got["numbers"], expected, TOLERANCES[case["dtype"]])) is None:
         return None
     row, feature = place
     return (
-        f"{case_text(case)}: row {row} gave {got['numbers'][place]:.4g} and not {expected[place]:.4g} "
+        f"{case_text(case)}: row {row} gave {got['numbers'][place]:.4g} {rather} {expected[place]:.4g} "
         f"(feature {feature}; its experts are {case['chosen'][row].tolist()}, their weights "
         f"{np.round(case['weights'][row].astype(float), 3).tolist()}). {QUESTIONS[case['stage']]}"
     )
@@ -307,7 +302,7 @@ def grouped_as_token_by_token(challenge: Challenge, evidence: Evidence, truth: T
 def other_rows_change_nothing(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
     """Compare the same rows in other company, and with other weights. Where a mixture is wrong, which
     another check asks, compare with the student's own."""
-    own = None
+    own, rather = None, "and not"
     for case, got in zip(challenge["cases"], evidence["out"], strict=True):
         expected = truth(case)
         if case["stage"] == "base" and wrong_output(case, got, expected):
@@ -318,8 +313,8 @@ def other_rows_change_nothing(challenge: Challenge, evidence: Evidence, truth: T
         elif own is not None and case["stage"] == "weights":
             continue
         elif own is not None and "base_rows" in case:
-            expected = own[case["base_rows"]]
-        if wrong := wrong_output(case, got, expected):
+            expected, rather = own[case["base_rows"]], "and, among the others,"
+        if wrong := wrong_output(case, got, expected, rather):
             return failed(wrong)
     return passed("A row's output depends on its own experts and weights alone.")
 

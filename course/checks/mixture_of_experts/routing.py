@@ -50,6 +50,9 @@ def draw_choices(seed: int) -> Challenge:
         case_of(far, 1, "far"),
         case_of(ties, 2, "ties"),
         case_of(np.zeros((2, 5)), 3, "ties"),
+        case_of(ties, 3, "ties"),
+        case_of(np.array([[-210, -150, -300, -120, -180]]), 3, "negative"),
+        case_of(np.array([[60, 70, 55, 90, 80]]), 2, "far"),
     ]
     return {"cases": cases}
 

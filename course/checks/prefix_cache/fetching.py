@@ -62,8 +62,9 @@ def run_link(function: Any, case: Case) -> Any:
 def dearer_than_computing(case: Case, result: float, expected: float, place: Place) -> Words:
     """Ask by the usual factors."""
     ratio = result / expected if expected else 0
+    times = "" if f"{ratio:.3g}" == "1" else f" It is {ratio:.3g} times that."
     return (
-        f"gives {result:.6g}; expected is {expected:.6g} bytes/s. It is {ratio:.3g} times that.",
+        f"gives {result:.6g}; expected is {expected:.6g} bytes/s.{times}",
         (
             (abs(ratio - 8) < 1e-3, "Are these bytes, or bits?"),
             (
