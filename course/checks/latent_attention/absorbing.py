@@ -15,7 +15,8 @@ TOLERANCE = 1e-4
 
 def draw_cases(rng: np.random.Generator) -> Iterator[Case]:
     """Draw queries, matrices, rows and masks; smallest first. Sizes differ, so that a mixed-up axis
-    shows; the last four in float64, with scores of thousands, a single query, and scores far below 0."""
+    shows; then four in float64, with scores of thousands, a single query, and scores far below 0; no
+    mask for several queries, and a scale below 0; and rows of which a query sees the last alone."""
     sizes = [
         (1, 1, 1, 2, 3, 2, 1),
         (1, 3, 1, 4, 5, 2, 7),
@@ -36,6 +37,15 @@ def draw_cases(rng: np.random.Generator) -> Iterator[Case]:
         attended.append(call("attend_latent", *arguments, dtype=dtype))
     yield from attended
     yield _draw_low(rng)
+    late = _draw_mask(rng, (3, 2, 70))
+    late[:, 0, :66], late[:, 0, -1] = False, True
+    for (B, H, T, rank, R, S), scale, mask in (
+        ((3, 3, 4, 7, 0, 9), -0.4, ()),
+        ((3, 3, 2, 5, 4, 70), 0.4, (late,)),
+    ):
+        q, rows = (rng.normal(size=(*front, rank + R)) for front in ((B, H, T), (B, S)))
+        arrays = q.astype("float32"), rows.astype("float32")
+        yield call("attend_latent", *arrays, rank, scale, *mask, dtype="float32")
 
 
 def _draw_low(rng: np.random.Generator) -> Case:
@@ -100,13 +110,24 @@ def absorbed_scores_are_the_scores(
         "Which numbers of a row are in a score, what is it multiplied by, and over which axis do shares "
         "add up to 1?"
     )
-    large = "Scores are thousands here. Which of your numbers are too large?"
+    large = (
+        "Scores are thousands here. Which of your numbers are too large, or all 0 for some query?"
+    )
+    unmasked = (
+        "There is no mask. Which rows does each query see, and by what are scores multiplied?"
+    )
+    many = (
+        "There are 70 rows, of which some queries see the last ones alone. Which rows does your code "
+        "read, and how does it take a mask of three axes?"
+    )
     low = (
         "All scores are below -10¹² here. Which score does a hidden row get, and is another lower?"
     )
-    one_row = "There is one row, so its share is 1. Which of its numbers come back?"
+    one_row = "There is one row. Is its share 1 in your code, and which of its numbers come back?"
     return sentence, (
         (second.shape[1] == 1, one_row),
+        (second.shape[1] == 70, many),
+        (len(others) == 2 and others[1] < 0, unmasked),
         (len(others) == 2, score),
         ((first <= 0).all(), low),
         (np.abs(first).max() > 100, large),

@@ -164,10 +164,11 @@ def lost_token(challenge: Challenge, evidence: Evidence) -> str | None:
 
 def draw_full(seed: int) -> Challenge:
     """Draw caches that are filled with blocks of which many do not fit; at first exactly full, and one
-    more."""
+    more. A pass that ends after its first layer counts for nothing."""
     rng = np.random.default_rng(seed)
     blocks = ([*range(5)], [*range(5, 10)], [*range(6, 10)], [9])
     filled: list[Operation] = [("new", 0, PLACES), *(("feed", 0, tokens) for tokens in blocks)]
+    filled.insert(3, ("start", 0, [1, 2]))
     drawn = draw_operations(rng, 28, ["feed"] * 6 + ["new"])
     return {"series": list_series(draw_rows(rng, 10), *map(with_the_same_at_once, (filled, drawn)))}
 
@@ -185,6 +186,7 @@ def full_changes_nothing(challenge: Challenge, evidence: Evidence) -> Verdict:
 def draw_back(seed: int) -> Challenge:
     """Draw operations that go back and on again, and beside each block the same tokens at once."""
     challenge = cache_operations.draw_back(seed, draw_rows)
+    challenge["series"][0]["operations"].insert(2, ("start", 0, [1, 2]))
     for series in challenge["series"]:
         series["operations"] = with_the_same_at_once(series["operations"])
     return challenge

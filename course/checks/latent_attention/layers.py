@@ -129,7 +129,7 @@ class DrawnRows:
     """
 
     def __init__(self, rows: Tensor, n_new: int) -> None:
-        self.rows, self.max_len = rows, rows.shape[1] + 9
+        self.drawn, self.max_len = rows, rows.shape[1] + 9
         self.length, self.calls = rows.shape[1] - n_new, []
 
     def __len__(self) -> int:
@@ -140,7 +140,7 @@ class DrawnRows:
 
     def append(self, layer: int, c: Tensor, k_rope: Tensor) -> Tensor:
         self.calls.append([int(layer), list(c.shape), list(k_rope.shape)])
-        return self.rows
+        return self.drawn
 
 
 def make_layer(case: Challenge) -> LatentAttention:
@@ -213,12 +213,13 @@ def probe_poison(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     for name, (one, sign) in several.items():
         out, calls = call(student, attn, challenge, one, sign)
         outs[name] = as_array(out)
-    negative = {name: -weight for name, weight in challenge["weights"].items()}
+    # Not the negatives: in a product of two matrices signs cancel.
+    rolled = {name: np.roll(weight, 1, axis=0) for name, weight in challenge["weights"].items()}
     for weight in attn.parameters():
-        weight.neg_()
+        weight.copy_(weight.roll(1, 0))
     for name, layer in (
         ("other_weights", attn),
-        ("made_of_them", make_layer({**challenge, "weights": negative})),
+        ("made_of_them", make_layer({**challenge, "weights": rolled})),
     ):
         outs[name] = as_array(call(student, layer, challenge, rows)[0])
     T = challenge["x"].shape[1]
@@ -317,7 +318,7 @@ def probe_long(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     attn, rows, (B, S) = make_layer(challenge), challenge["rows"], challenge["rows"].shape[:2]
     kept, positions = DrawnRows(torch.tensor(rows), 1), torch.tensor([S - 1])
     x = given(challenge["x"])
-    present = [kept.rows, x, positions, *attn.parameters(), *attn.buffers()]
+    present = [kept.drawn, x, positions, *attn.parameters(), *attn.buffers()]
     with watch_new_tensors(*present) as made:
         out = student.latent_attention_layer(attn, x, positions, kept, challenge["layer"])
     other, _ = call(student, attn, challenge, -rows)

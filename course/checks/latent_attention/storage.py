@@ -20,7 +20,7 @@ from course.model.config import GPTConfig
 
 def draw_sizes(seed: int) -> Challenge:
     """Draw layers, rank, R, tokens, batch and bytes of a number: of caches small enough to allocate; and
-    of a long one and one of no tokens, for the formula alone."""
+    of a long one, one of no tokens and one of a byte a number, for the formula alone."""
     rng = np.random.default_rng(seed)
     cases = []
     for n_bytes in [*DTYPES.values(), 4]:
@@ -30,8 +30,8 @@ def draw_sizes(seed: int) -> Challenge:
     cases[-1][3:5] = 1, 1
     layers, _, d_rope, *_, n_bytes = cases[0]
     long = [layers, 512, d_rope, int(rng.integers(5_000, 200_000)), 70, n_bytes]
-    empty = [*cases[1][:3], 0, *cases[1][4:]]
-    return {"cases": cases, "formula": [*cases, long, empty]}
+    empty, codes = [*cases[1][:3], 0, *cases[1][4:]], [*cases[1][:5], 1]
+    return {"cases": cases, "formula": [*cases, long, empty, codes]}
 
 
 # --- by formula -----------------------------------------------------------------------------------

@@ -81,6 +81,7 @@ def draw_latencies(rng: np.random.Generator) -> Iterator[Case]:
         (0.5, 0.3, 1.2),
         (1.0, 0.3, 1.0),
         (1 + 1e-10, 0.3, 1.0),
+        (1.0, 0.3, 1 + 1e-10),
     )
     single = (0.5, None, None), (1.2, None, None)
     few, many = (
@@ -99,6 +100,8 @@ def draw_latencies(rng: np.random.Generator) -> Iterator[Case]:
             for first, mean, p99 in shares
         ]
         yield call("goodput", rows, float(rng.uniform(2, 9)), ttft, gap)
+    yield call("goodput", rows, 0.25, ttft, gap)
+    yield call("goodput", rows, 4.0, 0.0, gap)
 
 
 def run_goodput(goodput: Callable[..., Any], case: Case) -> Any:
@@ -111,7 +114,11 @@ def describe_requests(case: Case) -> str:
     rows, seconds, ttft, gap = case["arguments"]
     texts = [
         f"TTFT {1e3 * first:.0f} ms{' and a little' * (0 < first - ttft < 1e-6)}"
-        + (f", p99 gap {1e3 * p99:.1f} ms" if p99 else ", one token")
+        + (
+            f", p99 gap {1e3 * p99:.1f} ms{' and a little' * (0 < p99 - gap < 1e-6)}"
+            if p99
+            else ", one token"
+        )
         for first, _, _, p99 in rows[:3]
     ]
     told = "; ".join(texts) + " …" * (len(rows) > 3)

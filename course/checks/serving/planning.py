@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
@@ -47,10 +47,11 @@ def draw_states(rng: np.random.Generator) -> Iterator[Case]:
     yield call("plan_step", [], fresh, 11, 3)
     yield call("plan_step", begun, [], 11, 3)
     yield call("plan_step", begun[:1], fresh[1:], 11, 2)
-    for _ in range(STATES - 12):
+    for _ in range(STATES - 13):
         many = rng.integers(0, 5), rng.integers(0, 4), rng.integers(0, 5)
         budget = int(rng.choice([1, 2, 3, 5, 8, 13, 24, 48, 100]))
         yield _state(rng, *map(int, many), budget, int(rng.integers(0, 4)))
+    yield call("plan_step", [], [(7, 3000, 2, 0, 0)], 4000, 2)  # as much as the budget allows
 
 
 def _state(
@@ -69,9 +70,10 @@ def _state(
 
 
 def _requests(rows: list[Row]) -> list[Request]:
+    """The requests of a state; whoever has begun came before those that have not."""
     return [
-        Request(number, list(range(P)), n_new, fed=fed, out=list(range(out)))
-        for number, P, n_new, out, fed in rows
+        Request(number, list(range(P)), n_new, place - 1000.0 * (fed > 0), fed, list(range(out)))
+        for place, (number, P, n_new, out, fed) in enumerate(rows)
     ]
 
 
@@ -111,10 +113,15 @@ class State(NamedTuple):
     budget: int
     max_running: int
 
-    def work(self) -> int:
-        """Count the tokens that could be fed if the budget were large."""
+    def work(self, first: Sequence[int] = ()) -> int:
+        """Count the tokens that could be fed if the budget were large.
+
+        Args:
+            first: ids of those that are let in before others that wait.
+        """
         room = max(0, self.max_running - len(self.running))
-        return sum(request.left for request in [*self.running, *self.waiting[:room]])
+        waiting = sorted(self.waiting, key=lambda request: request.id not in first)
+        return sum(request.left for request in [*self.running, *waiting[:room]])
 
     def is_mixed_and_scarce(self) -> bool:
         """Whether some that run decode, of others the prompt is under way, and not all can be fed."""
@@ -302,7 +309,7 @@ def nobody_overtakes(state: State, pieces: Pieces) -> str | None:
     question="How many tokens would fill the budget, and of how many requests?",
 )
 def nothing_is_left_idle(state: State, pieces: Pieces) -> str | None:
-    work = state.work()
+    work = state.work([number for number, _ in pieces])  # who overtakes is another check's affair
     expected, total = min(state.budget, work), sum(n for _, n in pieces)
     if total < expected:
         return (

@@ -4,7 +4,7 @@ every token that was fed before, and on their order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,13 +13,15 @@ import torch
 from torch import Tensor
 
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
-from course.checks.comparing import outcome
-from course.checks.counts import NUMBER_OR_WORDS, plain
+from course.checks.comparing import outcome, outcome_in_words
+from course.checks.counts import NUMBER_OR_WORDS, in_words, plain
 from course.model.cache import CacheFull
 from course.serving.request import Piece, Request
 
 MOST_STEPS = 400
 """Passes after which a scheduler that never ends is stopped."""
+ERRORS = {"CacheFull": CacheFull, "OSError": OSError}
+"""What a forward pass raises here, by name."""
 
 
 class Language:
@@ -41,9 +43,9 @@ class Language:
         return folded % self.size
 
     def logits(self, text: list[int]) -> Tensor:
-        """(V,), highest at the word that follows."""
-        row = torch.arange(self.size, dtype=torch.float32).remainder(5)
-        row[self.next(text)] = 9.0
+        """(V,), highest at the word that follows: all below 0, and so close that 16 bits lose it."""
+        row = -20 - 0.01 * torch.arange(self.size, dtype=torch.float32).remainder(5)
+        row[self.next(text)] = -19.999
         return row
 
     def answer(self, prompt: list[int], n_new: int) -> list[int]:
@@ -60,11 +62,14 @@ class Watched:
     Attributes:
         spans: of each pass, (id, first, n) of each piece.
         fed: the tokens that each request was fed, as they were when they were fed.
-        fails_at: number of the pass that raises CacheFull, once; None: none does.
+        fails_at: number of the pass that raises, once; None: none does.
+        error: what it raises.
     """
 
-    def __init__(self, language: Language, fails_at: int | None) -> None:
-        self.language, self.fails_at = language, fails_at
+    def __init__(
+        self, language: Language, fails_at: int | None = None, error: str = "CacheFull"
+    ) -> None:
+        self.language, self.fails_at, self.error = language, fails_at, error
         self.spans: list[list[list[Any]]] = []
         self.fed: dict[int, list[int]] = {}
 
@@ -72,7 +77,7 @@ class Watched:
         pieces = list(pieces)
         self.spans.append([[plain(r.id), plain(r.fed), plain(n)] for r, n in pieces])
         if len(self.spans) - 1 == self.fails_at:
-            raise CacheFull("all slots are taken")
+            raise ERRORS[self.error]("all slots are taken")
         rows = []
         for request, n in pieces:
             text = [*request.prompt, *request.out]
@@ -117,8 +122,10 @@ def draw_ample(seed: int) -> Challenge:
     servers = []
     for n, room in ((1, 1), (2, 1), (4, 2), (6, 3), (8, 3)):
         server = draw_server(rng, n, longest=8, latest=3 if n > 5 else 0)
-        fails_at = {4: 0, 6: int(rng.integers(1, 4))}.get(n)
-        servers.append(server | {"budget": 1000, "room": room, "fails_at": fails_at})
+        fails_at = {4: 0, 6: int(rng.integers(1, 4)), 8: 0}.get(n)
+        error = "OSError" if n == 8 else "CacheFull"
+        limits = {"budget": 1000, "room": room}
+        servers.append(server | limits | {"fails_at": fails_at, "error": error})
     return {"servers": servers}
 
 
@@ -135,7 +142,8 @@ def draw_server(rng: np.random.Generator, n: int, longest: int, latest: int) -> 
         for number in rng.permutation(50)[:n]
     ]
     requests.sort(key=lambda request: request["comes"])
-    return {"size": size, "factor": factor, "requests": requests, "fails_at": None}
+    about = {"size": size, "factor": factor, "requests": requests}
+    return about | {"fails_at": None, "error": "CacheFull"}
 
 
 def probe_servers(student: SimpleNamespace, challenge: Challenge) -> Evidence:
@@ -147,22 +155,27 @@ def _run(student: SimpleNamespace, server: dict[str, Any]) -> Evidence:
     scheduler = student.Scheduler(server["budget"], server["room"])
     other = student.Scheduler(1, 1)  # which has nothing to do, whoever else has
     language = Language(server["size"], server["factor"])
-    forward, unasked = Watched(language, server["fails_at"]), Watched(language, None)
+    forward, unasked = Watched(language, server["fails_at"], server["error"]), Watched(language)
     comes = [row["comes"] for row in server["requests"]]
-    requests = [Request(row["id"], row["prompt"], row["n_new"]) for row in server["requests"]]
+    requests = [Request(row["id"], list(row["prompt"]), row["n_new"]) for row in server["requests"]]
     expected = sum(request.n_new for request in requests)
     quiet, step, steps, raised, moved, idle, returned, most = 0, 0, [], [], [], 0, [], 0
+    kind = ""
     while sum(map(len, returned)) < expected and quiet < 40 and step < MOST_STEPS:
         for request, first in zip(requests, comes, strict=True):
             if first == step:
                 scheduler.add(request)
         if step == 0:
-            idle = len(list(other.step(unasked)))
+            idle = len(_pairs(other.step(unasked)))
         passes, queues = len(forward.spans), _queues(scheduler)
         try:
-            returned.append(_pairs(scheduler.step(forward)))
-        except CacheFull:
-            raised.append(step)
+            result = scheduler.step(forward)
+            kind = kind or ("" if isinstance(result, list | tuple) else in_words(result))
+            returned.append(_pairs(result))
+        except Exception as error:
+            if len(forward.spans) - 1 != server["fails_at"] or forward.spans[passes:] == []:
+                raise
+            raised.append(type(error).__name__)
             moved += [[*queues, *_queues(scheduler)]] * (queues != _queues(scheduler))
             returned.append([])
         made = len(forward.spans) - passes
@@ -184,6 +197,10 @@ def _run(student: SimpleNamespace, server: dict[str, Any]) -> Evidence:
         "rest": rest,
         "again": again,
         "asked_for_nothing": len(forward.spans) - after + len(unasked.spans) + idle,
+        "kind": kind,
+        "unasked": [number for span in unasked.spans for number, _, _ in span],
+        "refused": _refusals(student),
+        "prompts_kept": all(map(_has_its_prompt, requests, server["requests"])),
         "out": [[plain(token) for token in request.out] for request in requests],
         "fed": [plain(request.fed) for request in requests],
     }
@@ -194,8 +211,29 @@ def _queues(scheduler: Any) -> tuple[int, int]:
     return len(getattr(scheduler, "running", ())), len(getattr(scheduler, "waiting", ()))
 
 
-def _pairs(returned: Iterable[tuple[Any, Any]]) -> list[list[Any]]:
-    return [[plain(number), plain(token)] for number, token in returned]
+def _pairs(returned: Any) -> list[list[Any]]:
+    """The pairs that step() returned, of whatever it gave in the place of a list."""
+    try:
+        return [[plain(number), plain(token)] for number, token in returned]
+    except (TypeError, ValueError):
+        return []
+
+
+def _has_its_prompt(request: Request, row: dict[str, Any]) -> bool:
+    return list(request.prompt) == row["prompt"]
+
+
+def _refusals(student: SimpleNamespace) -> list[str]:
+    """What comes of adding requests whose ids run and wait already, and one that has begun."""
+    scheduler = student.Scheduler(1, 1)
+    scheduler.add(Request(3, [1, 1], 2))
+    outcome(lambda: scheduler.step(lambda pieces: torch.zeros(len(pieces), 2)))
+    scheduler.add(Request(5, [1], 1))
+    begun = Request(4, [1, 2], 1, fed=1)
+    return [
+        outcome(lambda request=request: scheduler.add(request))
+        for request in (Request(3, [2], 1), Request(5, [2], 1), begun)
+    ]
 
 
 def servers_form(challenge: Challenge) -> Evidence:
@@ -205,7 +243,11 @@ def servers_form(challenge: Challenge) -> Evidence:
         "spans": Each(Each([NUMBER_OR_WORDS] * 3)),
         "steps": Each(int),
         "most_passes_of_a_step": int,
-        "raised": Each(int),
+        "raised": Each(str),
+        "kind": str,
+        "unasked": Each(NUMBER_OR_WORDS),
+        "refused": [str] * len(REFUSED),
+        "prompts_kept": bool,
         "moved": Each([int] * 4),
         "left": int,
         "rest": pairs,
@@ -235,7 +277,7 @@ def describe_server(server: dict[str, Any]) -> str:
     fails = server["fails_at"]
     return (
         f"Budget {server['budget']}, max_running {server['room']}, requests (prompt + n_new) {rows}"
-        + ("" if fails is None else f"; pass {fails + 1} raises CacheFull")
+        + ("" if fails is None else f"; pass {fails + 1} raises {server['error']}")
     )
 
 
@@ -262,20 +304,81 @@ def wrong_out(server: dict[str, Any], result: Evidence) -> str | None:
 def every_request_as_if_alone(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Follow each request: what it was fed, what it was told, and where that ended."""
     for server, result in zip(challenge["servers"], evidence["servers"], strict=True):
-        language = Language(server["size"], server["factor"])
-        for request, out in zip(server["requests"], result["out"], strict=True):
-            if wrong := _wrong_answer(language, request, out, result):
+        for wrong_of in (_wrong_step, _wrong_answers, wrong_out, _not_planned):
+            if wrong := wrong_of(server, result):
                 return failed(f"{describe_server(server)}. {wrong}")
-        if wrong := wrong_out(server, result):
-            return failed(f"{describe_server(server)}. {wrong}")
-        if (most := result["most_passes_of_a_step"]) > 1:
-            return failed(
-                f"{describe_server(server)}. Each text is right, but one step() called forward {most} "
-                f"times. How many passes is a step?"
-            )
     if wrong := _not_mixed(server, result):  # the last one, see draw_two
         return failed(f"{describe_server(server)}. Each text is right, but {wrong}")
     return passed("However they were mixed, each request got the text that it gets alone.")
+
+
+def _wrong_step(server: dict[str, Any], result: Evidence) -> str | None:
+    """Say what is wrong with a step() or an add(), whatever the texts."""
+    if wrong := _shared(result):
+        return wrong
+    if (most := result["most_passes_of_a_step"]) > 1:
+        return f"One step() called forward {most} times. How many passes is a step?"
+    if result["kind"]:
+        return f"step() returned {result['kind']}; expected is a list of pairs. What do you return?"
+    for outcome_of_it, what in zip(result["refused"], REFUSED, strict=True):
+        if outcome_of_it != "ValueError":
+            return (
+                f"add() of a request {what} came to {outcome_in_words(outcome_of_it)}; right is a "
+                f"ValueError. Who looks at those that are here?"
+            )
+    return None
+
+
+REFUSED = ("whose id runs already", "whose id waits already", "that has begun")
+"""Requests that `_refusals` adds."""
+
+
+def _shared(result: Evidence) -> str | None:
+    if not result["unasked"]:
+        return None
+    return (
+        f"A second Scheduler, to which nothing was added, fed request {result['unasked'][0]}. What do "
+        f"two of them share?"
+    )
+
+
+def _wrong_answers(server: dict[str, Any], result: Evidence) -> str | None:
+    language = Language(server["size"], server["factor"])
+    for request, out in zip(server["requests"], result["out"], strict=True):
+        if wrong := _wrong_answer(language, request, out, result):
+            return wrong
+    return None
+
+
+def _not_planned(server: dict[str, Any], result: Evidence) -> str | None:
+    """Say which pass no plan would make: beyond the budget, or prompts while one that decodes waits."""
+    if not result["prompts_kept"]:
+        return (
+            "Each text is right, but a prompt was changed. Which attributes of a request move on?"
+        )
+    fed = {row["id"]: 0 for row in server["requests"]}
+    for step, span in enumerate(result["spans"], 1):
+        total = sum(n for number, _, n in span if number in fed)
+        if total > server["budget"]:
+            return (
+                f"Each text is right, but pass {step} has {total} tokens. Does within_budget_and_room "
+                f"pass? If so, whose plan is carried out?"
+            )
+        present = {number for number, _, _ in span}
+        for row in server["requests"]:
+            number, P = row["id"], len(row["prompt"])
+            decodes = P <= fed[number] < P + row["n_new"] - 1
+            others = [other["id"] for other in server["requests"]
+                      if other["id"] in present and fed[other["id"]] < len(other["prompt"])]  # fmt: skip
+            if decodes and number not in present and others:
+                return (
+                    f"Each text is right, but in pass {step} request {number} decodes and gets nothing, "
+                    f"while {others} get tokens of their prompts. Does decodes_come_first pass? If so, "
+                    f"whose plan is carried out?"
+                )
+        for number, _, n in span:
+            fed[number] = fed.get(number, 0) + n
+    return None
 
 
 def _not_mixed(server: dict[str, Any], result: Evidence) -> str | None:
@@ -325,7 +428,10 @@ def _wrong_answer(
                 f"By then step() had returned {len(returned)} of {request['n_new']} tokens "
                 "for it. After which pieces does a token come, and how many at a time?"
             )
-        return f"Request {number} was fed {at} of {n_fed} tokens, and then nothing more came. {question}"
+        return (
+            f"Request {number} was fed {at} of {n_fed} tokens and got {returned}; then nothing more "
+            f"came. {question}"
+        )
     alone = language.answer(request["prompt"], request["n_new"])
     if returned == alone:
         return None
@@ -334,6 +440,8 @@ def _wrong_answer(
         question = "Each token comes back as a plain int. Where does yours become one?"
     elif out == alone:
         question = "Its `out` is right. Which pairs does step() return?"
+    elif len(returned) < len(alone) and all(token in alone for token in returned):
+        question = "Which tokens are missing, and what have these in common?"
     return (
         f"Alone, request {number} is answered by {alone}; here step() returned {returned} for it. "
         f"{question}"
@@ -358,6 +466,8 @@ def leaves_and_joins_at_once(
 def _wrong_passes(server: dict[str, Any], result: Evidence, passes: list[list[int]]) -> str | None:
     """Say what is wrong with who was in which pass, and with what is left behind."""
     fails, spans = server["fails_at"], result["spans"]
+    if wrong := _shared(result):
+        return wrong
     for step, expected in enumerate(passes):
         if step >= len(spans):
             left = sorted(expected)
@@ -391,6 +501,11 @@ def _wrong_passes(server: dict[str, Any], result: Evidence, passes: list[list[in
         )
     if fails is not None and not result["raised"]:
         return "The error did not reach the caller. Who has to know of it?"
+    for error in result["raised"]:
+        if error != server["error"]:
+            return (
+                f"forward raised {server['error']}, and the caller got {error}. Whose error is it?"
+            )
     for running, waiting, now_running, now_waiting in result["moved"]:
         return (
             f"A pass failed. Before it {running} were running and {waiting} waiting, and after it "
