@@ -160,7 +160,7 @@ def _run(student: SimpleNamespace, server: dict[str, Any]) -> Evidence:
     requests = [Request(row["id"], list(row["prompt"]), row["n_new"]) for row in server["requests"]]
     expected = sum(request.n_new for request in requests)
     quiet, step, steps, raised, moved, idle, returned, most = 0, 0, [], [], [], 0, [], 0
-    kind = ""
+    kind, lists = "", []
     while sum(map(len, returned)) < expected and quiet < 40 and step < MOST_STEPS:
         for request, first in zip(requests, comes, strict=True):
             if first == step:
@@ -170,7 +170,11 @@ def _run(student: SimpleNamespace, server: dict[str, Any]) -> Evidence:
         passes, queues = len(forward.spans), _queues(scheduler)
         try:
             result = scheduler.step(forward)
-            kind = kind or ("" if isinstance(result, list | tuple) else in_words(result))
+            if not isinstance(result, list | tuple):
+                kind = kind or in_words(result)
+            elif any(result is earlier for earlier in lists if result):
+                kind = kind or "the very list of an earlier step"
+            lists.append(result)
             returned.append(_pairs(result))
         except Exception as error:
             if len(forward.spans) - 1 != server["fails_at"] or forward.spans[passes:] == []:
@@ -229,11 +233,12 @@ def _refusals(student: SimpleNamespace) -> list[str]:
     scheduler.add(Request(3, [1, 1], 2))
     outcome(lambda: scheduler.step(lambda pieces: torch.zeros(len(pieces), 2)))
     scheduler.add(Request(5, [1], 1))
-    begun = Request(4, [1, 2], 1, fed=1)
-    return [
-        outcome(lambda request=request: scheduler.add(request))
-        for request in (Request(3, [2], 1), Request(5, [2], 1), begun)
-    ]
+    outcomes = []
+    for request in (Request(3, [2], 1), Request(5, [2], 1), Request(4, [1, 2], 1, fed=1)):
+        before = _queues(scheduler)
+        ending = outcome(lambda request=request: scheduler.add(request))
+        outcomes.append(ending if _queues(scheduler) == before else "ValueError too late")
+    return outcomes
 
 
 def servers_form(challenge: Challenge) -> Evidence:
@@ -324,7 +329,7 @@ def _wrong_step(server: dict[str, Any], result: Evidence) -> str | None:
         if outcome_of_it != "ValueError":
             return (
                 f"add() of a request {what} came to {outcome_in_words(outcome_of_it)}; right is a "
-                f"ValueError. Who looks at those that are here?"
+                f"ValueError, before it is in a list. Who looks at those that are here, and when?"
             )
     return None
 
