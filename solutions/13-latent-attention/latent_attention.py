@@ -395,9 +395,8 @@ checks.absorbed_scores_are_the_scores(absorb, attend_latent)
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # <code>split_heads</code>, two slices, <code>attn.rotate</code> twice, <code>cache.append</code>,
-# <code>cat</code> of the absorbed and the rotated queries, <code>causal_mask</code> of T and S on the
-# device of x, <code>attend_latent</code>, <code>up_v</code> cut into heads and transposed,
-# <code>merge_heads</code>.
+# <code>cat</code> of absorbed and rotated queries, <code>causal_mask</code> of T and S on x's device,
+# <code>attend_latent</code>, <code>up_v</code> cut into heads, transposed, <code>merge_heads</code>.
 # </details>
 
 # %%
