@@ -35,7 +35,8 @@ QUESTIONS = {
     "causal": "Without a mask it agrees. Which columns of the mask belong to the keys of one part, and "
     "is every part read?",
     "window": "A causal mask agrees. Here some queries see nothing of whole parts, at the start or "
-    "between. What do their top and total become when such parts are merged?",
+    "between. What do their top and total become when such parts are merged, and are the parts behind "
+    "them read?",
     "shape": "Masks (T, S) agree. Which axis do you cut, and do the others stay?",
 }
 """Ends the message of a case, by what is new in it."""

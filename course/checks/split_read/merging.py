@@ -36,6 +36,11 @@ QUESTIONS = {
         "the whole?",
         "out": "Top and total are right. Are the values counted by the same top as the weights?",
     },
+    "far": dict.fromkeys(
+        FIELDS,
+        "Parts around 0 agree. These tops are far below 0, and one is 300 below the other. What do you "
+        "count from, and what is left of a part so far below another, even of a million keys?",
+    ),
     "tree": dict.fromkeys(
         FIELDS,
         "Merging two agrees. What does your merge assume about a part that was merged before?",
@@ -78,6 +83,9 @@ def draw_orders(seed: int) -> Challenge:
     rng = np.random.default_rng(seed)
     sizes = (2, 3, int(rng.integers(2, 4)), 4)
     pair = [draw_part(rng, sizes) for _ in range(2)]
+    far = [{**part, "top": part["top"] - np.float32(1e5)} for part in pair]
+    many = {name: far[1][name] * np.float32(1e6) for name in ("out", "total")}
+    far[1] = {"top": far[1]["top"] - np.float32(300), **many}
     level = [pair[0], {**pair[1], "top": pair[0]["top"]}]
     drawn = [
         ("same top", level, [[0, 1]], "float32"),
@@ -86,6 +94,7 @@ def draw_orders(seed: int) -> Challenge:
         ("two", [draw_part(rng, (1, 1, 1, 1)) for _ in range(2)], [[0, 1]], "float32"),
         ("two", [draw_part(rng, (1, 2, 3, 4)) for _ in range(2)], [[1, 0]], "float64"),
     ]
+    drawn += [("far", far, [[0, 1]], "float32"), ("far", far, [[1, 0]], "float32")]
     for n in (3, 3, *rng.integers(4, 10, 4).tolist()):
         shape = tuple(int(size) for size in rng.integers(1, 4, 4))
         parts = [draw_part(rng, shape) for _ in range(n)]

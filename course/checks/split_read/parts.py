@@ -29,8 +29,8 @@ HEADS = (
 QUERIES = "The queries before it are right. In which order do your reshapes put heads and tokens?"
 QUESTIONS = {
     "one key": {
-        "top": "There is one key, so its score is the top. What becomes of q · k before it is a score "
-        "(lesson 01)?",
+        "top": "There is one key, so its score is the top, which may be below 0. What becomes of q · k "
+        "before it is a score (lesson 01), and of a score before it is the top?",
         "total": "There is one key, and its score is the top. What is e to the power of 0?",
         "out": "There is one key, and its weight is 1. What becomes of its value?",
     },
@@ -55,7 +55,7 @@ QUESTIONS = {
     "types": dict.fromkeys(FIELDS, "The same call agrees in float32. Which line counts on a type?"),
     "counted": dict.fromkeys(FIELDS, "Smaller cases agree. Which line counts on a size?"),
     "mask": {
-        "top": "Is this the score of a key that is hidden?",
+        "top": "Is this the score of a key that is hidden, or is one left out that this query sees?",
         "total": "The top is right. What does a hidden key add to the sum?",
         "out": "Top and total are right. What does a hidden key add to the sum?",
     },

@@ -23,14 +23,14 @@ QUESTIONS = {
     "one": "There is one chat here. If any_cut_any_order passes: are both parts in the result, the "
     "prefix and its own keys, and is it finished?",
     "chats": "One chat agrees; here are several. Whose queries stand where when all of them read the "
-    "prefix, and do out, top and total stand there again when they meet their own keys?",
+    "prefix, do out, top and total stand there again afterwards, and whose own keys does each row read?",
     "sizes": "Smaller cases agree. Which line counts on a size, or on a type?",
 }
 """Ends the message of a case, by what is new in it."""
 NAMES = ("q", "prefix_k", "prefix_v", "own_k", "own_v")
-CHATS = 8
+CHATS = 20
 """In the case whose reads are counted; there the heads of a group are 2, and each may read by itself."""
-MOST = 3
+MOST = 1.5
 """Times that a prefix may go into operations; once is enough."""
 
 
@@ -81,7 +81,7 @@ def draw_chats(seed: int) -> Challenge:
         ("sizes", 1, (1, 1), 1, S, {}),
         ("sizes", 5, (4, 4), P, 1, {}),
         ("sizes", 3, (4, 2), P, S, {"dtype": "float64"}),
-        ("sizes", CHATS, (2, 1), int(rng.integers(200, 260)), S, {"D": 32}),
+        ("sizes", CHATS, (2, 2), int(rng.integers(200, 260)), S, {"D": 32}),
     ]
     return {"cases": [draw_case(rng, *case) for case in staged]}
 
