@@ -87,7 +87,7 @@ def test_what_cannot_be_computed_is_refused_by_name(call, names):
         ("last_block_to_its_end", "blocks_where_they_lie", "belongs to nobody"),
         ("gathers_the_blocks", "blocks_where_they_lie", "before they are read"),
         ("chats_and_heads_mixed", "prefix_is_read_once", "Whose queries stand where"),
-        ("copies_the_prefix", "prefix_is_read_once", "8 times"),
+        ("copies_the_prefix", "prefix_is_read_once", "20 times"),
     ],
 )
 def test_a_message_asks_about_what_went_wrong(bug, check, said):

@@ -39,7 +39,7 @@ QUESTIONS = {
     "far": dict.fromkeys(
         FIELDS,
         "Parts around 0 agree. These tops are far below 0, and one is 300 below the other. What do you "
-        "count from, and what is left of a part so far below another, even of a million keys?",
+        "count from, and what is left of a part so far below another, even of very many keys?",
     ),
     "tree": dict.fromkeys(
         FIELDS,
@@ -84,7 +84,7 @@ def draw_orders(seed: int) -> Challenge:
     sizes = (2, 3, int(rng.integers(2, 4)), 4)
     pair = [draw_part(rng, sizes) for _ in range(2)]
     far = [{**part, "top": part["top"] - np.float32(1e5)} for part in pair]
-    many = {name: far[1][name] * np.float32(1e6) for name in ("out", "total")}
+    many = {name: far[1][name] * np.float32(1e8) for name in ("out", "total")}
     far[1] = {"top": far[1]["top"] - np.float32(300), **many}
     level = [pair[0], {**pair[1], "top": pair[0]["top"]}]
     drawn = [
