@@ -261,7 +261,7 @@ checks.cache_is_left_as_alone(speculate)
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 # Two loops: n from <code>longest</code> down to 1, places from right to left; the first match returns a
-# slice. If nothing matches, return an empty int64 tensor.
+# slice. If nothing matches, return an empty slice.
 # </details>
 
 

@@ -41,7 +41,12 @@ def draw_guesses(rng: np.random.Generator) -> Iterator[Case]:
         first, second = np.sort(rng.permutation(len(row))[:2])
         row[[first, second]] = row.max() + np.array([1.0, 1.0 + 1e-9])
         draft[place : place + 1] = second
+        if place == 1:
+            nearly = draft.copy()
+            nearly[1] = first
     yield call("verify_greedy", draft, logits)
+    nearly[2:] = draft[2:]
+    yield call("verify_greedy", nearly, logits)
 
 
 def _guesses(
@@ -210,6 +215,7 @@ def draw_shares(rng: np.random.Generator) -> Iterator[Case]:
         yield call("expected_tokens", share, K)
     for K in rng.integers(2, 12, 6).tolist():
         yield call("expected_tokens", float(rng.uniform(0.2, 0.95)), K)
+    yield call("expected_tokens", 0.995, 9)
 
 
 @check_calls(

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, first_wrong_choice, outcome, uncached
+from course.checks.counts import NUMBER_OR_WORDS, plain
 from course.checks.default_device import beside_default
 from course.checks.drawing import (
     build_model,
@@ -35,6 +36,7 @@ GUESSES = {
     "wrong at the second": 1,
     "wrong at the last": -1,
     "none at all": None,
+    "none now and then": None,
     "one fewer than asked for": None,
 }
 """What a draft is like, and the place of its wrong guess; those behind it are right."""
@@ -68,7 +70,7 @@ class Guesser:
         known = (*earlier, *text.reshape(-1).tolist())
         start = len(known)
         k = min(k - (kind == "one fewer than asked for"), config.max_seq_len - start)
-        for _ in range(0 if kind == "none at all" else k):
+        for _ in range(0 if has_none(kind, start) else k):
             known += (self.likeliest(known),)
         draft = torch.tensor(known[start:], dtype=torch.int64)
         place = GUESSES[kind]
@@ -77,18 +79,25 @@ class Guesser:
         return draft
 
 
+def has_none(kind: str, n_known: int) -> bool:
+    """Whether a draft of this kind is empty behind so many tokens."""
+    return kind == "none at all" or (kind == "none now and then" and n_known % 3 == 0)
+
+
 Case = dict[str, Any]
 FORMS = {
     "text": TENSOR,
     "outcome": str,
     "words": str,
     "passes": Each(int),
+    "asked": Each([int, NUMBER_OR_WORDS]),
     "held": int,
     "next": TENSOR,
     "own_memory": bool,
 }
 """What may be recorded of a text: the text, or in words what is none; "returned" or the name of the
-exception; that one's message; the tokens of each pass; how many the cache then holds; the logits that
+exception; that one's message; the tokens of each pass; behind how many tokens guesses were asked for, and
+how many; how many the cache then holds; the logits that
 follow when the last token is fed; and whether the text has memory of its own."""
 
 
@@ -126,7 +135,12 @@ def _write(
         kv = new_cache(challenge, 1, case["places"], getattr(torch, case["dtype"]))
     if len(earlier):
         forward_cached(model, torch.tensor(earlier[None]), kv)
-    propose = partial(guesser.propose, case["kind"], earlier.tolist())
+    asked: list[list[Any]] = []
+
+    def propose(text: Tensor, k: int) -> Tensor:
+        asked.append([text.numel(), plain(k)])
+        return guesser.propose(case["kind"], earlier.tolist(), text, k)
+
     request = model, propose, prompt, case["n_new"], case["K"], kv
     texts: list[Any] = []
     words: list[str] = []
@@ -143,7 +157,7 @@ def _write(
         ended = outcome(speculate)
     text, held = as_array(texts[0]) if texts else ended, 0 if kv is None else len(kv)
     run = {"text": text, "outcome": ended, "passes": list(passes), "held": held}
-    run["words"] = "".join(words)
+    run["words"], run["asked"] = "".join(words), asked
     run["own_memory"] = not any(_shares_memory(result, prompt) for result in texts)
     if "next" in case["records"]:
         run["next"] = _after(model, text, kv)
@@ -253,7 +267,10 @@ def _wrong_text(
     text, P, V = run["text"], len(case["prompt"]), challenge["config"]["vocab_size"]
     size = P + case["n_new"]
     if isinstance(text, str):
-        return f"{text}{_error(run)}; wanted is a text of {size} tokens. {_about_stop(text)}"
+        at_once = run.get("passes") == []
+        return (
+            f"{text}{_error(run)}; wanted is a text of {size} tokens. {_about_stop(text, at_once)}"
+        )
     if text.shape != (size,) or text.dtype != np.int64:
         return (
             f"got {text.dtype} of shape {text.shape}, wanted is int64 of shape {(size,)}. "
@@ -324,13 +341,14 @@ def draw_work(seed: int) -> Challenge:
     prompt = draw_tokens(rng, 1, int(rng.integers(4, 8)), model["config"]["vocab_size"])[0]
     K = int(rng.integers(3, 5))
     cases = [
-        case_of(kind, prompt, n_new, K, "outcome", "passes", dtype="float64", places=40)
+        case_of(kind, prompt, n_new, K, "outcome", "passes", "asked", dtype="float64", places=40)
         for kind, n_new in (
             ("all right", 1 + 3 * (K + 1)),
             ("all right", 1 + 2 * (K + 1) + 2),
             ("wrong at once", 6),
             ("wrong at the second", 9),
             ("none at all", 4),
+            ("none now and then", 14),
         )
     ]
     return {**model, "cases": cases}
@@ -340,12 +358,25 @@ def passes_of(case: Case) -> list[int]:
     """List the tokens of each pass: the prompt's, and then the newest token with what was drafted."""
     passes, left = [len(case["prompt"])], case["n_new"] - 1
     while left > 0:
-        drafted = 0 if case["kind"] == "none at all" else min(case["K"], left - 1)
+        n_known = len(case["prompt"]) + case["n_new"] - left
+        drafted = 0 if has_none(case["kind"], n_known) else min(case["K"], left - 1)
         place = GUESSES[case["kind"]]
         kept = drafted if place is None else min(place, drafted)
         passes.append(1 + drafted)
         left -= 1 + kept
     return passes
+
+
+def _wrong_request(case: Case, asked: list[list[Any]]) -> str | None:
+    """Say where guesses were asked for that no pass could use."""
+    size = len(case["prompt"]) + case["n_new"]
+    for n_known, k in asked:
+        if n_known >= size or isinstance(k, str) or k < 0:
+            return (
+                f"the passes are right, but behind {n_known} of {size} tokens propose was asked for {k} "
+                f"guesses. How many can be used there, and is there another pass?"
+            )
+    return None
 
 
 @check_texts(draw=draw_work)
@@ -356,6 +387,8 @@ def passes_are_saved(challenge: Challenge, evidence: Evidence) -> Verdict:
         if run["outcome"] != "returned":
             return failed(f"{describe(case)}: {run['outcome']}{_error(run)}. Which line stops it?")
         if passes == expected:
+            if wrong := _wrong_request(case, run["asked"]):
+                return failed(f"{describe(case)}: {wrong}")
             continue
         first = "Does every_draft_gives_the_same_text pass? If so,"
         question = f"{first} which tokens does a pass feed, and which did one before it?"
@@ -363,9 +396,10 @@ def passes_are_saved(challenge: Challenge, evidence: Evidence) -> Verdict:
             question = "What goes in with the prompt, and in how many passes?"
         elif len(passes) > len(expected):
             question = (
-                f"{first} which text does propose see, and how many tokens does a pass write?"
+                f"{first} when do you ask, which text does propose see, and how many tokens does a pass "
+                f"write?"
             )
-        elif len(passes) == len(expected):
+        elif len(passes) == len(expected) and passes[:-1] == expected[:-1]:
             question = "How many guesses can the last pass use?"
         return failed(
             f"{describe(case)}: passes of {passes} tokens, needed are {expected}. {question}"
@@ -456,6 +490,8 @@ def _wrong_cache(
         return f"{text}{_error(run)}; the text fits. {_about_stop(text, run['held'] == before)}"
     size = len(case["prompt"]) + case["n_new"]
     n_held = before + size - 1
+    if text.shape != (size,):
+        return f"got a text of shape {text.shape}, wanted is {(size,)}. When is it done?"
     if run["held"] != n_held:
         question = "How many guesses of the last pass stay, and what else did it feed?"
         if before and run["held"] == n_held - before:
@@ -468,10 +504,9 @@ def _wrong_cache(
             f"it then holds {run['held']} tokens, wanted are {n_held}: {before} from before, and all of "
             f"the text but its last. {question}"
         )
-    if text.shape != (size,) or isinstance(logits, str) != (case["places"] == n_held):
-        return f"got a text of shape {text.shape}. When is it done?"
-    if isinstance(logits, str):
-        return None if logits == "nothing" else "a part of what was asked for did not come back."
+    if isinstance(logits, str) or case["places"] == n_held:
+        is_full = isinstance(logits, str) and logits == "nothing" and case["places"] == n_held
+        return None if is_full else "a part of what was asked for did not come back."
     whole = np.concatenate([case["earlier"], text])[None]
     expected = truth(challenge, whole)[0, -1]
     delta = float(np.abs(logits - expected).max()) if logits.shape == expected.shape else np.inf
