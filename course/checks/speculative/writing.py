@@ -14,7 +14,7 @@ from torch import Tensor
 
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, first_wrong_choice, outcome, uncached
-from course.checks.counts import NUMBER_OR_WORDS, plain
+from course.checks.counts import plain
 from course.checks.default_device import beside_default
 from course.checks.drawing import (
     build_model,
@@ -90,14 +90,14 @@ FORMS = {
     "outcome": str,
     "words": str,
     "passes": Each(int),
-    "asked": Each([int, NUMBER_OR_WORDS]),
+    "useless": str,
     "held": int,
     "next": TENSOR,
     "own_memory": bool,
 }
 """What may be recorded of a text: the text, or in words what is none; "returned" or the name of the
-exception; that one's message; the tokens of each pass; behind how many tokens guesses were asked for, and
-how many; how many the cache then holds; the logits that
+exception; that one's message; the tokens of each pass; which guesses were asked for
+that no pass could use; how many the cache then holds; the logits that
 follow when the last token is fed; and whether the text has memory of its own."""
 
 
@@ -135,10 +135,11 @@ def _write(
         kv = new_cache(challenge, 1, case["places"], getattr(torch, case["dtype"]))
     if len(earlier):
         forward_cached(model, torch.tensor(earlier[None]), kv)
-    asked: list[list[Any]] = []
+    size, useless = len(prompt) + case["n_new"], []
 
     def propose(text: Tensor, k: int) -> Tensor:
-        asked.append([text.numel(), plain(k)])
+        if text.numel() >= size or isinstance(plain(k), str) or k < 0:
+            useless.append(f"{plain(k)} guesses behind {text.numel()} of {size} tokens")
         return guesser.propose(case["kind"], earlier.tolist(), text, k)
 
     request = model, propose, prompt, case["n_new"], case["K"], kv
@@ -157,7 +158,7 @@ def _write(
         ended = outcome(speculate)
     text, held = as_array(texts[0]) if texts else ended, 0 if kv is None else len(kv)
     run = {"text": text, "outcome": ended, "passes": list(passes), "held": held}
-    run["words"], run["asked"] = "".join(words), asked
+    run["words"], run["useless"] = "".join(words), "".join(useless[:1])
     run["own_memory"] = not any(_shares_memory(result, prompt) for result in texts)
     if "next" in case["records"]:
         run["next"] = _after(model, text, kv)
@@ -341,7 +342,7 @@ def draw_work(seed: int) -> Challenge:
     prompt = draw_tokens(rng, 1, int(rng.integers(4, 8)), model["config"]["vocab_size"])[0]
     K = int(rng.integers(3, 5))
     cases = [
-        case_of(kind, prompt, n_new, K, "outcome", "passes", "asked", dtype="float64", places=40)
+        case_of(kind, prompt, n_new, K, "outcome", "passes", "useless", dtype="float64", places=40)
         for kind, n_new in (
             ("all right", 1 + 3 * (K + 1)),
             ("all right", 1 + 2 * (K + 1) + 2),
@@ -367,18 +368,6 @@ def passes_of(case: Case) -> list[int]:
     return passes
 
 
-def _wrong_request(case: Case, asked: list[list[Any]]) -> str | None:
-    """Say where guesses were asked for that no pass could use."""
-    size = len(case["prompt"]) + case["n_new"]
-    for n_known, k in asked:
-        if n_known >= size or isinstance(k, str) or k < 0:
-            return (
-                f"the passes are right, but behind {n_known} of {size} tokens propose was asked for {k} "
-                f"guesses. How many can be used there, and is there another pass?"
-            )
-    return None
-
-
 @check_texts(draw=draw_work)
 def passes_are_saved(challenge: Challenge, evidence: Evidence) -> Verdict:
     """Compare tokens of each pass with those that are needed."""
@@ -387,8 +376,11 @@ def passes_are_saved(challenge: Challenge, evidence: Evidence) -> Verdict:
         if run["outcome"] != "returned":
             return failed(f"{describe(case)}: {run['outcome']}{_error(run)}. Which line stops it?")
         if passes == expected:
-            if wrong := _wrong_request(case, run["asked"]):
-                return failed(f"{describe(case)}: {wrong}")
+            if run["useless"]:
+                return failed(
+                    f"{describe(case)}: the passes are right, but propose was asked for "
+                    f"{run['useless']}. How many can be used there, and is there another pass?"
+                )
             continue
         first = "Does every_draft_gives_the_same_text pass? If so,"
         question = f"{first} which tokens does a pass feed, and which did one before it?"
