@@ -159,8 +159,8 @@ def _run(student: SimpleNamespace, server: dict[str, Any]) -> Evidence:
     comes = [row["comes"] for row in server["requests"]]
     requests = [Request(row["id"], list(row["prompt"]), row["n_new"]) for row in server["requests"]]
     expected = sum(request.n_new for request in requests)
-    quiet, step, steps, raised, moved, idle, returned, most = 0, 0, [], [], [], 0, [], 0
-    kind, lists = "", []
+    quiet, step, idle = 0, 0, 0
+    results, returned, steps, raised, moved = [], [], [], [], []
     while sum(map(len, returned)) < expected and quiet < 40 and step < MOST_STEPS:
         for request, first in zip(requests, comes, strict=True):
             if first == step:
@@ -169,13 +169,8 @@ def _run(student: SimpleNamespace, server: dict[str, Any]) -> Evidence:
             idle = len(_pairs(other.step(unasked)))
         passes, queues = len(forward.spans), _queues(scheduler)
         try:
-            result = scheduler.step(forward)
-            if not isinstance(result, list | tuple):
-                kind = kind or in_words(result)
-            elif any(result is earlier for earlier in lists if result):
-                kind = kind or "the very list of an earlier step"
-            lists.append(result)
-            returned.append(_pairs(result))
+            results.append(scheduler.step(forward))
+            returned.append(_pairs(results[-1]))
         except Exception as error:
             if len(forward.spans) - 1 != server["fails_at"] or forward.spans[passes:] == []:
                 raise
@@ -184,7 +179,6 @@ def _run(student: SimpleNamespace, server: dict[str, Any]) -> Evidence:
             returned.append([])
         made = len(forward.spans) - passes
         steps += [step] * made
-        most = max(most, made)
         quiet = 0 if returned[-1] or made else quiet + 1
         step += 1
     after, left = len(forward.spans), sum(_queues(scheduler))
@@ -194,20 +188,30 @@ def _run(student: SimpleNamespace, server: dict[str, Any]) -> Evidence:
         "returned": returned,
         "spans": forward.spans[:after],
         "steps": steps,
-        "most_passes_of_a_step": most,
+        "most_passes_of_a_step": max(map(steps.count, steps), default=0),
         "raised": raised,
         "moved": moved,
         "left": left,
         "rest": rest,
         "again": again,
         "asked_for_nothing": len(forward.spans) - after + len(unasked.spans) + idle,
-        "kind": kind,
+        "kind": _kind_of(results),
         "unasked": [number for span in unasked.spans for number, _, _ in span],
         "refused": _refusals(student),
         "prompts_kept": all(map(_has_its_prompt, requests, server["requests"])),
         "out": [[plain(token) for token in request.out] for request in requests],
         "fed": [plain(request.fed) for request in requests],
     }
+
+
+def _kind_of(results: list[Any]) -> str:
+    """What step() returned in the place of a new list, in words; "" where it gave one each time."""
+    for number, result in enumerate(results):
+        if not isinstance(result, list | tuple):
+            return in_words(result)
+        if isinstance(result, list) and any(result is earlier for earlier in results[:number]):
+            return "the very list of an earlier step"
+    return ""
 
 
 def _queues(scheduler: Any) -> tuple[int, int]:

@@ -29,7 +29,8 @@ QUESTIONS = {
 """Ends the message of a case, by what is new in it."""
 NAMES = ("q", "prefix_k", "prefix_v", "own_k", "own_v")
 CHATS = 20
-"""In the case whose reads are counted; there the heads of a group are 2, and each may read by itself."""
+"""In the case whose reads are counted; there each query head has a KV head of its own, so that a loop
+over heads reads the prefix once, too."""
 MOST = 1.5
 """Times that a prefix may go into operations; once is enough."""
 
