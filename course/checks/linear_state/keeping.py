@@ -76,12 +76,12 @@ LENGTH = 8
 
 
 def draw_back(seed: int) -> Challenge:
-    """Draw a text with four sets of checkpoints, and a way back to every length. Where there is one, it
+    """Draw a text with three sets of checkpoints, and a way back to every length. Where there is one, it
     goes on from there with other tokens, back once more, and on with the old ones."""
     rng = np.random.default_rng([seed, 1])
-    drawn = sorted(rng.choice(np.arange(1, LENGTH), 3, replace=False).tolist())
+    drawn = sorted(rng.choice(np.arange(1, LENGTH), 2, replace=False).tolist())
     series = []
-    for checkpoints in ([], [3], [2, LENGTH], drawn):
+    for checkpoints in ([], [3], [*drawn, LENGTH]):
         text, other = draw_tokens(rng, LENGTH), draw_tokens(rng, 2)
         begun: list[Operation] = [("new", 0, LENGTH + 3)]
         ends = sorted({*checkpoints, LENGTH - 1, LENGTH})

@@ -15,6 +15,8 @@ A lesson's check says at what it looks, so that one mistake does not fail all of
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import zip_longest
@@ -71,12 +73,13 @@ def make_series(
 def numbers_of(
     kind: str, layer: int, tokens: tuple[int, ...], shape: tuple[int, ...]
 ) -> tuple[np.ndarray, bytes]:
-    """Draw the numbers that stand for some tokens in a layer: whole ones, exact in any type; and the key
-    by which they are known again. They are the same for the same tokens; of none they are zeros, as in
-    a new cache."""
-    seed = [ord(kind), layer, len(tokens), *tokens]
-    largest = 400 if tokens else 1
-    numbers = np.random.default_rng(seed).integers(1 - largest, largest, shape).astype(np.float64)
+    """Compute the numbers that stand for some tokens in a layer, by a hash of these: whole ones of 12 bits,
+    exact in float16; and the key by which they are known again. Those of no tokens are zeros, as in a new
+    cache."""
+    size = np.dtype("<i2").itemsize * math.prod(shape)
+    text = f"{kind} {layer} {tokens}".encode()
+    data = hashlib.shake_128(text).digest(size) if tokens else bytes(size)
+    numbers = (np.frombuffer(data, "<i2") >> 4).reshape(shape).astype(np.float64)
     return numbers, _key(kind, layer, numbers.tobytes())
 
 
