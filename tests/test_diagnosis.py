@@ -294,7 +294,7 @@ def test_the_judge_names_the_mistake_and_records_it(desk):
     assert lost[SPLITS].family == "position"
     assert lost[SPLITS].message.startswith("Chunks of [")
     message = lost[SPLITS].message
-    assert "give these numbers" in message or message.endswith(f" {WHERE}")
+    assert "mistakes end like this" in message or message.endswith(f" {WHERE}")
     assert {answer.family for answer in result.answers if answer.score == 1} == {""}
 
 

@@ -103,14 +103,11 @@ def name_mistake(
     if len(families) != 1:
         return None
     (family,) = families
-    stopped = bool(kind_of_error(reply))
     if len(found) == 1:
-        words = "Known to stop like this:" if stopped else "These numbers come from"
-        if reply.get("broken"):  # perhaps with right numbers
-            words = "This comes from"
+        words = "Known to stop like this:" if kind_of_error(reply) else "This comes from"
         return Diagnosis(found[0].name, family, f"{words} {found[0].mistake}.")
-    words = "end like this" if stopped else "give these numbers"
-    return Diagnosis("", family, f"Several known mistakes {words}, all about {FAMILIES[family]}.")
+    words = "Several known mistakes end like this, all about"
+    return Diagnosis("", family, f"{words} {FAMILIES[family]}.")
 
 
 def _found(

@@ -100,8 +100,8 @@ class Bug:
         story: how one comes to write it and what happens then, in one or two lines.
         check: the hidden check that must catch it, "<lesson>.<check>".
         family: one of FAMILIES.
-        mistake: what a student who made it is told; completes "These numbers come from …" and
-            names the mistake, not the answer.
+        mistake: what a student who made it is told; completes "This comes from …" and names
+            the mistake, not the answer.
         answer: what differs from the reference.
         kind: one of KINDS, where the mistake breaks such a rule; else "".
     """

@@ -119,7 +119,7 @@ def wrong_kind(
         dtype: of the tensor, where it is not that of the expected array.
     """
     value, is_tensor = got["value"], isinstance(got["value"], np.ndarray)
-    text = f"a {got['type']} tensor of shape {value.shape}" if is_tensor else f"{value}"
+    text = f"a tensor of {got['type']}, of shape {value.shape}" if is_tensor else f"{value}"
     text = "nothing (None)" if value is None else text
     if isinstance(expected, np.ndarray):
         dtype = dtype or str(expected.dtype)

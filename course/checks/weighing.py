@@ -61,7 +61,7 @@ def wrong_weight(
         if weight[which] != right:
             question = "What is allocated when, and what does nbytes() leave out, or count twice?"
             if not isinstance(weight[which], str) and weight[which] > right:
-                question = "What does nbytes() count twice, or beside keys, values and their codes?"
+                question = "What does nbytes() count twice, or beside the rows that are kept?"
             return (
                 f"nbytes() of the {which} cache gives {weight[which]}, and a full one keeps {right:,} "
                 f"bytes. {question}"

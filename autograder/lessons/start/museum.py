@@ -299,7 +299,7 @@ def eps_left_out(x, eps=1e-6):
     return x / x.square().mean(dim=-1, keepdim=True).sqrt()
 
 
-@bug("formula", "an eps that only helps where the mean square is 0")
+@bug("formula", "an eps that is not added to every mean square")
 def eps_where_it_is_zero(x, eps=1e-6):
     """A lower limit in the place of a sum."""
     return x / x.square().mean(dim=-1, keepdim=True).clamp_min(eps).sqrt()
@@ -311,14 +311,14 @@ def eps_as_it_was(x, eps=1e-6):
     return x / (x.square().mean(dim=-1, keepdim=True) + 1e-6).sqrt()
 
 
-@bug("wiring", "rows that are divided in the caller's tensor", kind="arguments")
+@bug("state", "rows that are divided in the caller's tensor", kind="arguments")
 def divided_in_place(x, eps=1e-6):
     """The careless function's first slip: /= writes into the argument."""
     x /= (x.square().mean(dim=-1, keepdim=True) + eps).sqrt()
     return x
 
 
-@bug("wiring", "squares that are taken in the caller's tensor", kind="arguments")
+@bug("state", "squares that are taken in the caller's tensor", kind="arguments")
 def squared_in_place(x, eps=1e-6):
     """A copy is divided, and the argument holds squares."""
     copy = x.clone()

@@ -23,13 +23,14 @@ def draw_decode_step(seed: int) -> Challenge:
     """Draw one new token on a long cache, and on a short one; two; and each under a mask; then one in
     float16. Keys and values are a slice of more room.
 
-    Two query heads a group: so few that all scores and outputs together, written several times, are
-    less than the keys of the cache are.
+    Two query heads a group, and at last one: so few that all scores and outputs together, written several
+    times, are less than the keys of the cache are.
     """
     rng = np.random.default_rng(seed)
     long, short = (105, 130), (40, 60)
     drawn = [((1, 4, 2, 1), long, False), ((2, 2, 1, 1), long, False), ((1, 2, 1, 1), short, False)]
     drawn += [((1, 2, 1, 2), long, False), ((2, 2, 1, 1), long, True), ((1, 4, 2, 2), long, True)]
+    drawn += [((1, 2, 2, 1), long, False)]
     cases = [draw_case(rng, sizes, int(rng.integers(*held)), *rest) for sizes, held, *rest in drawn]
     exact = level(rng, draw_case(rng, (1, 2, 1, 1), EXACT, False), "float16", "room")
     return {"cases": [*cases, with_held(exact)]}

@@ -12,7 +12,8 @@ from course.checks.recording import Array, Place, ask_about_shape
 
 def draw_labelled_heads(rng: np.random.Generator) -> Iterator[Case]:
     """Draw heads whose numbers are all different and exact in their type; and how often each is
-    wanted. Small sizes first; then sizes of 1, many heads, many copies, and every type."""
+    wanted. Small sizes first; then sizes of 1, many heads, many copies, and every type; last numbers of
+    both signs that need all digits of float32."""
     few, many = (int(n) for n in (rng.integers(3, 6), rng.integers(65, 90)))
     S, D = int(rng.integers(3, 6)), int(rng.choice([2, 4, 6]))
     for *shape, n_rep, dtype in (
@@ -30,6 +31,8 @@ def draw_labelled_heads(rng: np.random.Generator) -> Iterator[Case]:
         first = int(rng.integers(0, 9))
         x = first + rng.permutation(np.prod(shape)).reshape(shape).astype(np.float32)
         yield call("repeat_kv", x, n_rep, dtype=dtype)
+    x = rng.normal(size=(2, 2, S, D)).astype(np.float32)
+    yield call("repeat_kv", x, 2, dtype="float32")
 
 
 def describe(case: Case) -> str:
@@ -51,9 +54,13 @@ def heads_stand_in_a_row(case: Case, result: Array, expected: Array, place: Plac
     head = int(wrong.argmax())
     source, found = head_of(x, expected[:, head]), head_of(x, result[:, head])
     instead = "a mixture of several heads, tokens or rows" if found is None else f"head {found}"
+    changed = not np.isin(result[:, head], x).all()
+    if changed:
+        instead = "made of numbers that x does not have"
     return (
         f"gave {len(wrong)} heads. Head {head} should be head {source} of x, and is {instead}."
     ), (
+        (changed, "What does your code do to the numbers besides copying them?"),
         (found is None, "Along which axis do you repeat, and which axes does a reshape join?"),
         (True, "In which order do copies of two heads stand: a a b b, or a b a b?"),
     )

@@ -73,9 +73,9 @@ def make_series(
 def numbers_of(
     kind: str, layer: int, tokens: tuple[int, ...], shape: tuple[int, ...]
 ) -> tuple[np.ndarray, bytes]:
-    """Compute the numbers that stand for some tokens in a layer, by a hash of these: whole ones of 12 bits,
-    exact in float16; and the key by which they are known again. Those of no tokens are zeros, as in a new
-    cache."""
+    """Compute the numbers that stand for some tokens in a layer, by a hash of these: whole ones of 12
+    bits, exact in float16; and the key by which they are known again. Those of no tokens are zeros, as
+    in a new cache."""
     size = np.dtype("<i2").itemsize * math.prod(shape)
     text = f"{kind} {layer} {tokens}".encode()
     data = hashlib.shake_128(text).digest(size) if tokens else bytes(size)

@@ -93,7 +93,15 @@ def attention_error(out: Evidence, case: Case) -> str | None:
                     "All scores are 0 here. Does your mask tell such a score from a hidden place?"
                 )
             return f"{name}: no output is a number. {question}"
-    return form_error(name, out, q.shape, str(q.dtype))
+    error = form_error(name, out, q.shape, str(q.dtype))
+    if error and q.shape[2] > LONG:
+        words = error.removesuffix(" Which axis is where?").rstrip(".")
+        return f"{words}. {MADE_FOR_A_LENGTH}"
+    return error
+
+
+LONG = 1000
+MADE_FOR_A_LENGTH = "Short texts are right. What in your code is made for a certain length?"
 
 
 # What a token sees
@@ -133,8 +141,7 @@ def judge_equal_scores(
         return None
     return failed(
         f"{cases[1][0].shape[2]:,} tokens, all scores 0: each output is the plain average of what the "
-        f"token sees. From token {long[0]:,} on that is wrong, while short texts are right. What in "
-        "your code is made for a certain length?"
+        f"token sees. From token {long[0]:,} on that is wrong. {MADE_FOR_A_LENGTH}"
     )
 
 

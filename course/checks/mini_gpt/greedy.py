@@ -15,8 +15,8 @@ from course.checks.recording import Array
 
 def draw_logits(seed: int) -> Challenge:
     """Draw logits (B, V) that are mostly below 0; of one row, all below 0; of rows whose best two lie
-    1e-9 apart, in float64; in float16; of many rows, equal in pairs; and of many tokens, in which rows
-    differ only at the end, and by little."""
+    1e-9 apart, in float64; in float16; of many rows, equal in pairs; of many tokens, in which rows
+    differ only at the end, and by little; and of rows whose best two are equal."""
     rng = np.random.default_rng(seed)
     B, V = int(rng.integers(2, 9)), int(rng.integers(10, 60))
     logits = 10 * rng.normal(size=(B, V)) - 20
@@ -39,6 +39,7 @@ def draw_logits(seed: int) -> Challenge:
         half.astype(np.float16),
         many.astype(np.float32),
         long.astype(np.float32),
+        np.float32([[1, 1, 0], [0, 2, 1], [0, 2, 2]]),
     ]
     return {"cases": cases}
 
@@ -56,14 +57,15 @@ def greedy_takes_the_likeliest(
     for logits, out in zip(challenge["cases"], evidence["outputs"], strict=True):
         B, V = logits.shape
         if error := form_error(f"greedy_next on logits {(B, V)}", out, (B,), "int64"):
-            return failed(error)
+            tied = "Some of these logits are equal. How many tokens does each row give?"
+            return failed(error.replace("Which axis is where?", tied) if V == 3 else error)
         likeliest = truth(logits)
-        wrong = np.flatnonzero(out["array"] != likeliest).tolist()
-        if wrong:
-            b = wrong[0]
+        for b, (row, token) in enumerate(zip(logits, out["array"], strict=True)):
+            if 0 <= token < V and row[token] == row[likeliest[b]]:  # of equal ones, any
+                continue
             return failed(
-                f"Logits {(B, V)}, {logits.dtype}: {wrong_token(logits[b], b, out['array'][b])}, "
-                f"while the best logit of the row is {logits[b, likeliest[b]]:.10g}. "
+                f"Logits {(B, V)}, {logits.dtype}: {wrong_token(row, b, token)}, while the best logit "
+                f"of the row is {row[likeliest[b]]:.10g}. "
                 f"{about_the_largest(logits, out['array'], likeliest)}"
             )
     return passed("The likeliest token of every row.")

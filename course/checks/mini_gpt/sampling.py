@@ -271,7 +271,8 @@ def judge_repeats(first: Array, once_more: Array, other: Array, used: Array) -> 
 def draw_top_k(seed: int) -> Challenge:
     """Ask for many draws with few tokens kept, one and all of them, from two kinds of rows in turn; at
     temperature 1, so that a mistake with the temperature costs nothing here; then few draws, see
-    `few_draws`; and last, twice the same draws from generators of one seed."""
+    `few_draws`; twice the same draws from generators of one seed; many at another temperature, without
+    top_k and with it; and some of a row in which two tokens tie for the last place."""
     rng = np.random.default_rng(seed)
     base = np.linspace(2.0, -2.2, 8) + rng.uniform(-0.1, 0.1, 8)
     kinds = np.float32([rng.permutation(base) for _ in range(2)])
@@ -279,7 +280,10 @@ def draw_top_k(seed: int) -> Challenge:
     top_ks = (int(rng.integers(2, 4)), 1, int(rng.integers(4, 7)), 8)
     cases = [draw_case(kinds, seed, temperature=1.0, top_k=k) for k in top_ks]
     again = draw_case(kinds, seed, rows=32, temperature=1.0, top_k=4)
-    return {"cases": [*cases, *few_draws(rng, seed), again, {**again, "global_seed": 1}]}
+    cases += [*few_draws(rng, seed), again, {**again, "global_seed": 1}]
+    cases += [draw_case(kinds, seed, temperature=0.35, top_k=top_k) for top_k in (None, 3)]
+    tied = np.float32([[1, 2, 0, 1]])
+    return {"cases": [*cases, draw_case(tied, seed, rows=200, temperature=1.0, top_k=2)]}
 
 
 def few_draws(rng: np.random.Generator, seed: int) -> list[dict[str, Any]]:
@@ -298,21 +302,21 @@ def few_draws(rng: np.random.Generator, seed: int) -> list[dict[str, Any]]:
 @check("sample_next", draw=draw_top_k, probe=probe_draws, evidence=one_output_each)
 def sample_stays_in_top_k(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
     """Judge which tokens were drawn, and how often each."""
-    cases, outputs = challenge["cases"], evidence["outputs"]
-    for case, out in zip(cases[:-3], outputs[:-3], strict=True):
+    (*cases, plain, kept, tied), outputs = challenge["cases"], evidence["outputs"]
+    for case, out in zip(cases[:-3], outputs[:-6], strict=True):
         if wrong := judge_draws(case, out, truth):
             return wrong
-    for case, out in zip(cases[-3:], outputs[-3:], strict=True):
+    for case, out in zip([*cases[-3:], kept, tied], [*outputs[-6:-3], *outputs[-2:]], strict=True):
         if error := wrong_tokens(case, out):
             return failed(error)
-    first, once_more = (out["array"] for out in outputs[-2:])
+    first, once_more = (out["array"] for out in outputs[-5:-3])
     if not np.array_equal(first, once_more):
         return failed(
             f"At {setting(cases[-1])}, two generators with the same seed gave different tokens in "
             f"{int((first != once_more).sum())} of {len(first)} rows. Where do your random numbers come "
             f"from when top_k is given?"
         )
-    case, out = cases[-3], outputs[-3]
+    case, out = cases[-3], outputs[-6]
     (logits,), top_k, tokens = case["kinds"], case["settings"]["top_k"], out["array"]
     better = (logits > logits[tokens][:, None]).sum(axis=1)  # tokens that are likelier, (rows,)
     if better.max() >= top_k or tokens.max() < len(logits) // 2:
@@ -321,4 +325,46 @@ def sample_stays_in_top_k(challenge: Challenge, evidence: Evidence, truth: Truth
             f"are not among the likeliest {top_k}; the largest token drawn is {tokens.max()}. With "
             "few tokens all is right: what in your code is made for a certain number of them?"
         )
-    return passed("Only the top_k likeliest tokens of each row are drawn, each in its proportion.")
+    wrong = judge_ties(outputs[-1]["array"])
+    if not wrong and wrong_tokens(plain, outputs[-3]) is None:
+        wrong = judge_both(kept, outputs[-3]["array"], outputs[-2]["array"])
+    return wrong or passed(
+        "Only the top_k likeliest tokens of each row are drawn, each in its proportion."
+    )
+
+
+def judge_ties(tokens: Array) -> Verdict | None:
+    """Judge the draws from logits 1, 2, 0, 1 with a top_k of 2: of the tokens that tie, one or both may
+    be kept; None where it is so."""
+    drawn = sorted(set(tokens.tolist()))
+    if 2 not in drawn and drawn != [1]:
+        return None
+    return failed(
+        f"Logits [1, 2, 0, 1], top_k=2: {len(tokens)} draws gave the tokens {drawn}. Tokens 0 and 3 tie "
+        f"for the last place. Which of the tokens does your edge keep?"
+    )
+
+
+def judge_both(case: dict[str, Any], without: Array, tokens: Array) -> Verdict | None:
+    """Compare the draws of a case with the same code's draws without top_k, so that a mistake with the
+    temperature costs nothing here; None where top_k leaves out the others and changes nothing else."""
+    kinds, top_k = case["kinds"], case["settings"]["top_k"]
+    for kind, logits in enumerate(kinds):
+        best = np.argsort(-logits)[:top_k]
+        counts, alone = (
+            np.bincount(drawn[kind :: len(kinds)], minlength=len(logits))
+            for drawn in (tokens, without)
+        )
+        if others := counts.sum() - counts[best].sum():
+            return failed(
+                f"At {setting(case)} {others:,} of {counts.sum():,} draws are not among the likeliest "
+                f"{top_k}; at temperature 1 all are. Where does the temperature decide about top_k?"
+            )
+        drawn, expected = (n[best] / max(1, n[best].sum()) for n in (counts, alone))
+        if alone[best].any() and distance(drawn, expected) > VARIATION:
+            return failed(
+                f"At {setting(case)} the likeliest token came up in {drawn[0]:.0%} of the draws; of your "
+                f"draws of these {top_k} without top_k, in {expected[0]:.0%}. What becomes of the "
+                f"temperature when top_k is given?"
+            )
+    return None

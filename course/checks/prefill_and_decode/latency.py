@@ -26,10 +26,11 @@ MS = (
     (300, 310, 360, 360, 400),
     (90, 100, 160, 180, 190, 215),
     (125, 250, 375, 500, 2500),
+    (0, 40, 100),
     (500,),
 )
 """Stamps after the start, in milliseconds: whole ones and others, two tokens at one moment, gaps that are
-equal to the last bit, a single one."""
+equal to the last bit, a first token at once, a single one."""
 
 
 def calls_of(streams: Iterable[tuple[float, list[float]]]) -> Iterator[Case]:
@@ -38,15 +39,16 @@ def calls_of(streams: Iterable[tuple[float, list[float]]]) -> Iterator[Case]:
     for place, (start, stamps) in enumerate(streams):
         yield call("latency_metrics", start, stamps, tuple=place % 2 == 1)
     question = "Does the line above the gap stand where it stood?"
-    for none, wrong in (
-        ("no stamps", []),
-        ("stamps that go back", [*stamps, stamps[0]]),
-        ("stamps all at one moment", [stamps[0]] * 2),
-        ("a stamp that is NaN", [*stamps, math.nan]),
+    for none, begin, wrong in (
+        ("no stamps", start, []),
+        ("stamps that go back", start, [*stamps, stamps[0]]),
+        ("stamps all at one moment", start, [stamps[0]] * 2),
+        ("a stamp that is NaN", start, [*stamps, math.nan]),
+        ("a stamp that is infinite", start, [*stamps, math.inf]),
+        ("a start after the first token", stamps[0] + 0.001, stamps),
     ):
-        yield call(
-            "latency_metrics", start, wrong, refuses="ValueError", question=question, none=none
-        )
+        refused = {"refuses": "ValueError", "question": question, "none": none}
+        yield call("latency_metrics", begin, wrong, **refused)
 
 
 def draw_streams(rng: np.random.Generator) -> Iterator[Case]:

@@ -61,7 +61,8 @@ def draw_with_pads(rng: np.random.Generator) -> Challenge:
 
 def draw_prompts(rng: np.random.Generator) -> Iterator[Case]:
     """Draw batches of prompts: ragged; some alike; a single one; some in which the id that fills up is a
-    token; many short ones; and a long one beside a short one. Then what are no prompts."""
+    token; many short ones; a long one beside a short one; some that begin with the id that fills up;
+    some of large ids. Then what are no prompts."""
     lengths, pad_id = (int(rng.integers(1030, 1100)), 2), int(rng.integers(1, V))
     for prompts, pad in (
         ([rng.integers(1, V, n) for n in draw_lengths(rng)], PAD),
@@ -70,6 +71,8 @@ def draw_prompts(rng: np.random.Generator) -> Iterator[Case]:
         draw_with_pads(rng).values(),
         ([rng.integers(1, V, n) for n in rng.integers(1, 4, 70)], PAD),
         ([rng.integers(1, V, n) for n in lengths], pad_id),
+        ([np.array([PAD, 5]), np.array([PAD, PAD, 7]), np.array([PAD])], PAD),
+        ([np.array([128_255, 2**40 + 1]), np.array([7])], PAD),
     ):
         for part in PARTS:
             yield call("pad_prompts", prompts, pad, part)
@@ -79,6 +82,7 @@ def draw_prompts(rng: np.random.Generator) -> Iterator[Case]:
         ("A prompt without tokens", [two, two[:0]]),
         ("A prompt (1, P)", [two[None]]),
         ("A prompt of float32", [two.astype(np.float32)]),
+        ("A prompt of int32", [two.astype(np.int32)]),
     ):
         none_of = {"refuses": "ValueError", "question": question, "none": none}
         yield call("pad_prompts", prompts, PAD, "tokens", **none_of)

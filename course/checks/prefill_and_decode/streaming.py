@@ -157,6 +157,10 @@ def _about_number(tokens: np.ndarray, n_new: int) -> str:
 
 
 def _about_choice(text: np.ndarray, P: int, wrong: WrongChoice) -> str:
+    if wrong.likeliest == END:
+        return f"{END} is the id of <end>. Is it chosen like any other token?"
+    if wrong.step and text[wrong.row, P + wrong.step - 1] == END:
+        return f"The token before it is {END}, the id of <end>. How does a text go on after it?"
     if wrong.step == 0 and (text[:, P] == text[:, P - 1]).all():
         return "It is the last token of the prompt, in every row. Which token is new?"
     if wrong.step == 0:
@@ -179,17 +183,18 @@ def start(student: SimpleNamespace, *arguments: Any, chunk_size: int | None = CH
 
 
 def ends_at_once(model: Challenge) -> Challenge:
-    """Change a drawn model so that `<end>` is the likeliest token after any text."""
+    """Change a drawn model so that `<end>` is the likeliest token after any other, and 0 after it."""
     state = {name: array.copy() for name, array in model["state"].items()}
     state["embed.weight"][:, 0] = 50.0  # outweighs what the layers add
+    state["embed.weight"][END, 0] = -50.0
     state["lm_head.weight"][:, 0] = 0.0
-    state["lm_head.weight"][END, 0] = 50.0
+    state["lm_head.weight"][[END, 0], 0] = 50.0, -50.0
     return {**model, "state": state}
 
 
 def draw_texts(seed: int) -> Challenge:
     """Draw a request; another one of the same sizes for the same model; and a single prompt (1, P) of a
-    model that says `<end>` at once."""
+    model that says `<end>` at once, and then goes on."""
     challenge, rng = draw_request(seed), np.random.default_rng([seed, 2])
     P, V = challenge["prompt"].shape[1], challenge["config"]["vocab_size"]
     ending = {**ends_at_once(draw_model(rng, n_layers=1)), "prompt": draw_tokens(rng, 1, P, V)}
@@ -197,7 +202,7 @@ def draw_texts(seed: int) -> Challenge:
 
 
 def probe_text(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Stream two tokens; n_new tokens of two requests in turns; and n_new tokens that are all `<end>`.
+    """Stream two tokens; n_new tokens of two requests in turns; and n_new of which the first is `<end>`.
     Ask each for one more than it has."""
     model, ending, n_new = build_model(challenge), challenge["ending"], challenge["n_new"]
 
@@ -260,6 +265,9 @@ def edges(challenge: Challenge) -> list[Edge]:
     P, L, longest = prompt.shape[1], long.shape[1], challenge["config"]["max_seq_len"]
     room = "How many tokens are to be fed in all, and when is that known?"
     bounds = "Do the lines above the gap stand where they stood?"
+    asked = "Is it refused where a token is wanted, and only there?"
+    bad = prompt.copy()
+    bad[-1, -1] = challenge["config"]["vocab_size"]
     one, chunks = "What does your prefill get of a prompt of one token?", chunks_of(P, CHUNK)
     named = "Which chunk_size does the signature name?"
     return [
@@ -272,13 +280,21 @@ def edges(challenge: Challenge) -> list[Edge]:
         (prompt, CHUNK, n, P - 1, "CacheFull", [], room),
         (prompt, CHUNK, -1, P + n, "ValueError", [], bounds),
         (prompt, CHUNK, longest + 1, P + n, "ValueError", [], bounds),
+        (prompt[:, :1], CHUNK, longest, longest, "a token", [1], bounds),
+        (prompt, CHUNK, longest, longest, "CacheFull", [], room),
+        (bad, CHUNK, n, P + n, "ValueError", [], bounds),
+        (bad, CHUNK, 0, P + n, "ValueError", [], bounds),
+        (prompt, 0, n, P + n, "ValueError", [], asked),
+        (prompt, -1, n, P + n, "ValueError", [], asked),
+        (prompt, 0, 0, P + n, "no token", [], asked),
         (long, None, 2, L + 2, "a token", chunks_of(L, None), named),
     ]
 
 
 def probe_laziness(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     """Record the forward passes so far, as tokens a pass: before the first token is asked for, when
-    each came out, and when the stream has ended. Then those of streams at the edges."""
+    each came out, and when the stream has ended. Cut that cache back to one token, and ask for none; then
+    those of streams at the edges."""
     model, n_new, prompt = build_model(challenge), challenge["n_new"], given(challenge["prompt"])
     P, n_given = prompt.shape[1], 0
     cache = new_cache(challenge, B, P + n_new)
@@ -288,10 +304,14 @@ def probe_laziness(student: SimpleNamespace, challenge: Challenge) -> Evidence:
         for _ in range(n_new + 1):
             n_given += next(tokens, None) is not None
             so_far.append(list(passes))
+    held = len(cache)
+    cache.truncate(1)
+    none = outcome(lambda: next(start(student, model, prompt, 0, cache), None))
     return {
         "passes": so_far,
         "given": n_given,
-        "held": len(cache),
+        "held": held,
+        "asked for none": [none, len(cache)],
         "edges": [_first_token(student, challenge, edge) for edge in edges(challenge)],
     }
 
@@ -299,7 +319,7 @@ def probe_laziness(student: SimpleNamespace, challenge: Challenge) -> Evidence:
 def _first_token(student: SimpleNamespace, challenge: Challenge, edge: Edge) -> Evidence:
     """Ask a stream at the edge for its first token; say what came, and what was fed."""
     prompt, chunk_size, n_new, places, *_ = edge
-    case = challenge if chunk_size else challenge["long"]
+    case = challenge["long"] if chunk_size is None else challenge
     model, cache, tokens = build_model(case), new_cache(case, len(prompt), places), []
     request = model, given(prompt), n_new, cache
     with count_passes(model) as passes:
@@ -317,6 +337,7 @@ def laziness_form(challenge: Challenge) -> Evidence:
         "passes": [Each(int)] * (challenge["n_new"] + 2),
         "given": int,
         "held": int,
+        "asked for none": [str, int],
         "edges": [edge] * len(edges(challenge)),
     }
 
@@ -354,6 +375,13 @@ def no_step_before_it_is_asked_for(challenge: Challenge, evidence: Evidence) -> 
     for edge, result in zip(edges(challenge), evidence["edges"], strict=True):
         if wrong := _wrong_edge(edge, result):
             return wrong
+    if evidence["asked for none"] != ["returned", 1]:
+        ended, held = evidence["asked for none"]
+        return failed(
+            f"n_new = 0 for a prompt of {P} tokens, a cache of {P + n_new} places that holds 1: it came "
+            f"to {ended}, and {held} are held. What do you do with the cache before you know that a "
+            f"token is wanted?"
+        )
     return passed(
         "The first token comes from the prefill, every other from one step, which is run when the "
         "token is asked for."
@@ -370,11 +398,11 @@ def _wrong_edge(edge: Edge, result: Evidence) -> Verdict | None:
     if (ended, result["outcome"], result["passes"]) == ("CacheFull", "ValueError", []):
         question = WHICH_EXCEPTION
     return failed(
-        f"A prompt of {P} token{'s' * (P > 1)}, chunk_size {chunk_size or 'not given'}, n_new = {n_new}, "
-        f"an empty cache of {places} places: asked for its first token, the stream gave "
-        f"{result['outcome']} after passes of {in_short(result['passes'])} tokens, and "
-        f"{result['held']} are held. Wanted is "
-        f"{ended}, {passes}, and {n_fed}. {question}"
+        f"A prompt of {P} token{'s' * (P > 1)}, chunk_size "
+        f"{'not given' if chunk_size is None else chunk_size}, n_new = {n_new}, an empty cache of "
+        f"{places} places: asked for its first token, the stream gave {result['outcome']} after passes "
+        f"of {in_short(result['passes'])} tokens, and {result['held']} are held. Wanted is {ended}, "
+        f"{passes}, and {n_fed}. {question}"
     )
 
 

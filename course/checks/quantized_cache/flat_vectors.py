@@ -99,10 +99,9 @@ def _wrong_flat(case: Challenge, result: Evidence) -> str | None:
     error, aside = errors(case, result)
     widest = widest_step(x, case["bits"], case["dim"], case["dtype"])
     limit = 2 if case["name"] == WITH_A_RANGE else 0.75
-    near = rounding_of(np.abs(zero) + scale * codes, case["dtype"])
-    at = first_place(
-        ~(np.abs(error) <= limit * widest + aside) | ~(np.abs(back - zero - scale * codes) <= near)
-    )
+    near = np.broadcast_to(rounding_of(np.abs(zero) + scale * codes, case["dtype"]), x.shape)
+    coded = zero + scale * codes
+    at = first_place(~(np.abs(error) <= limit * widest + aside) | ~(np.abs(back - coded) <= near))
     if not at:
         return None
     step, start = (np.broadcast_to(part, x.shape)[at] for part in (scale, zero))
@@ -115,6 +114,8 @@ def _wrong_flat(case: Challenge, result: Evidence) -> str | None:
         question = (
             "Flat vectors agree, and this one has a range. Of which numbers is its step made?"
         )
+    if not abs(back[at] - coded[at]) <= near[at]:
+        question = f"zero + scale · code is {coded[at]:.4g}. What does dequantize make of it?"
     return (
         f"{x[at]:.4g} got code {result['codes'][at]} and came back as {back[at]:.4g} (step {step:.3g}, "
         f"zero {start:.4g}). {question}"

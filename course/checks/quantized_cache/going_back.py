@@ -38,8 +38,8 @@ def handle(student: SimpleNamespace, case: Challenge) -> Handling:
 def draw_refusals(seed: int) -> Challenge:
     """Draw a cache that is half full, and what it must refuse: too much, and what is no number.
 
-    One block is appended and never advanced, one counts but for its last token, with something refused in
-    between, and that token is forgotten; then the cache is filled, and refuses once more.
+    One block is appended and never advanced, one counts but for its last token, with calls of all kinds
+    refused in between, and that token is forgotten; then the cache is filled, and refuses once more.
     """
     rng = np.random.default_rng(seed)
     group, window = [(3, 2), (4, 1)][seed % 2]
@@ -57,6 +57,7 @@ def draw_refusals(seed: int) -> Challenge:
         for first in (wrong, wrong + abandoned, wrong + 2 * abandoned, n)
     ]
     operations += [("append", 0, [*range(held, n - 1), n]), ("advance", 0, 0)]
+    operations += [("truncate", 0, held + 1), ("advance", 0, room + 1)]
     operations += [("start", 0, [*too_many]), ("advance", 0, room - 1), ("advance", 0, 1)]
     operations += [("feed", 0, [n - 1]), ("feed", 0, [n])]
     case = {"bits": 8, "group": group, "window": window, "operations": operations}

@@ -167,7 +167,7 @@ def _of_neither_grid(case: Challenge, scale: Array) -> str | None:
     return (
         f"scale{list(at)} is {scale[at]:.3g}; from the lowest to the highest number of this vector, "
         f"{top} steps are {reach[at]:.3g} each, and around 0 {around_0[at]:.3g}. Where do your codes "
-        f"begin, and where do they end?"
+        f"begin and end, and by how many steps is what lies between divided?"
     )
 
 
@@ -183,7 +183,7 @@ def _wrong_code(case: Challenge, back: Array, right: Array) -> str | None:
     code = int(codes[at])
     question = "What does code 0 stand for, and how far from there is the next code?"
     if code >= 2 ** (case["bits"] - 1) and not bad.all():
-        question = f"Smaller codes come back right. Is {code} still that number in your type?"
+        question = f"Smaller codes come back right. What becomes of {code} on its way?"
     return (
         f"code {code}, scale {step:.4g}, zero {start:.4g} became {back[at]:.4g}; it stands for "
         f"{right[at]:.4g}. {question}"

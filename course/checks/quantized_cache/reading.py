@@ -209,7 +209,7 @@ def _whose(rows: Array, one: Array, kind: int, token: int) -> str:
     for holds, question in (
         (
             (one == rows[1 - kind, ..., token, :]).all(),
-            "They are its values and its keys. Which of the two comes first?",
+            f"They are its {('values', 'keys')[kind]}. Which of the two is read here?",
         ),
         (
             (one == -right).all(),
@@ -229,9 +229,15 @@ def _whose(rows: Array, one: Array, kind: int, token: int) -> str:
         (not one.any(), "They are all 0. Who wrote them there, and when?"),
         (
             any(
-                (got == of_layer).all() for got in one for of_layer in rows[1 - kind, ..., token, :]
+                (got == of_layer).all() and other != layer
+                for layer, got in enumerate(one)
+                for other, of_layer in enumerate(rows[1 - kind, ..., token, :])
             ),
             f"Some are {('values', 'keys')[kind]} of another layer. Which axis of yours counts layers?",
+        ),
+        (
+            (one == rows[1 - kind, ..., token, :]).all(axis=(1, 2, 3)).any(),
+            f"Some are its {('values', 'keys')[kind]}. From which of the two is each layer read?",
         ),
         (small, "They were rounded. Which tokens may be, and when?"),
     ):

@@ -60,13 +60,19 @@ def call_formula(student: SimpleNamespace, config: dict[str, Any], *sizes: int) 
 
 
 def weigh_cache(student: SimpleNamespace, case: list[Any]) -> Evidence:
-    """Make a cache, fill it in one go, and weigh it; ask nbytes() of one in which all is pending."""
+    """Make a cache, fill it, the last token alone, and weigh it; ask nbytes() of one in which all is
+    pending."""
     config, tokens, batch, bits, group, window, n_bytes = case
     c, dtype = GPTConfig(**config), getattr(torch, dtype_name(n_bytes))
     how = {"bits": bits, "group": group, "window": window, "dtype": dtype}
     rows = np.zeros((2, c.n_layers, batch, c.n_kv_heads, tokens, c.head_dim), np.float32)
     make = partial(student.QuantizedKVCache, c, batch, tokens, **how)
-    weight, waiting = weigh(make, lambda cache: feed(cache, rows, dtype)), make()
+
+    def fill(cache: Any) -> None:
+        for block in np.split(rows, [tokens - 1], axis=4):
+            feed(cache, block, dtype)
+
+    weight, waiting = weigh(make, fill), make()
     for layer, (keys, values) in enumerate(zip(*given(rows, dtype), strict=True)):
         waiting.append(layer, keys, values)
     return {**weight, "pending": plain(waiting.nbytes())}

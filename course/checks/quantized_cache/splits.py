@@ -41,9 +41,9 @@ def draw_splits(seed: int) -> Challenge:
     case = {"bits": 8, "group": group, "window": window}
     splits = [[n], [1] * n, draw_split(rng, n)]
     rows = draw_rows(rng, n + 1, spread=0.7)
-    long = {"bits": 8, "group": 2, "window": int(rng.integers(1, 4))}
-    long["rows"] = draw_rows(rng, long["window"] + 2 * MANY + 2, batch=1)
-    return {**case, "rows": rows, "splits": splits, "long": long}
+    window = int(rng.integers(1, 4))
+    long = {"group": 2, "window": window, "rows": draw_rows(rng, window + 2 * MANY + 2, batch=1)}
+    return {**case, "rows": rows, "splits": splits, "long": [{**long, "bits": n} for n in (8, 4)]}
 
 
 def probe_splits(student: SimpleNamespace, challenge: Challenge) -> Evidence:
@@ -53,9 +53,14 @@ def probe_splits(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     caches = [new_cache(student, challenge, rows.shape[4]) for _ in challenge["splits"]]
     splits = zip(caches, challenge["splits"], strict=True)
     fed = [feed_split(cache, rows, [*split, 1]) for cache, split in splits]
-    few, many = (count_made(student, challenge["long"], groups) for groups in (FEW, MANY))
-    growth = [round(b / max(1, a)) for a, b in zip(few, many, strict=True)]
+    growth = [growth_of(student, case) for case in challenge["long"]]
     return {"splits": fed, "growth": growth, "kept": count_kept(student)}
+
+
+def growth_of(student: SimpleNamespace, case: Challenge) -> list[int]:
+    """Tell how many times as many numbers two advances make where MANY groups are codes."""
+    few, many = (count_made(student, case, groups) for groups in (FEW, MANY))
+    return [round(b / max(1, a)) for a, b in zip(few, many, strict=True)]
 
 
 def count_made(student: SimpleNamespace, case: Challenge, groups: int) -> list[int]:
@@ -76,7 +81,7 @@ def count_made(student: SimpleNamespace, case: Challenge, groups: int) -> list[i
 
 
 def splits_form(challenge: Challenge) -> Evidence:
-    return {"splits": [FED] * len(challenge["splits"]), "growth": [int, int], "kept": KEPT}
+    return {"splits": [FED] * len(challenge["splits"]), "growth": [[int, int]] * 2, "kept": KEPT}
 
 
 @check(
@@ -107,8 +112,9 @@ def every_split_leaves_the_same(
     wrong = wrong or wrong_steps(challenge, reads[1], coded, near)
     if wrong := wrong or wrong_blocks(challenge, reads, coded):
         return failed(f"{describe(challenge)}{wrong}")
-    if wrong := wrong_work(evidence["growth"]):
-        return failed(f"{describe(challenge['long'])}: {wrong}")
+    for case, growth in zip(challenge["long"], evidence["growth"], strict=True):
+        if wrong := wrong_work(growth):
+            return failed(f"{describe(case)}: {wrong}")
     if wrong := wrong_kept(evidence["kept"]):
         return failed(wrong)
     return passed(f"{n} tokens leave the same numbers, whole, one by one or in blocks.")

@@ -249,7 +249,7 @@ REFUSED = (
     {"n_new": 1, "n_past": 0, "batch": 0},
     {"n_new": 1, "n_past": 0, "bytes_per_element": 0},
 )
-"""Sizes of which one is out of the bounds that the docstring names."""
+"""Sizes of which one is refused by the lines above the gap."""
 
 
 def probe_cache(student: SimpleNamespace, challenge: Challenge) -> Evidence:
@@ -287,7 +287,7 @@ def wrong_refusal(outcomes: list[str]) -> str | None:
             call = ", ".join(f"{name}={size}" for name, size in sizes.items())
             return (
                 f"phase_cost(config, {call}) {'raised ' * (came != 'returned')}{came}; wanted is a "
-                f"ValueError. Which bounds does the docstring name?"
+                f"ValueError. Do the lines above the gap stand where they stood?"
             )
     return None
 

@@ -46,7 +46,7 @@ def balance_of(machine: dict[str, Any]) -> float:
 
 def draw_intensities(seed: int) -> Challenge:
     """Draw machines, the last with a ridge below 1, each with intensities below and at 1, left of its
-    ridge, close to it on both sides, and right of it."""
+    ridge, close to it on both sides, and right of it; and far from every ridge."""
     rng = np.random.default_rng(seed)
     drawn = []
     for low, high in ((2, 8), (20, 90), (150, 400), (0, 1)):
@@ -54,7 +54,7 @@ def draw_intensities(seed: int) -> Challenge:
         ridge = balance_of(machine)
         intensities = [1.0, rng.uniform(0.1, 0.8), ridge * rng.uniform(0.6, 0.8)]
         intensities += [math.floor(ridge) + 0.2, 0.999 * ridge, 1.001 * ridge]
-        intensities += [ridge * rng.uniform(3, 30)]
+        intensities += [ridge * rng.uniform(3, 30), 1e-3, 1e5]
         drawn.append({"machine": machine, "intensities": [float(i) for i in intensities]})
     return {"cases": drawn}
 
@@ -102,7 +102,7 @@ def roof_has_two_parts(
     if isinstance(one.got, str):
         return failed(f"{one.case}: attainable gave {one.got}; wanted is one number. Which?")
     question = question_about(results, questions.ROOF, close) or questions.ROOF[""]
-    return failed(f"{one.case}: {one.got:.4g}; it can reach {one.right:.4g}. {question}")
+    return failed(f"{one.case}: {one.got:.9g}; it can reach {one.right:.9g}. {question}")
 
 
 # --- bound_by ------------------------------------------------------------------------------------
@@ -119,18 +119,25 @@ COSTS = (
     ("kv_read_bytes", 2.5, (20, 90)),
 )
 """What most bytes are, where a cost lies as a part of the machine's balance, and the bounds of that."""
+NEAR = (-0.6, 1.05)
+"""How far from the whole number below a balance a cost lies that whole numbers put on the right side."""
 
 
 def draw_costs(seed: int) -> Challenge:
     """Draw costs left and right of a machine's ridge.
 
-    In some the weights alone lie right of it, and the cache, or the activations, pull the whole to
-    the left. Their order is drawn as well: a list of answers by heart fits no other challenge.
+    Two lie so near that a tolerance puts them on the other side. In some the weights alone lie right
+    of it, and the cache, or the activations, pull the whole to the left. Their order is drawn as well:
+    a list of answers by heart fits no other challenge.
     """
     rng = np.random.default_rng(seed)
     drawn = []
-    for heavy, side, bounds in (COSTS[place] for place in rng.permutation(len(COSTS))):
+    costs = [*COSTS, *(("weight_bytes", near, (30, 40)) for near in NEAR)]
+    for place in rng.permutation(len(costs)):
+        heavy, side, bounds = costs[place]
         machine = draw_machine(rng, *bounds)
+        if place >= len(COSTS):
+            side = (math.floor(balance_of(machine)) + side) / balance_of(machine)
         parts = ("weight_bytes", "kv_read_bytes", "kv_written_bytes", "activation_bytes")
         cost = {name: int(rng.integers(1_000, 9_000)) for name in parts}
         cost[heavy] = int(rng.integers(10**10, 10**11))

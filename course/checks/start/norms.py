@@ -19,7 +19,7 @@ from course.checks.recording import RECORD, Place, first_wrong, record, wrong_fo
 
 def draw_matrices(rng: np.random.Generator, largest: int = 6) -> Iterator[Case]:
     """Draw matrices: one row; rows of different sizes; a row of zeros; rows of which eps is a large
-    part, and as many rows as largest."""
+    part, and as many rows as largest; rows of one number."""
     D = int(rng.integers(3, largest))
     sizes = np.array([[1.0], [10.0], [0.1]])
     rows = rng.normal(size=(3, D)) * sizes
@@ -30,6 +30,7 @@ def draw_matrices(rng: np.random.Generator, largest: int = 6) -> Iterator[Case]:
         (rows[:2], 0.5),
         (rows * 1e-2,),
         (rng.normal(size=(largest, largest + 1)), 1e-4),
+        ([[3.0], [-0.5]],),
     ):
         yield call("rms_norm", np.array(x, np.float32), *eps)
 
@@ -62,7 +63,10 @@ def rows_come_to_one_size(
         questions = (
             (not squares[row].any(), "That row is all zeros. What do you divide by?"),
             (is_divided_by(mean + eps), "Of the mean square, what do you divide by?"),
-            (is_divided_by(np.sqrt(squares[row].sum() + eps)), "Is that a sum, or a mean?"),
+            (
+                is_divided_by(np.sqrt(squares[row].sum() + eps)),
+                "Is that a sum, or a mean, and of how many?",
+            ),
             (is_divided_by(np.sqrt(mean)), "How large is eps here, and where does it come in?"),
             (
                 is_divided_by(np.sqrt(mean) + eps),
@@ -215,9 +219,11 @@ def any_shape_and_layout_will_do(challenge: Challenge, evidence: Evidence) -> Ve
             return failed(f"x is a matrix of shape {matrix}: rms_norm {wrong}")
         right = rows["numbers"].reshape(x.shape)
         if place := first_wrong(got["numbers"], right, 1e-4):
+            question = "Which axis is a row's own, whatever stands before it?"
+            if x.ndim == 2:
+                question = "It lies in memory as a transpose does. Where do you take rows to lie?"
             return failed(
                 f"{case}: rms_norm gave {got['numbers'][place]:.4g} at {place}, and for the same row "
-                f"in a matrix {right[place]:.4g}. Which axis is a row's own, whatever stands before "
-                f"it?"
+                f"in a contiguous matrix {right[place]:.4g}. {question}"
             )
     return passed("Rows may lie in any shape, and anywhere in memory.")
