@@ -202,7 +202,7 @@ def prefill(model, prompt, cache, chunk_size=256):
 """
     result = phases.judge(opening(phases.lesson, "lazy = False", FORGES_PASSES, prefill=whole))
     assert lost(result)["every_chunk_size_gives_the_same_logits"].startswith(
-        "A model whose words mean something else in every forward pass"
+        "A model whose embeddings change before every forward pass"
     )
 
 

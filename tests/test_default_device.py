@@ -28,7 +28,21 @@ def test_what_is_made_where_its_inputs_lie_is_right_and_numbers_and_indices_may_
     assert beside_default(call) == ""
 
 
-@pytest.mark.parametrize("told", [{}, {"device": "cpu"}, {"device": None}])
+def on_the_device_of(x, named="cpu"):
+    """As `named` says, or as x does."""
+    kind = x.device.type
+    return torch.ones(1, 4, device=kind if named is None else named)
+
+
+def test_a_name_that_is_read_off_an_input_tells_and_one_that_is_written_does_not():
+    device = torch.device("cpu")
+    assert beside_default(lambda: torch.cat([X, on_the_device_of(X, named=None)])) == ""
+    assert beside_default(lambda: torch.cat([X, torch.ones(1, 4, device=str(device))])) == ""
+    assert "mixed both" in beside_default(lambda: torch.cat([X, on_the_device_of(X)]))
+    assert "mixed both" in beside_default(lambda: torch.cat([X, torch.ones(1, 4, device="cpu")]))
+
+
+@pytest.mark.parametrize("told", [{}, {"device": None}])
 def test_a_tensor_that_is_made_without_its_inputs_device_is_noticed(told):
     mixed = beside_default(lambda: torch.cat([X, torch.ones(1, 4, **told)]))
     assert mixed == "it mixed both, and stopped with RuntimeError"

@@ -1,15 +1,17 @@
 """Find functions that make tensors where their inputs do not lie, on a machine without a GPU.
 
 What a function is given stays on the CPU, in the place of a GPU. What it makes and does not say where,
-or by the name "cpu", lies on `meta`, in the place of the CPU: a device that every machine has, and whose
-tensors hold no numbers. As beside a GPU, single numbers and indices may lie on either device, and all
-else must lie together.
+or by the name "cpu" that is written in its code, lies on `meta`, in the place of the CPU: a device that
+every machine has, and whose tensors hold no numbers. As beside a GPU, single numbers and indices may lie
+on either device, and all else must lie together.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import torch
@@ -45,10 +47,21 @@ class MadeElsewhere(TorchFunctionMode):
             if len({x.device for x in tensors}) > 1:
                 raise RuntimeError("query, key, value and mask do not lie on the same device")
         result = function(*args, **kwargs)
-        is_told = isinstance(kwargs.get("device"), torch.device)
-        return (
-            result.to(ELSEWHERE) if function in MAKERS and result.dim() and not is_told else result
-        )
+        if function not in MAKERS or not result.dim():
+            return result
+        is_told = _is_told(kwargs.get("device"), inspect.currentframe().f_back)
+        return result if is_told else result.to(ELSEWHERE)
+
+
+def _is_told(device: Any, frame: FrameType) -> bool:
+    """Tell whether a device comes from a caller's inputs: it is one of PyTorch's, or a name that the code
+    in this frame made of a tensor or a device, neither written there nor an argument."""
+    if not isinstance(device, str):
+        return isinstance(device, torch.device)
+    code, values = frame.f_code, frame.f_locals
+    arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    is_named = device in code.co_consts or any(values.get(name) == device for name in arguments)
+    return not is_named and any(isinstance(v, Tensor | torch.device) for v in values.values())
 
 
 def beside_default(call: Callable[[], Any]) -> str:

@@ -102,6 +102,14 @@ def draw_rows_with_end_next(
             return {**with_end_next(challenge, likeliest), "prompt": prompt}
 
 
+def with_near_ties(challenge: dict[str, Any]) -> dict[str, Any]:
+    """Make every second row of `lm_head` nearly the one before: where its logit is above 0, it leads by
+    so little that float16 shows no difference."""
+    head = challenge["state"]["lm_head.weight"].copy()
+    head[1::2] = head[::2] * np.float32(1 + 3e-4)
+    return {**challenge, "state": {**challenge["state"], "lm_head.weight": head}}
+
+
 def likeliest_next(challenge: dict[str, Any], prompt: np.ndarray) -> tuple[list[int], list[float]]:
     """Name the likeliest token after each row of a prompt (B, T), and by how much its logit leads."""
     logits = build_model(challenge)(torch.from_numpy(prompt.copy()))[:, -1]  # (B, V)

@@ -27,12 +27,13 @@ from torch.utils._pytree import tree_leaves, tree_map
 from course.checks.default_device import beside_default
 from course.checks.ready_made import NoReadyMadeAttention
 from course.checks.rules import Broken
+from course.model.config import GPTConfig
 
 LARGEST = 10**7
 """Numbers of a tensor that is still copied to be compared."""
 AGAIN, LARGEST_AGAIN = 5, 10**5
 """How many of a function's calls are made once more, and numbers of tensors with which they still are."""
-PLAIN = (Tensor, int, float, str, type(None), torch.dtype, torch.device)
+PLAIN = (Tensor, GPTConfig, int, float, str, type(None), torch.dtype, torch.device)
 """What a function may be called with once more: nothing that keeps anything from call to call."""
 
 

@@ -247,8 +247,8 @@ share_a_step(story, quantize, dequantize)
 #   dequantized, the rest exactly.
 # * `advance(n)` moves the first n pending tokens into `recent`, and complete groups on into the stores.
 #   However tokens are split into blocks, the cache must end up the same.
-# * `truncate` discards what is pending; whole groups stay codes, even inside the window. If a group is
-#   cut, its first tokens return to `recent` dequantized, since the originals are gone; if it refills,
+# * `truncate` discards what is pending; whole groups may stay codes, even inside the window. If a group
+#   is cut, its first tokens return to `recent` dequantized, since the originals are gone; if it refills,
 #   they are rounded again.
 #
 # `GroupStore` is given (`course/fast/storage.py`): `write(first, quantized)` packs and keeps codes

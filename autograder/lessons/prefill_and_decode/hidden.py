@@ -69,7 +69,7 @@ def judge_chunks(
         row, delta = largest_difference(result, truth(case, meant)[:, -1])
         if delta > tolerance:
             return failed(
-                f"A model whose words mean something else in every forward pass, a prompt of "
+                f"A model whose embeddings change before every forward pass, a prompt of "
                 f"{prompt.shape[1]} tokens, chunk_size {size or 'not given'}: batch row {row} differs "
                 f"(max |Δ| {delta:.2g}, tolerance {tolerance:g}). In which pass does each token go in?"
             )
@@ -144,7 +144,7 @@ def judge_turns(
         return verdict
     prompt, rounds, exchanged = challenge["prompt"], challenge["turns"], evidence["exchanged"]
     (B, P), V, n_new = prompt.shape, challenge["config"]["vocab_size"], challenge["n_new"]
-    case = "A stream whose words mean something else after each token that it gave out"
+    case = "A stream of a model whose embeddings change after each token that comes out"
     if evidence["outcome"] != "returned" or len(exchanged) != 2:
         return failed(
             f"{case}, continued from its last token by another one: {evidence['outcome']}."
@@ -160,8 +160,8 @@ def judge_turns(
         chosen = after[np.arange(B), step, tokens[:, step]]
         if (after[:, step].max(axis=1) - chosen > tolerance).any():
             return failed(
-                f"{case}: new token {step + 1} is not the one that follows by the meanings of its own "
-                f"turn. When was it computed, from how many passes, and from which row?"
+                f"{case}: new token {step + 1} is not the one that follows from the embeddings of its "
+                f"pass. When was it computed, from how many passes, and from which row?"
             )
     return verdict
 
@@ -186,7 +186,7 @@ def judge_edit(challenge: Challenge, evidence: Evidence, truth: Truth, tolerance
         return verdict
     (before, now), shared, second = (challenge[n] for n in ("meanings", "shared", "second"))
     B, V, n_new = len(shared), challenge["config"]["vocab_size"], challenge["n_new"]
-    case = "The same, with a model whose words mean something else after the cut"
+    case = "The same, with a model whose embeddings change at the cut"
     if evidence["ended"] != "returned" or len(evidence["exchanged"]) != 1:
         return failed(f"{case}: {evidence['ended']}. What do you keep from one text to the next?")
     (streamed,) = evidence["exchanged"]
@@ -198,8 +198,8 @@ def judge_edit(challenge: Challenge, evidence: Evidence, truth: Truth, tolerance
     chosen = np.take_along_axis(after, tokens[:, :, None], axis=2)[:, :, 0]
     if (after.max(axis=2) - chosen > tolerance).any():
         return failed(
-            f"{case}, but not the {shared.shape[1]} tokens that stayed in the cache: the text is not the "
-            f"one that goes on from these. Which tokens went through the model again?"
+            f"{case}, where {shared.shape[1]} tokens stay in the cache: the text is not the one that "
+            f"goes on from these. Is each token the likeliest, and which went through again?"
         )
     return verdict
 
@@ -280,7 +280,7 @@ def judge_ragged(
     lengths, n_words = [len(p) for p in batch["prompts"]], challenge["config"]["vocab_size"]
     T = max(lengths)
     widths = T, *ragged.STEPS
-    case = f"A model whose words mean something else in every pass, prompts of {lengths} tokens"
+    case = f"A model whose embeddings change before every pass, prompts of {lengths} tokens"
     if [part.shape for part in parts] != [(len(lengths), n, n_words) for n in widths]:
         return failed(f"{case}: logits of {[part.shape for part in parts]}.")
     for row, prompt in enumerate(batch["prompts"]):

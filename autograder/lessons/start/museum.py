@@ -305,6 +305,14 @@ def eps_where_it_is_zero(x, eps=1e-6):
     return x / x.square().mean(dim=-1, keepdim=True).clamp_min(eps).sqrt()
 
 
+@bug("formula", "rows of one number that stay as they are", kind="sizes")
+def one_number_stays(x, eps=1e-6):
+    """A single number has nothing to be compared with, but a size."""
+    if x.shape[-1] == 1:
+        return x.clone()
+    return x / (x.square().mean(dim=-1, keepdim=True) + eps).sqrt()
+
+
 @bug("formula", "an eps of 1e-6, whatever was asked")
 def eps_as_it_was(x, eps=1e-6):
     """The argument is never looked at."""

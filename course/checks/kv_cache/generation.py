@@ -11,7 +11,14 @@ from course.checks.caches import new_cache
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, WrongChoice, first_wrong_choice, outcome, uncached
 from course.checks.default_device import beside_default
-from course.checks.drawing import build_model, draw_model, draw_rows_with_end_next, draw_tokens
+from course.checks.drawing import (
+    build_model,
+    draw_model,
+    draw_rows_with_end_next,
+    draw_tokens,
+    with_near_ties,
+)
+from course.checks.kv_cache.layers import AnotherCache
 from course.checks.recorder import given
 from course.checks.rules import OWN_CACHE, wrong_device
 from course.measure.counting import count_kv_rows
@@ -43,6 +50,7 @@ def texts_to_write(challenge: Challenge) -> dict[str, tuple[np.ndarray, int]]:
         "One new token. ": (prompt, 1),
         "One token after one. ": (prompt[:, :1], 1),
         "The longest text that the model can read. ": (challenge["long"], 3),
+        "Many new tokens. ": (prompt[:1], 24),
     }
 
 
@@ -60,6 +68,7 @@ def probe_generation(student: SimpleNamespace, challenge: Challenge) -> Evidence
             write(student, model, prompt, n) for prompt, n in texts_to_write(challenge).values()
         ],
         "float64": write(student, double, challenge["prompt"], n_new),
+        "close": write(student, build_model(with_near_ties(challenge)), challenge["prompt"], n_new),
         "none": probe_none(student, model, challenge["prompt"]),
         **probe_given_caches(student, model, challenge),
         "refused": probe_refusals(student, model, challenge),
@@ -133,7 +142,7 @@ def probe_given_caches(student: SimpleNamespace, model: Any, challenge: Challeng
     held = len(cache)
     last = text[:, -1:] if isinstance(text, np.ndarray) else prompt[:, :1]
     again = write(student, model, last, n_new, cache)
-    room = new_cache(student, challenge, P, batch=B)
+    room = AnotherCache(new_cache(student, challenge, P, batch=B))
     before, after = text_in_two_parts(challenge)
     begun = new_cache(student, challenge, before.shape[1] + after.shape[1] + n_new - 1, batch=4)
     write(student, model, before, 1, begun)
@@ -158,12 +167,15 @@ def probe_refusals(student: SimpleNamespace, model: Any, challenge: Challenge) -
     B, P = prompt.shape
     caches = [new_cache(student, challenge, P + n_new - 2 + more, batch=B) for more in (0, 0, 1)]
     write(student, model, prompt[:, :1], 1, caches[2])
+    full = new_cache(student, challenge, P, batch=B)
+    write(student, model, prompt, 1, full)
     records = []
     for tokens, n, cache in (
         (prompt, -1, None),
         (prompt, -1, caches[0]),
         (prompt, n_new, caches[1]),
         (prompt, n_new, caches[2]),
+        (prompt[:, :1], 1, full),
         (long, 4, None),
     ):
         with count_kv_rows(model) as count:
@@ -179,6 +191,7 @@ def generation_form(challenge: Challenge) -> Evidence:
     return {
         "texts": [written] * len(texts_to_write(challenge)),
         "float64": written,
+        "close": written,
         "dtype": str,
         "rows": [Each(int)] * challenge["config"]["n_layers"],
         "held": int,
@@ -189,7 +202,7 @@ def generation_form(challenge: Challenge) -> Evidence:
         "one_held": int,
         "after_others": int,
         "until_full": written,
-        "refused": [{"outcome": str, "rows": int, "held": int}] * 5,
+        "refused": [{"outcome": str, "rows": int, "held": int}] * 6,
         "elsewhere": str,
     }
 
@@ -222,6 +235,9 @@ def no_row_is_computed_twice(
         or _wrong_in_a_cache(challenge, evidence, truth, tolerance)
         or _wrong_text(
             challenge, "A model of float64. ", prompt, g, evidence["float64"], truth, tolerance
+        )
+        or _wrong_text(
+            with_near_ties(challenge), CLOSE, prompt, g, evidence["close"], truth, tolerance
         )
         or _wrong_refusal(challenge, evidence["refused"])
         or _wrong_work(case, evidence["rows"], B, P, g)
@@ -269,12 +285,18 @@ def _wrong_text(
         return failed(
             f"{case}: batch row {wrong.row}, new token {wrong.step + 1}, is "
             f"{text[wrong.row, P + wrong.step]}; without a cache it is {wrong.likeliest}, whose logit "
-            f"leads by {wrong.lead:.2g}. {_ask_about_token(text[:, P:], wrong)}"
+            f"leads by {wrong.lead:.2g}. {_ask_about_token(name, text[:, P:], wrong)}"
         )
     return None
 
 
-def _ask_about_token(new: np.ndarray, wrong: WrongChoice) -> str:
+CLOSE = "A model with close logits. "
+"""What a message calls it."""
+
+
+def _ask_about_token(name: str, new: np.ndarray, wrong: WrongChoice) -> str:
+    if name == CLOSE:
+        return "What happens to the logits before you compare them?"
     if END in new[wrong.row, : wrong.step]:
         return "`<end>` was written before it. Is that a reason to choose otherwise?"
     if wrong.step == 0:
@@ -322,7 +344,7 @@ def _wrong_in_a_cache(
 ) -> Verdict | None:
     """Judge what given caches hold afterwards."""
     prompt, P, g = challenge["prompt"], challenge["prompt"].shape[1], challenge["n_new"]
-    name = f"A cache of {P} places. "
+    name = f"A cache of {P} places, of which nothing is known but that it is a KVCacheLike. "
     text = evidence["one_in_a_cache"]
     if problem := _wrong_text(challenge, name, prompt, 1, text, truth, tolerance):
         return problem
@@ -383,6 +405,7 @@ def _wrong_refusal(challenge: Challenge, refused: list[Evidence]) -> Verdict | N
         (f"n_new = -1 and an empty cache of {P + g - 2} places", "ValueError", 0),
         (f"P = {P}, n_new = {g} and an empty cache of {P + g - 2} places", "CacheFull", 0),
         (f"P = {P}, n_new = {g} and a cache with 1 of {P + g - 1} places taken", "CacheFull", 1),
+        (f"P = 1, n_new = 1 and a cache with all of {P} places taken", "CacheFull", P),
         (f"P = {n}, n_new = 4 and a model of {n + 3} positions", "ValueError", 0),
     )
     for (case, expected, held), seen in zip(cases, refused, strict=True):

@@ -117,8 +117,8 @@ def growing_cache_returns_everything(challenge: Challenge, evidence: Evidence) -
 
 def draw_full(seed: int) -> Challenge:
     """Draw a cache that is filled to its last place; one in which a token is pending when another
-    block is refused, and is never advanced; operations of which many do not fit; and the smallest
-    cache, of one place for one row."""
+    block is refused, and is never advanced; operations of which many do not fit; a block of which not
+    all tokens count; and the smallest cache, of one place for one row."""
     rng = np.random.default_rng(seed)
     rows = draw_rows(rng, 10)
     nearly: list[Operation] = [("new", 0, PLACES), ("feed", 0, [*range(7)])]
@@ -128,7 +128,8 @@ def draw_full(seed: int) -> Challenge:
     begun = [*nearly, ("append", 0, [5]), ("start", 0, too_many), ("feed", 0, [7, 8])]
     drawn = draw_operations(rng, 32, ["feed"] * 4 + ["truncate"] * 2)
     smallest: list[Operation] = [("new", 0, 1), ("feed", 0, [0]), ("feed", 0, [1])]
-    series = list_series(rows, filled, begun, drawn) + list_series(rows[:, :, :1], smallest)
+    fewer = [*nearly[:1], ("append", 0, [0, 1, 2]), ("advance", 0, 2), ("feed", 0, [3, 4])]
+    series = list_series(rows, filled, begun, drawn, fewer) + list_series(rows[:, :, :1], smallest)
     return {"series": series}
 
 

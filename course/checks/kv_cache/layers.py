@@ -81,18 +81,18 @@ def probe_layer(student: SimpleNamespace, challenge: Challenge) -> Evidence:
 
 def _run_elsewhere(student: SimpleNamespace, case: Challenge) -> str:
     """Call a layer where new tensors lie elsewhere; return what is wrong."""
-    attn, x, cache = _prepare(student, case, case["x"].shape[1])
+    attn, x, cache = _prepare(student, case, case["x"].shape[1], device=torch.device("cpu"))
     request = attn, x, torch.from_numpy(positions_of(case)), cache, case["layer"]
     return beside_default(lambda: student.attention_layer_cached(*request))
 
 
 def _prepare(
-    student: SimpleNamespace, case: Challenge, places: int
+    student: SimpleNamespace, case: Challenge, places: int, **device: torch.device
 ) -> tuple[Any, torch.Tensor, Any]:
     """Make a case's layer, its input and an empty cache."""
     dtype = getattr(torch, case["dtype"])
     attn = build_model(case).to(dtype).blocks[case["layer"]].attn
-    cache = new_cache(student, case, places, batch=len(case["x"]), dtype=dtype)
+    cache = new_cache(student, case, places, batch=len(case["x"]), dtype=dtype, **device)
     return attn, given(case["x"], dtype), AnotherCache(cache) if case["first"] else cache
 
 

@@ -12,7 +12,13 @@ from torch import Tensor
 from course.checks.check import Challenge, Each, Evidence, Verdict, check, failed, passed
 from course.checks.comparing import Truth, WrongChoice, first_wrong_choice, uncached
 from course.checks.default_device import beside_default
-from course.checks.drawing import build_model, draw_model, draw_rows_with_end_next, draw_tokens
+from course.checks.drawing import (
+    build_model,
+    draw_model,
+    draw_rows_with_end_next,
+    draw_tokens,
+    with_near_ties,
+)
 from course.checks.recorder import given
 from course.checks.recording import RECORD, record
 from course.checks.rules import wrong_device
@@ -140,6 +146,8 @@ def texts_to_write(challenge: Challenge) -> list[tuple[Challenge, np.ndarray, in
         (challenge, prompt[:1], n_new, "The first row alone. "),
         (another_model(challenge), prompt, n_new, other),
         (challenge, challenge["long"], 3, "A long prompt. "),
+        (challenge, prompt[:1], 24, "Many new tokens. "),
+        (with_near_ties(challenge), prompt, n_new, "A model with close logits. "),
     ]
 
 
@@ -155,7 +163,7 @@ def probe_tokens(student: SimpleNamespace, challenge: Challenge) -> Evidence:
     "generate_naive",
     draw=draw_request,
     probe=probe_tokens,
-    evidence=lambda _: {"results": [RECORD] * 6},
+    evidence=lambda challenge: {"results": [RECORD] * len(texts_to_write(challenge))},
     truth=uncached,
 )
 def every_new_token_is_the_likeliest(
@@ -183,6 +191,8 @@ def _ask_about_choice(case: str, prompt: np.ndarray, new: np.ndarray, wrong: Wro
     row, step = wrong.row, wrong.step
     if "another model" in case:
         return "What does your function remember from one call to the next?"
+    if "close" in case:
+        return "What happens to the logits before you compare them?"
     if "long" in case:
         return "Short texts are right. How much of the text does a forward pass read?"
     if END in new[row, :step]:

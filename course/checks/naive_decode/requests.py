@@ -25,7 +25,7 @@ def draw_bad_requests(seed: int) -> Challenge:
     room = longest - P
     return {
         **model,
-        "prompt": draw_tokens(rng, 2, P, model["config"]["vocab_size"]),
+        "prompt": draw_tokens(rng, 2, longest + 1, model["config"]["vocab_size"]),
         "requests": [
             {"length": P, "n_new": below, "name": [str(below)]},
             {"length": P, "n_new": -1, "name": ["-1"]},
@@ -43,6 +43,7 @@ def draw_bad_requests(seed: int) -> Challenge:
             },
             {"length": 0, "n_new": 2, "name": [""]},
             {"length": 0, "n_new": 0, "name": [""]},
+            {"length": longest + 1, "n_new": 0, "name": [str(longest + 1), str(longest)]},
             {"length": P, "n_new": room - 1, "name": None},
             {"length": P, "n_new": room, "name": None},
             {"length": P, "n_new": 1, "name": None},
@@ -109,6 +110,8 @@ def judge_refusal(longest: int, request: Evidence, outcome: Evidence) -> Verdict
         question = "Which n_new can this prompt take?"
         if request["length"] == 0:
             question = "What is wrong with this prompt, whatever n_new is?"
+        elif request["length"] > longest:
+            question = "How many tokens can the model read, whatever n_new is?"
         elif request["n_new"] == longest:
             question = "How many of these places does the prompt take?"
         return failed(f"{case} returned; wanted is a ValueError. {question}")

@@ -97,6 +97,10 @@ def first_token_is_no_gap(case: Case, result: list[Any], expected: Latency, plac
     thousand = any(math.isclose(value, times * right, rel_tol=1e-6) for times in (1e3, 1e-3))
     return f"gave {name} {value * factor:.6g}{unit}, wanted is {right * factor:.6g}{unit}.", (
         (
+            abs(value - right) < 1e-3 and value == round(value, 5),
+            "Did somebody ask for rounded numbers?",
+        ),
+        (
             _is_coarse(value, right, start),
             f"Which type keeps {start:,.0f} s and milliseconds in one number?",
         ),
