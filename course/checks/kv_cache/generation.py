@@ -23,7 +23,7 @@ from course.checks.recorder import given
 from course.checks.rules import OWN_CACHE, wrong_device
 from course.measure.counting import count_kv_rows
 from course.model.cache import KVCacheLike
-from course.world.tokenizer import END
+from course.world.tokenizer import END, PAD
 
 
 def draw_prompt(seed: int) -> Challenge:
@@ -297,7 +297,7 @@ CLOSE = "A model with close logits. "
 def _ask_about_token(name: str, new: np.ndarray, wrong: WrongChoice) -> str:
     if name == CLOSE:
         return "What happens to the logits before you compare them?"
-    if END in new[wrong.row, : wrong.step]:
+    if END in new[wrong.row, : wrong.step] and new[wrong.row, wrong.step] in (END, PAD):
         return "`<end>` was written before it. Is that a reason to choose otherwise?"
     if wrong.step == 0:
         return (

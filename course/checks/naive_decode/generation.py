@@ -195,7 +195,7 @@ def _ask_about_choice(case: str, prompt: np.ndarray, new: np.ndarray, wrong: Wro
         return "What happens to the logits before you compare them?"
     if "long" in case:
         return "Short texts are right. How much of the text does a forward pass read?"
-    if END in new[row, :step]:
+    if END in new[row, :step] and new[row, step] in (END, PAD):
         return "`<end>` was written before it. Is that a reason to choose otherwise?"
     if wrong.likeliest in (PAD, END):
         return "It is an id like any other. Are all of them in your choice?"

@@ -32,7 +32,7 @@ from course.checks.prefill_and_decode.chunks import (
 )
 from course.checks.recorder import given
 from course.model import MiniGPT
-from course.world.tokenizer import END
+from course.world.tokenizer import END, PAD
 
 CHUNK = 3
 
@@ -159,7 +159,8 @@ def _about_number(tokens: np.ndarray, n_new: int) -> str:
 def _about_choice(text: np.ndarray, P: int, wrong: WrongChoice) -> str:
     if wrong.likeliest == END:
         return f"{END} is the id of <end>. Is it chosen like any other token?"
-    if wrong.step and text[wrong.row, P + wrong.step - 1] == END:
+    before, chosen = text[wrong.row, P + wrong.step - 1 : P + wrong.step + 1]
+    if wrong.step and before == END and chosen in (END, PAD):
         return f"The token before it is {END}, the id of <end>. How does a text go on after it?"
     if wrong.step == 0 and (text[:, P] == text[:, P - 1]).all():
         return "It is the last token of the prompt, in every row. Which token is new?"

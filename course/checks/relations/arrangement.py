@@ -77,6 +77,8 @@ def _other_length(pair: Pair) -> Relation | None:
             verb, what = "are" if count > 1 else "is", "too many" if long is got else "missing"
             where = {"last": "end", "first": "begin"}[end]
             question = f"Where should your slice, or your loop, {where}?"
+            if pair.is_list or n == 1:  # of passes, for example; or one in the place of all
+                question = ""
             return Relation(f"{which} {verb} {what}; all others are right.", question)
     return None
 

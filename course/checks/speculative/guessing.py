@@ -132,6 +132,7 @@ def draw_texts(rng: np.random.Generator) -> Iterator[Case]:
         ("aba", 0),
         ("abcda", 2),
         ("abaca", 2),  # the latest place
+        ("abcdaea", 3),  # the latest place, though less stands behind it
         ("aaa", 4),  # overlaps the end
         ("abcdebcabc", 3),  # three tokens before two, though two stood later
         ("abcdabeabc", 3, 1),
