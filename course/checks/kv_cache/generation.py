@@ -142,7 +142,7 @@ def probe_given_caches(student: SimpleNamespace, model: Any, challenge: Challeng
     held = len(cache)
     last = text[:, -1:] if isinstance(text, np.ndarray) else prompt[:, :1]
     again = write(student, model, last, n_new, cache)
-    room = AnotherCache(new_cache(student, challenge, P, batch=B))
+    room = OfAnotherClass(new_cache(student, challenge, P, batch=B))
     before, after = text_in_two_parts(challenge)
     begun = new_cache(student, challenge, before.shape[1] + after.shape[1] + n_new - 1, batch=4)
     write(student, model, before, 1, begun)
@@ -290,6 +290,13 @@ def _wrong_text(
     return None
 
 
+class OfAnotherClass(AnotherCache):
+    """A student's cache with all of its names, since what a layer reads of it is asked elsewhere."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cache, name)
+
+
 CLOSE = "A model with close logits. "
 """What a message calls it."""
 
@@ -344,7 +351,7 @@ def _wrong_in_a_cache(
 ) -> Verdict | None:
     """Judge what given caches hold afterwards."""
     prompt, P, g = challenge["prompt"], challenge["prompt"].shape[1], challenge["n_new"]
-    name = f"A cache of {P} places, of which nothing is known but that it is a KVCacheLike. "
+    name = f"A cache of {P} places, no KVCache but a KVCacheLike. "
     text = evidence["one_in_a_cache"]
     if problem := _wrong_text(challenge, name, prompt, 1, text, truth, tolerance):
         return problem

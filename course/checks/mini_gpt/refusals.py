@@ -28,7 +28,7 @@ def draw_refusals(seed: int) -> Challenge:
 
     cases = [case("sample_next", logits, temperature=temperature) for temperature in temperatures]
     cases += [case("sample_next", logits, top_k=top_k) for top_k in top_ks]
-    for shape in ((V,), (2, 1, V), (1, 3, V), (), (1, 1, 1, V)):
+    for shape in ((V,), (2, 1, V), (1, 3, V), (1, 1, 1, V)):
         values = np.resize(logits, shape)
         cases += [case(function, values) for function in ("greedy_next", "sample_next")]
     cases += [case("sample_next", logits, refuse=False, top_k=top_k) for top_k in (1, V, None)]

@@ -271,8 +271,8 @@ def judge_repeats(first: Array, once_more: Array, other: Array, used: Array) -> 
 def draw_top_k(seed: int) -> Challenge:
     """Ask for many draws with few tokens kept, one and all of them, from two kinds of rows in turn; at
     temperature 1, so that a mistake with the temperature costs nothing here; then few draws, see
-    `few_draws`; twice the same draws from generators of one seed; many at another temperature, without
-    top_k and with it; and some of a row in which two tokens tie for the last place."""
+    `few_draws`; twice the same draws from generators of one seed; and some of a row in which two tokens
+    tie for the last place. The pair are many draws at another temperature, without top_k and with it."""
     rng = np.random.default_rng(seed)
     base = np.linspace(2.0, -2.2, 8) + rng.uniform(-0.1, 0.1, 8)
     kinds = np.float32([rng.permutation(base) for _ in range(2)])
@@ -281,9 +281,9 @@ def draw_top_k(seed: int) -> Challenge:
     cases = [draw_case(kinds, seed, temperature=1.0, top_k=k) for k in top_ks]
     again = draw_case(kinds, seed, rows=32, temperature=1.0, top_k=4)
     cases += [*few_draws(rng, seed), again, {**again, "global_seed": 1}]
-    cases += [draw_case(kinds, seed, temperature=0.35, top_k=top_k) for top_k in (None, 3)]
-    tied = np.float32([[1, 2, 0, 1]])
-    return {"cases": [*cases, draw_case(tied, seed, rows=200, temperature=1.0, top_k=2)]}
+    cases.append(draw_case(np.float32([[1, 2, 0, 1]]), seed, rows=200, temperature=1.0, top_k=2))
+    pair = [draw_case(kinds, seed, temperature=0.35, top_k=top_k) for top_k in (None, 3)]
+    return {"cases": cases, "pair": pair}
 
 
 def few_draws(rng: np.random.Generator, seed: int) -> list[dict[str, Any]]:
@@ -299,24 +299,36 @@ def few_draws(rng: np.random.Generator, seed: int) -> list[dict[str, Any]]:
     ]
 
 
-@check("sample_next", draw=draw_top_k, probe=probe_draws, evidence=one_output_each)
+def probe_top_k(student: SimpleNamespace, challenge: Challenge) -> Evidence:
+    """Call sample_next on each case, and on the pair as it is, without the recorder: who writes into
+    logits when the temperature is not 1 is told so in the check of the temperature."""
+    unwatched = getattr(student.sample_next, "__wrapped__", student.sample_next)
+    pair = probe_draws(SimpleNamespace(sample_next=unwatched), {"cases": challenge["pair"]})
+    return {**probe_draws(student, challenge), "pair": pair["outputs"]}
+
+
+def top_k_form(challenge: Challenge) -> Evidence:
+    return {**one_output_each(challenge), "pair": [OUTPUT] * 2}
+
+
+@check("sample_next", draw=draw_top_k, probe=probe_top_k, evidence=top_k_form)
 def sample_stays_in_top_k(challenge: Challenge, evidence: Evidence, truth: Truth) -> Verdict:
     """Judge which tokens were drawn, and how often each."""
-    (*cases, plain, kept, tied), outputs = challenge["cases"], evidence["outputs"]
-    for case, out in zip(cases[:-3], outputs[:-6], strict=True):
+    cases, outputs = challenge["cases"], evidence["outputs"]
+    for case, out in zip(cases[:-4], outputs[:-4], strict=True):
         if wrong := judge_draws(case, out, truth):
             return wrong
-    for case, out in zip([*cases[-3:], kept, tied], [*outputs[-6:-3], *outputs[-2:]], strict=True):
+    for case, out in zip(cases[-4:], outputs[-4:], strict=True):
         if error := wrong_tokens(case, out):
             return failed(error)
-    first, once_more = (out["array"] for out in outputs[-5:-3])
+    first, once_more = (out["array"] for out in outputs[-3:-1])
     if not np.array_equal(first, once_more):
         return failed(
-            f"At {setting(cases[-1])}, two generators with the same seed gave different tokens in "
+            f"At {setting(cases[-2])}, two generators with the same seed gave different tokens in "
             f"{int((first != once_more).sum())} of {len(first)} rows. Where do your random numbers come "
             f"from when top_k is given?"
         )
-    case, out = cases[-3], outputs[-6]
+    case, out = cases[-4], outputs[-4]
     (logits,), top_k, tokens = case["kinds"], case["settings"]["top_k"], out["array"]
     better = (logits > logits[tokens][:, None]).sum(axis=1)  # tokens that are likelier, (rows,)
     if better.max() >= top_k or tokens.max() < len(logits) // 2:
@@ -325,11 +337,10 @@ def sample_stays_in_top_k(challenge: Challenge, evidence: Evidence, truth: Truth
             f"are not among the likeliest {top_k}; the largest token drawn is {tokens.max()}. With "
             "few tokens all is right: what in your code is made for a certain number of them?"
         )
-    wrong = judge_ties(outputs[-1]["array"])
-    if not wrong and wrong_tokens(plain, outputs[-3]) is None:
-        wrong = judge_both(kept, outputs[-3]["array"], outputs[-2]["array"])
-    return wrong or passed(
-        "Only the top_k likeliest tokens of each row are drawn, each in its proportion."
+    return (
+        judge_ties(outputs[-1]["array"])
+        or judge_pair(*challenge["pair"], *evidence["pair"])
+        or passed("Only the top_k likeliest tokens of each row are drawn, each in its proportion.")
     )
 
 
@@ -345,15 +356,22 @@ def judge_ties(tokens: Array) -> Verdict | None:
     )
 
 
-def judge_both(case: dict[str, Any], without: Array, tokens: Array) -> Verdict | None:
+def judge_pair(
+    plain: dict[str, Any], case: dict[str, Any], without: Evidence, out: Evidence
+) -> Verdict | None:
     """Compare the draws of a case with the same code's draws without top_k, so that a mistake with the
-    temperature costs nothing here; None where top_k leaves out the others and changes nothing else."""
+    temperature costs nothing here; None where top_k leaves out the others and changes nothing else, or
+    there is nothing to compare."""
+    if wrong_tokens(plain, without):
+        return None
+    if error := wrong_tokens(case, out):
+        return failed(error)
     kinds, top_k = case["kinds"], case["settings"]["top_k"]
     for kind, logits in enumerate(kinds):
         best = np.argsort(-logits)[:top_k]
         counts, alone = (
             np.bincount(drawn[kind :: len(kinds)], minlength=len(logits))
-            for drawn in (tokens, without)
+            for drawn in (out["array"], without["array"])
         )
         if others := counts.sum() - counts[best].sum():
             return failed(

@@ -266,7 +266,6 @@ def edges(challenge: Challenge) -> list[Edge]:
     P, L, longest = prompt.shape[1], long.shape[1], challenge["config"]["max_seq_len"]
     room = "How many tokens are to be fed in all, and when is that known?"
     bounds = "Do the lines above the gap stand where they stood?"
-    asked = "Is it refused where a token is wanted, and only there?"
     bad = prompt.copy()
     bad[-1, -1] = challenge["config"]["vocab_size"]
     one, chunks = "What does your prefill get of a prompt of one token?", chunks_of(P, CHUNK)
@@ -285,9 +284,7 @@ def edges(challenge: Challenge) -> list[Edge]:
         (prompt, CHUNK, longest, longest, "CacheFull", [], room),
         (bad, CHUNK, n, P + n, "ValueError", [], bounds),
         (bad, CHUNK, 0, P + n, "ValueError", [], bounds),
-        (prompt, 0, n, P + n, "ValueError", [], asked),
-        (prompt, -1, n, P + n, "ValueError", [], asked),
-        (prompt, 0, 0, P + n, "no token", [], asked),
+        (prompt, 0, 0, P + n, "no token", [], "Who asked for one?"),
         (long, None, 2, L + 2, "a token", chunks_of(L, None), named),
     ]
 

@@ -58,8 +58,14 @@ def probe_splits(student: SimpleNamespace, challenge: Challenge) -> Evidence:
 
 
 def growth_of(student: SimpleNamespace, case: Challenge) -> list[int]:
-    """Tell how many times as many numbers two advances make where MANY groups are codes."""
-    few, many = (count_made(student, case, groups) for groups in (FEW, MANY))
+    """Tell how many times as many numbers two advances make where MANY groups are codes. Who cannot pack
+    small codes, or has not begun to, is told so elsewhere."""
+    try:
+        few, many = (count_made(student, case, groups) for groups in (FEW, MANY))
+    except Exception:
+        if case["bits"] == 8:
+            raise
+        return [1, 1]
     return [round(b / max(1, a)) for a, b in zip(few, many, strict=True)]
 
 
