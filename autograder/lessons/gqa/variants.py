@@ -154,8 +154,9 @@ def pool_by_matrix(state, config, n_kv_heads):
     """A matrix of averages from the left, in float64."""
     check_pooling(config, n_kv_heads)
     n, D = config.n_kv_heads // n_kv_heads, config.head_dim
-    average = torch.eye(n_kv_heads).repeat_interleave(n, dim=1) / n  # (G, old heads)
-    average = torch.kron(average, torch.eye(D)).double()  # (G · D, old heads · D)
+    device = state["embed.weight"].device
+    average = torch.eye(n_kv_heads, device=device).repeat_interleave(n, dim=1) / n  # (G, old heads)
+    average = torch.kron(average, torch.eye(D, device=device)).double()  # (G · D, old heads · D)
     return {
         name: (average @ w.double()).to(w.dtype) if name.endswith(("wk.weight", "wv.weight")) else w
         for name, w in state.items()
