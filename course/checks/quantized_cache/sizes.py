@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -71,8 +70,10 @@ def weigh_cache(student: SimpleNamespace, case: list[Any]) -> Evidence:
 
     def fill(cache: Any) -> None:
         feed(cache, rows[..., :-1, :], dtype)
-        with suppress(Exception):  # who cannot read what is kept is told so elsewhere
+        try:
             feed(cache, rows[..., -1:, :], dtype)
+        except Exception:  # who cannot read what is kept is told so elsewhere
+            cache.truncate(tokens - 1)
 
     weight, waiting = weigh(make, fill), make()
     for layer, (keys, values) in enumerate(zip(*given(rows, dtype), strict=True)):
