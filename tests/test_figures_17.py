@@ -40,15 +40,12 @@ def hybrid() -> HybridGPT:
     return HybridGPT.from_weights("story-hybrid")
 
 
-def test_the_states_of_qwen3_next_are_the_rows_of_3144_tokens():
+def test_published_hybrids_take_and_break_even_as_the_lesson_says():
     kept = page.state_bytes(QWEN3_NEXT)
     assert round(kept / 1e6, 1) == 77.3
     assert round(kept / (12 * 2 * 2 * 256 * 2)) == 3144
     assert page.state_bytes(QWEN3_NEXT, 1, 4, 4) / 2**20 == pytest.approx(75.376, abs=0.002)
-
-
-def test_a_layer_of_qwen35_4b_breaks_even_a_little_below_the_block_that_vllm_takes():
-    assert page.break_even(QWEN35_4B) == 524
+    assert page.break_even(QWEN35_4B) == 524  # a little below the block that vLLM takes
 
 
 def test_a_checkpoint_of_the_hybrid_is_nine_tokens_of_story(hybrid):

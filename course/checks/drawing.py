@@ -103,9 +103,9 @@ def draw_rows_with_end_next(
 
 
 def with_near_ties(challenge: dict[str, Any]) -> dict[str, Any]:
-    """Make every second row of `lm_head` nearly the one before: where its logit is above 0, it leads by
-    so little that float16 shows no difference."""
-    head = challenge["state"]["lm_head.weight"].copy()
+    """Make logits large, and every second row of `lm_head` nearly the one before: where its logit is
+    above 0, it leads by more than any tolerance, and by so little that float16 shows no difference."""
+    head = 30 * challenge["state"]["lm_head.weight"]
     head[1::2] = head[::2] * np.float32(1 + 3e-4)
     return {**challenge, "state": {**challenge["state"], "lm_head.weight": head}}
 
