@@ -360,11 +360,8 @@ def judge_pair(
     plain: dict[str, Any], case: dict[str, Any], without: Evidence, out: Evidence
 ) -> Verdict | None:
     """Compare the draws of a case with the same code's draws without top_k, so that a mistake with the
-    temperature costs nothing here; None where top_k leaves out the others and changes nothing else, or
-    there is nothing to compare."""
-    if wrong_tokens(plain, without):
-        return None
-    if error := wrong_tokens(case, out):
+    temperature costs nothing here; None where top_k leaves out the others and changes nothing else."""
+    if error := wrong_tokens(plain, without) or wrong_tokens(case, out):
         return failed(error)
     kinds, top_k = case["kinds"], case["settings"]["top_k"]
     for kind, logits in enumerate(kinds):
@@ -379,7 +376,7 @@ def judge_pair(
                 f"{top_k}; at temperature 1 all are. Where does the temperature decide about top_k?"
             )
         drawn, expected = (n[best] / max(1, n[best].sum()) for n in (counts, alone))
-        if alone[best].any() and distance(drawn, expected) > VARIATION:
+        if distance(drawn, expected) > VARIATION:
             return failed(
                 f"At {setting(case)} the likeliest token came up in {drawn[0]:.0%} of the draws; of your "
                 f"draws of these {top_k} without top_k, in {expected[0]:.0%}. What becomes of the "
