@@ -203,20 +203,20 @@ def draw_texts(seed: int) -> Challenge:
 
 
 def probe_text(student: SimpleNamespace, challenge: Challenge) -> Evidence:
-    """Stream two tokens; n_new tokens of two requests in turns; and n_new of which the first is `<end>`.
-    Ask each for one more than it has."""
+    """Stream two tokens; n_new tokens of two requests in turns; and n_new + 2 of a third, every other one
+    of them `<end>`. Ask each for one more than it has."""
     model, ending, n_new = build_model(challenge), challenge["ending"], challenge["n_new"]
 
     def begin(model: MiniGPT, case: Challenge, prompt: np.ndarray, n: int) -> Reader:
         rows, P = prompt.shape
-        cache = new_cache(case, rows, P + n_new)
+        cache = new_cache(case, rows, P + max(n, n_new))
         return Reader(islice(start(student, model, given(prompt), n, cache), n + 1), rows)
 
     two = begin(model, challenge, challenge["prompt"], 2).read()
     running = [begin(model, challenge, challenge[name], n_new) for name in ("prompt", "other")]
     for _ in zip_longest(*running):
         pass
-    last = begin(build_model(ending), ending, ending["prompt"], n_new)
+    last = begin(build_model(ending), ending, ending["prompt"], n_new + 2)
     return {"streams": [two, *(stream.read() for stream in [*running, last])]}
 
 
@@ -233,12 +233,12 @@ def stream_writes_the_uncached_text(
     prompt, ending, n_new = challenge["prompt"], challenge["ending"], challenge["n_new"]
     case = f"A prompt (B, P) = {prompt.shape} and n_new"
     running = f"{case} = {n_new}, in turns with another stream that has a cache of its own"
-    single = f"A single prompt, (B, P) = {ending['prompt'].shape}, n_new = {n_new}"
+    single = f"A single prompt, (B, P) = {ending['prompt'].shape}, n_new = {n_new + 2}"
     cases = (
         (f"{case} = 2", challenge, prompt, 2),
         (running, challenge, prompt, n_new),
         (f"{running}; of the other", challenge, challenge["other"], n_new),
-        (single, ending, ending["prompt"], n_new),
+        (single, ending, ending["prompt"], n_new + 2),
     )
     for case, streamed in zip(cases, evidence["streams"], strict=True):
         if wrong := wrong_text(*case, streamed, truth, tolerance):
