@@ -209,7 +209,7 @@ def test_a_lesson_that_does_not_exist_is_refused(capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize("lesson", lesson_folders())
 def test_every_survivor_of_a_lesson_is_explained(lesson, record):
-    """In a new process, which is small: a fork for each mutant of one that has collected all tests takes
-    twice as long."""
+    """In a new process, which is small: each mutant is a fork of it, and one that has collected all tests
+    takes longer to fork."""
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         assert pool.submit(judge, lesson, record.store).result() == []
